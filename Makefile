@@ -1,0 +1,37 @@
+# Everything here runs in a virtual environment of its own; all it needs is python3 (3.11 or newer) and a package index.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format fuzz bench clean
+demo: $(READY)  ## plan the example job of ten clients
+	$(BIN)/truthfl plan
+
+test: check  ## all checks, all tests
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff lay out the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+fuzz: $(READY)  ## the property tests, at length and with new random examples
+	$(BIN)/python -m pytest -n 2 -m properties --hypothesis-profile fuzz
+
+bench: $(READY)  ## how fast
+	$(BIN)/python -m benchmarks.million_clients
+
+clean:
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "truthfl needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Set PYTHON=python3.11 or later.")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+	@touch $@

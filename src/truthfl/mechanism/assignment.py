@@ -1,0 +1,132 @@
+"""Which batch size to ask of whom. Looks at `setting`, `loss_model` and `budget`. docs/mechanism.md, sections 3 and 4."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from truthfl.errors import InfeasibleError, InputError
+from truthfl.mechanism.budget import best_whole_batch, spend_at_most
+from truthfl.mechanism.checks import FloatArray, IntArray, list_clients, number
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.setting import Clients, Training, batch_price
+
+ROUNDING = 1e-12  # a floor this close above a whole number is that number, computed with rounding errors
+
+
+def labeling_floor(
+    clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False
+) -> FloatArray:
+    """The smallest D'_i at which client i's own interest is to label: √( c_l v_i / (T q_i c_p b_i) ) (section 3).
+
+    `as_printed` gives the paper's, which has a factor p_i too many under the root and is too low
+    (docs/errata.md, number 1).
+    """
+    require_usable(clients, model)
+    if as_printed:
+        require_full_participation(clients)
+    squared = clients.labeling_cost * model.sampling
+    squared /= batch_price(clients, training)
+    squared /= model.labeling
+    if as_printed:
+        squared *= clients.weight
+    return np.sqrt(squared)
+
+
+def optimal_batch_sizes(
+    clients: Clients,
+    model: LossModel,
+    training: Training,
+    *,
+    loss_value: float = 1.0,
+    budget: float | None = None,
+    as_printed: bool = False,
+) -> IntArray | FloatArray:
+    """The server's best batch sizes D' (section 4): whole numbers that minimise κ·gap + total pay.
+
+    Honest pay is c_l + T q_i c_p D'_i, so without a budget D'_i is the better whole neighbour of √(κ v_i/(T q_i c_p)),
+    not below the labeling floor and not above the data. `loss_value` is κ, money per unit of loss. `budget` bounds the total
+    honest pay. Raises `InfeasibleError`, naming the clients, where no such assignment exists.
+
+    `as_printed` gives the paper's Theorem 4, not rounded, not capped (docs/errata.md, number 2); its first root is
+    the printed one when `model` is `paper_bound`.
+    """
+    kappa = number("loss_value", loss_value, positive=True)
+    if as_printed:
+        if budget is not None:
+            raise InputError("budget is given with as_printed=True; the paper's formula knows no budget.")
+        return _as_printed(clients, model, training, kappa)
+    price = batch_price(clients, training)
+    lowest = _whole_floor(clients, model, training, price)
+    stake = model.sampling * kappa
+    batches = best_whole_batch(stake, price)
+    np.maximum(batches, lowest, out=batches)
+    np.minimum(batches, clients.dataset_size, out=batches)
+    if budget is None:
+        return batches
+    money = number("budget", budget, positive=True)
+    labeling = float(clients.labeling_cost.sum())
+    least = labeling + float(price @ lowest)
+    if least > money:
+        raise InfeasibleError(
+            f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:g}, "
+            f"{least - money:g} more: raise the budget to {least:g} or leave clients out."
+        )
+    return spend_at_most(money - labeling, stake, price, lowest, batches)
+
+
+def require_usable(clients: Clients, model: LossModel) -> None:
+    """Loss model and clients belong together, and each client's work shows in the loss."""
+    if len(clients) != len(model):
+        raise InputError(f"the loss model is for {len(model)} clients; there are {len(clients)}.")
+    for field, coefficients in (("sampling", model.sampling), ("labeling", model.labeling)):
+        if not coefficients.min() > 0:
+            first = int(np.argmin(coefficients))
+            raise InputError(
+                f"{field} of {clients.label(first)} in the loss model is 0; it must be positive, "
+                "for pay by the loss cannot reward work that the loss does not show."
+            )
+
+
+def require_full_participation(clients: Clients) -> None:
+    """The paper's own formulas are for clients that are always there."""
+    if clients.participation.min() < 1.0:
+        first = int(np.argmin(clients.participation))
+        raise InputError(
+            f"participation of {clients.label(first)} is {clients.participation[first]:g}; "
+            "the paper's formulas (as_printed=True) need it to be 1."
+        )
+
+
+def _whole_floor(clients: Clients, model: LossModel, training: Training, price: FloatArray) -> IntArray:
+    floor = labeling_floor(clients, model, training)
+    floor *= 1.0 - ROUNDING
+    np.ceil(floor, out=floor)
+    np.maximum(floor, 1.0, out=floor)
+    beyond = floor > clients.dataset_size
+    if beyond.any():
+        positions = np.flatnonzero(beyond)
+        size = clients.dataset_size[positions].astype(float)
+        possible = price[positions] * size**2 * model.labeling[positions] / model.sampling[positions]
+        told = dict(zip(positions.tolist(), possible.tolist(), strict=True))
+        raise InfeasibleError(
+            "no batch within the data makes labeling worth while for "
+            + list_clients(
+                positions.tolist(),
+                lambda i: (
+                    f"{clients.label(i)}: needs {floor[i]:.0f} samples, dataset_size is {clients.dataset_size[i]}, "
+                    f"feasible with a labeling_cost of at most {told[i]:.4g} (now {clients.labeling_cost[i]:.4g})"
+                ),
+            )
+            + "; leave them out with clients.without(error.clients) or change the costs.",
+            tuple(positions.tolist()),
+        )
+    return floor.astype(np.int64)
+
+
+def _as_printed(clients: Clients, model: LossModel, training: Training, kappa: float) -> FloatArray:
+    floor = labeling_floor(clients, model, training, as_printed=True)
+    drift = 2.0 * (training.local_steps - 1) ** 2
+    p, variance = clients.weight, clients.gradient_variance
+    misprint = (p * variance + drift) / (variance * (p + drift))
+    root = np.sqrt(kappa * model.sampling * misprint / batch_price(clients, training))
+    return np.maximum(root, floor)

@@ -1,0 +1,118 @@
+"""The LCEME contract: pay that falls with the final test loss, just so fast that honest work is the best choice.
+
+Looks at `setting`, `loss_model`, `assignment` and `observation`. docs/mechanism.md, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from truthfl.errors import InputError
+from truthfl.mechanism.assignment import labeling_floor
+from truthfl.mechanism.checks import FloatArray, client_array
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.observation import Measure, Observation
+from truthfl.mechanism.setting import Clients, Training, batch_price
+
+FLOOR_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Contract:
+    """What is announced to every client before she starts.
+
+    batch_size     D'_i   what she is asked to use
+    slope          Φ_i    money she loses per unit of test loss
+    base           Ω_i    what she would get at loss 0, besides her labeling cost
+    labeling_cost  c_l    paid on top
+    """
+
+    batch_size: FloatArray
+    slope: FloatArray
+    base: FloatArray
+    labeling_cost: FloatArray
+    name: str = "lceme"
+
+    def __len__(self) -> int:
+        return len(self.slope)
+
+    @property
+    def measure(self) -> Measure | None:
+        return None
+
+    @property
+    def claim_rate(self) -> float:
+        """LCEME does not listen to claims."""
+        return 0.0
+
+    def reward(self, test_loss: ArrayLike) -> FloatArray:
+        """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""
+        loss = np.asarray(test_loss, dtype=float)
+        if not np.isfinite(loss).all():
+            raise InputError("test_loss is not finite; a model with no finite loss cannot settle a contract.")
+        return self._pay(loss[..., None] if loss.ndim else loss)
+
+    def pay(self, seen: Observation) -> FloatArray:
+        """The same from an observation, position by position."""
+        return self._pay(np.asarray(seen.test_loss, dtype=float))
+
+    def _pay(self, loss: FloatArray) -> FloatArray:
+        pay: FloatArray = self.slope * -loss
+        pay += self.base
+        pay += self.labeling_cost
+        return pay
+
+
+def lceme(
+    clients: Clients,
+    model: LossModel,
+    training: Training,
+    batch_size: ArrayLike,
+    *,
+    margin: ArrayLike = 0.0,
+    as_printed: bool = False,
+) -> Contract:
+    """The contract for an assignment D' at or above the labeling floor:
+
+        Φ_i = T q_i c_p D'_i² / v_i        Ω_i = Φ_i (gap(1, D', 1) + F̂*) + T q_i c_p D'_i + margin_i
+
+    A margin changes no incentive; it is what the operator adds to keep honest work from being paid below cost when the
+    loss model is an estimate (see `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its too
+    low floor accepted (docs/errata.md, numbers 1 and 4).
+    """
+    count = len(clients)
+    batches = client_array("batch_size", batch_size, count, clients.label, positive=True)
+    extra = client_array("margin", margin, count, clients.label)
+    floor = labeling_floor(clients, model, training, as_printed=as_printed)
+    _require_between(clients, batches, floor)
+    price = batch_price(clients, training)
+    expected = model.truthful_loss(batches) - (model.optimal_loss if as_printed else 0.0)
+
+    slope = np.square(batches)
+    slope *= price
+    slope /= model.sampling
+    base = slope * expected
+    price *= batches
+    base += price
+    base += extra
+    return Contract(batch_size=batches, slope=slope, base=base, labeling_cost=clients.labeling_cost)
+
+
+def _require_between(clients: Clients, batches: FloatArray, floor: FloatArray) -> None:
+    floor *= 1.0 - FLOOR_TOLERANCE
+    low = batches < floor
+    if low.any():
+        first = int(np.argmax(low))
+        raise InputError(
+            f"batch_size of {clients.label(first)} is {batches[first]:g}; below {floor[first]:.4f} she gains by not labeling."
+        )
+    high = batches > clients.dataset_size
+    if high.any():
+        first = int(np.argmax(high))
+        raise InputError(
+            f"batch_size of {clients.label(first)} is {batches[first]:g}; her dataset_size is "
+            f"{clients.dataset_size[first]}, and a batch cannot be larger."
+        )

@@ -1,0 +1,125 @@
+"""How much of the loss drop is whose: leave-one-out and Shapley values of a game in losses.
+
+Works on any function from coalitions to losses: a loss model's (below), or one that really trains. Looks at `checks`,
+`loss_model`, `strategies` and `observation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import factorial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from truthfl.errors import InputError
+from truthfl.mechanism.checks import FloatArray, whole_number
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.observation import Measure, Observation, PaymentRule
+from truthfl.mechanism.strategies import Strategies
+
+CoalitionLoss = Callable[[NDArray[np.bool_]], FloatArray]
+"""Membership of K coalitions (K, N) → the K losses of the models made from their reports alone."""
+
+EXACT_UP_TO = 12
+COALITIONS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Shapley:
+    """Shapley values of the loss drop, and how sure they are: `standard_error` is 0 where they are exact."""
+
+    drop: FloatArray
+    standard_error: FloatArray
+    exact: bool
+
+
+def model_coalition_loss(model: LossModel, strategies: Strategies) -> CoalitionLoss:
+    """Losses of coalitions on the loss model: an absent client is one whose report is empty, γ_i = 0.
+
+    With γ_i = 0 neither her batches nor her labels reach the model, so of her bracket of the gap only g_i is left
+    (docs/mechanism.md, section 6).
+    """
+    own = model.own_gap(strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
+    base = model.optimal_loss + model.constant
+
+    def loss(members: NDArray[np.bool_]) -> FloatArray:
+        return base + np.asarray(np.where(members, own, model.reporting).sum(axis=-1))
+
+    return loss
+
+
+def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray:
+    """Loss without client i minus loss with everybody, for every i."""
+    members = np.ones((count + 1, count), dtype=bool)
+    members[np.arange(count), np.arange(count)] = False
+    losses = coalition_loss(members)
+    return losses[:-1] - losses[-1]
+
+
+def shapley_drops(
+    coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0
+) -> Shapley:
+    """Client i's Shapley share of the drop from nobody's to everybody's loss.
+
+    Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
+    """
+    if count <= EXACT_UP_TO:
+        return Shapley(_exact(coalition_loss, count), np.zeros(count), exact=True)
+    whole_number("permutations", permutations, at_least=2)
+    return _monte_carlo(coalition_loss, count, permutations, seed)
+
+
+def observe(
+    rule: PaymentRule,
+    *,
+    test_loss: float,
+    claimed_batch_size: ArrayLike,
+    coalition_loss: CoalitionLoss | None = None,
+    seed: int = 0,
+) -> Observation:
+    """What the server sees of one job, with the contributions that this rule asks for."""
+    if rule.measure is None:
+        return Observation(test_loss, claimed_batch_size)
+    if coalition_loss is None:
+        raise InputError(
+            f"{rule.name} pays by {rule.measure.value} contributions; give coalition_loss to measure them."
+        )
+    count = len(rule.batch_size)
+    if rule.measure is Measure.LEAVE_ONE_OUT:
+        contribution = leave_one_out_drops(coalition_loss, count)
+    else:
+        contribution = shapley_drops(coalition_loss, count, seed=seed).drop
+    return Observation(
+        test_loss, claimed_batch_size, contribution, float(np.maximum(contribution, 0.0).sum())
+    )
+
+
+def _exact(coalition_loss: CoalitionLoss, count: int) -> FloatArray:
+    codes = np.arange(1 << count)
+    members = (codes[:, None] >> np.arange(count) & 1).astype(bool)
+    losses = coalition_loss(members)
+    sizes = members.sum(axis=1)
+    orders = np.array([factorial(s) * factorial(count - s - 1) / factorial(count) for s in range(count)])
+    drops = np.empty(count)
+    for client in range(count):
+        without = codes[~members[:, client]]
+        drops[client] = orders[sizes[without]] @ (losses[without] - losses[without | (1 << client)])
+    return drops
+
+
+def _monte_carlo(coalition_loss: CoalitionLoss, count: int, permutations: int, seed: int) -> Shapley:
+    generator = np.random.default_rng(seed)
+    at_once = max(1, COALITIONS_AT_ONCE // (count + 1))
+    drops = np.empty((permutations, count))
+    for start in range(0, permutations, at_once):
+        rows = min(at_once, permutations - start)
+        order = generator.permuted(np.tile(np.arange(count), (rows, 1)), axis=1)
+        arrival = np.argsort(order, axis=1)
+        members = arrival[:, None, :] < np.arange(count + 1)[None, :, None]
+        losses = coalition_loss(members.reshape(-1, count)).reshape(rows, count + 1)
+        marginal = losses[:, :-1] - losses[:, 1:]
+        drops[start : start + rows] = np.take_along_axis(marginal, arrival, axis=1)
+    error = drops.std(axis=0, ddof=1) / np.sqrt(permutations)
+    return Shapley(drops.mean(axis=0), error, exact=False)

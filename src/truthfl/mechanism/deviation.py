@@ -1,0 +1,167 @@
+"""Does lying pay? The most that each client can gain by behaving otherwise than she was asked, others being honest.
+
+Works on any payment rule and on the loss model of one's choice, which need not be the one the rule was made from. Looks at
+`setting`, `loss_model`, `observation`, `payoff`, `search`. docs/mechanism.md, sections 3 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.observation import Observation, PaymentRule
+from truthfl.mechanism.payoff import work_cost
+from truthfl.mechanism.search import search_best
+from truthfl.mechanism.setting import Clients, Training, batch_price
+from truthfl.mechanism.strategies import Strategies
+
+AGREEMENT = 1e-6  # of search and closed form, as a share of the money at stake
+ROUNDING_UNITS = 64.0
+
+
+@dataclass(frozen=True, eq=False)
+class Deviation:
+    """Every client's best deviation, with the evidence.
+
+    gain              what it earns her above honest work; 0 where honest work is best
+    strategies        what she would do
+    honest_payoff     what she earns by honest work
+    honest_pay        what she is paid for it
+    closed_form_gain  the gain by formula; None where the rule has none
+    searched_gain     the gain by a search that does not use the formula; None where it was not asked for
+    resolution        below this a difference in money is rounding
+    """
+
+    gain: FloatArray
+    strategies: Strategies
+    honest_payoff: FloatArray
+    honest_pay: FloatArray
+    closed_form_gain: FloatArray | None
+    searched_gain: FloatArray | None
+    resolution: FloatArray
+
+    @property
+    def confirmed(self) -> bool:
+        """Formula and search agree for every client."""
+        if self.closed_form_gain is None or self.searched_gain is None:
+            return False
+        stake = self.closed_form_gain + np.abs(self.honest_pay) + np.abs(self.honest_payoff)
+        return bool(
+            (np.abs(self.closed_form_gain - self.searched_gain) <= AGREEMENT * stake + self.resolution).all()
+        )
+
+
+def best_deviation(
+    rule: PaymentRule, clients: Clients, model: LossModel, training: Training, *, search: bool = True
+) -> Deviation:
+    """The largest gain of any joint deviation (e, D, γ, and what she claims), per client.
+
+    e is 0 or 1, D any number from 1 (or D', if that is less) to her data size, γ ≥ 0; a claim is the assigned batch size or all
+    her data. Where pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section 3): γ = 1,
+    D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
+    """
+    world = _Unilateral(rule, clients, model, training)
+    formula, by_formula = (None, None)
+    if hasattr(rule, "slope"):
+        formula, by_formula = world.closed_form(np.asarray(rule.slope, dtype=float), rule.claim_rate)  # type: ignore[attr-defined]
+    searched, by_search = (None, None)
+    if search or formula is None:
+        claims = [world.honest] if (world.honest == world.highest).all() else [world.honest, world.highest]
+        searched, by_search = search_best(world.gain, world.lowest, world.highest, world.honest, claims)
+    gain, strategies = (searched, by_search) if formula is None else (formula, by_formula)
+    assert gain is not None and strategies is not None
+    return Deviation(
+        gain=gain,
+        strategies=strategies,
+        honest_payoff=world.honest_pay - world.honest_cost,
+        honest_pay=world.honest_pay,
+        closed_form_gain=formula,
+        searched_gain=searched,
+        resolution=world.resolution(),
+    )
+
+
+def is_truthful(
+    rule: PaymentRule,
+    clients: Clients,
+    model: LossModel,
+    training: Training,
+    *,
+    tolerance: float = 1e-9,
+    search: bool = True,
+) -> bool:
+    """No client gains by any joint deviation, up to this share of what honest work costs her (and rounding)."""
+    found = best_deviation(rule, clients, model, training, search=search)
+    cost = found.honest_pay - found.honest_payoff
+    within = found.gain <= tolerance * cost + (
+        0.0 if found.closed_form_gain is not None else found.resolution
+    )
+    if found.searched_gain is not None:
+        within &= found.searched_gain <= tolerance * cost + found.resolution
+    return bool(within.all())
+
+
+def is_individually_rational(
+    rule: PaymentRule, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
+) -> bool:
+    """No honest client is paid below her cost in expectation, up to this share of it (and rounding)."""
+    world = _Unilateral(rule, clients, model, training)
+    payoff = world.honest_pay - world.honest_cost
+    return bool((payoff >= -tolerance * world.honest_cost - world.resolution()).all())
+
+
+class _Unilateral:
+    """The worlds in which one client deviates and the others are honest, one for each client, side by side."""
+
+    def __init__(self, rule: PaymentRule, clients: Clients, model: LossModel, training: Training) -> None:
+        self.rule, self.model = rule, model
+        self.honest = np.asarray(rule.batch_size, dtype=float)
+        self.lowest = np.minimum(1.0, self.honest)
+        self.highest = np.maximum(clients.dataset_size, self.honest)
+        self.price, self.labeling_cost = batch_price(clients, training), clients.labeling_cost
+        self.loss = model.truthful_loss(self.honest)
+        self.own = model.own_gap(1.0, self.honest, 1.0)
+        self.contribution = model.reporting - self.own
+        positive = np.maximum(self.contribution, 0.0)
+        self.others_contribution = positive.sum() - positive
+        self.honest_cost = work_cost(clients, training, Strategies.truthful(self.honest))
+        self.honest_pay = self.pay(np.zeros(len(model)), self.honest)
+
+    def pay(self, change: FloatArray, claimed: FloatArray) -> FloatArray:
+        """What each client is paid when she alone raises the loss by so much."""
+        contribution = self.contribution - change
+        seen = Observation(
+            test_loss=self.loss + change,
+            claimed_batch_size=claimed,
+            contribution=contribution,
+            total_contribution=self.others_contribution + np.maximum(contribution, 0.0),
+        )
+        return self.rule.pay(seen)
+
+    def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
+        change = self.model.own_gap(effort, batch, scale) - self.own
+        cost = self.labeling_cost * effort + self.price * batch
+        return self.pay(change, claimed) - self.honest_pay - (cost - self.honest_cost)
+
+    def closed_form(self, slope: FloatArray, claim_rate: float | FloatArray) -> tuple[FloatArray, Strategies]:
+        with np.errstate(over="ignore"):
+            batch = np.clip(np.sqrt(slope * self.model.sampling / self.price), self.lowest, self.highest)
+        labeling_pays = slope * self.model.labeling >= self.labeling_cost * (1.0 - 1e-12)
+        effort = labeling_pays.astype(float)
+        claimed = np.where(np.asarray(claim_rate) > 0, self.highest, self.honest)
+        saved = self.price * (self.honest - batch) - slope * self.model.sampling * (
+            1.0 / batch - 1.0 / self.honest
+        )
+        idle = np.maximum(self.labeling_cost - slope * self.model.labeling, 0.0) * (1.0 - effort)
+        gain = np.maximum(saved, 0.0) + idle + claim_rate * (claimed - self.honest)
+        return gain, Strategies(effort, batch, 1.0, claimed)
+
+    def resolution(self) -> FloatArray:
+        """How far rounding alone can move a client's pay: by a few units in the last place of the loss and of the pay."""
+        unit = ROUNDING_UNITS * np.finfo(float).eps
+        nudge = np.full(len(self.model), unit * abs(self.loss))
+        moved = np.abs(self.pay(nudge, self.honest) - self.pay(-nudge, self.honest))
+        return moved + unit * (np.abs(self.honest_pay) + self.honest_cost)

@@ -1,0 +1,95 @@
+"""The loss as a function of what clients do: the one thing the mechanism needs to know of learning.
+
+Looks at `checks` and `strategies`. Where the coefficients come from (a bound, a calibration) is not its business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from truthfl.errors import InputError
+from truthfl.mechanism.checks import FloatArray, client_array, number
+from truthfl.mechanism.strategies import Strategies
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class LossModel:
+    """The separable loss gap of docs/mechanism.md, section 2:
+
+        gap(e, D, γ) = c_0 + Σ_i [ v_i/D_i + b_i (1 − e_i) + (γ_i − 1)² ( g_i + v'_i/D_i + b'_i (1 − e_i) ) ]
+
+    constant             c_0   what no client can change
+    sampling             v_i   the price in loss of small batches
+    labeling             b_i   the price in loss of random labels
+    reporting            g_i   the price in loss of a scaled report …
+    reporting_sampling   v'_i  … more so with small batches
+    reporting_labeling   b'_i  … and with random labels
+    optimal_loss         F̂*    the loss itself is F̂* + gap
+    """
+
+    constant: float
+    sampling: FloatArray
+    labeling: FloatArray
+    reporting: FloatArray
+    reporting_sampling: FloatArray
+    reporting_labeling: FloatArray
+    optimal_loss: float
+
+    def __init__(
+        self,
+        *,
+        constant: float,
+        sampling: ArrayLike,
+        labeling: ArrayLike,
+        reporting: ArrayLike,
+        reporting_sampling: ArrayLike = 0.0,
+        reporting_labeling: ArrayLike = 0.0,
+        optimal_loss: float = 0.0,
+    ) -> None:
+        shape = np.shape(sampling)
+        if len(shape) != 1:
+            raise InputError(f"sampling has shape {shape}; it must be a list with one number per client.")
+        arrays = {
+            "sampling": sampling,
+            "labeling": labeling,
+            "reporting": reporting,
+            "reporting_sampling": reporting_sampling,
+            "reporting_labeling": reporting_labeling,
+        }
+        for field, value in arrays.items():
+            array = client_array(field, value, shape[0], lambda i: f"client {i}", at_least=0.0)
+            object.__setattr__(self, field, array)
+        object.__setattr__(self, "constant", number("constant", constant, at_least=0.0))
+        object.__setattr__(self, "optimal_loss", number("optimal_loss", optimal_loss))
+
+    def __len__(self) -> int:
+        return len(self.sampling)
+
+    def own_gap(
+        self, labeling_effort: ArrayLike, batch_size: ArrayLike, report_scale: ArrayLike
+    ) -> FloatArray:
+        """The part of the gap that client i alone decides, for every i: the bracket of the sum above."""
+        idle = 1.0 - np.asarray(labeling_effort, dtype=float)
+        samples = np.asarray(batch_size, dtype=float)
+        scaled = (np.asarray(report_scale, dtype=float) - 1.0) ** 2
+        honest_report: FloatArray = self.sampling / samples + self.labeling * idle
+        return honest_report + scaled * (
+            self.reporting + self.reporting_sampling / samples + self.reporting_labeling * idle
+        )
+
+    def gap(self, strategies: Strategies) -> FloatArray:
+        """gap(e, D, γ), summed over clients; one number for each profile in `strategies`."""
+        own = self.own_gap(strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
+        return self.constant + np.asarray(own.sum(axis=-1))
+
+    def expected_loss(self, strategies: Strategies) -> FloatArray:
+        """F̂* + gap(e, D, γ)."""
+        return self.optimal_loss + self.gap(strategies)
+
+    def truthful_loss(self, batch_size: ArrayLike) -> float:
+        """F̂* + gap(1, D, 1), the loss when everybody is honest."""
+        samples = np.asarray(batch_size, dtype=float)
+        return self.optimal_loss + self.constant + float((self.sampling / samples).sum())

@@ -1,0 +1,162 @@
+"""Private costs: a menu of contracts, from which a client who alone knows her sample cost does best by her own.
+
+Looks at `setting`, `loss_model`, `assignment`, `contract`, `virtual_cost`. docs/mechanism.md, section 5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from truthfl.errors import InfeasibleError, InputError
+from truthfl.mechanism.assignment import require_usable
+from truthfl.mechanism.checks import FloatArray, client_array, list_clients, number
+from truthfl.mechanism.contract import Contract
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.setting import Clients, Training
+from truthfl.mechanism.virtual_cost import CostDistribution, VirtualCost, bisect
+
+
+class ScreeningMenu:
+    """For every client, what she is asked and paid as a function of the cost ĉ that she reports.
+
+    D'(ĉ) = max( √(κ v/(T ψ(ĉ))), √(c_l v/(T b ĉ)) ), within [1, n]      Φ(ĉ) = T c̃ D'(ĉ)²/v
+    rent(ĉ) = ∫_ĉ^c̄ T D'(z) dz        r = Φ (gap + F̂* − f) + T ĉ D'(ĉ) + rent(ĉ) + c_l
+
+    with T standing for T q_i. c̃ is ĉ, except that all reports below the cost at which D' reaches the data size n share one item, and so
+    do all above the cost at which it reaches 1. D' is a real number here: between two whole sizes, use both in turn.
+    `clients.sample_cost` is not looked at: it is what nobody else knows.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        model: LossModel,
+        training: Training,
+        distribution: CostDistribution,
+        *,
+        loss_value: float = 1.0,
+    ) -> None:
+        require_usable(clients, model)
+        self.clients, self.model = clients, model
+        self.loss_value = number("loss_value", loss_value, positive=True)
+        self.rounds = training.rounds * clients.participation
+        self.virtual_cost = VirtualCost(distribution)
+        self._largest = clients.dataset_size.astype(float)
+        self._floor_factor = clients.labeling_cost * model.sampling / (self.rounds * model.labeling)
+        self._require_feasible()
+        count = len(clients)
+        low = np.full(count, self.virtual_cost.lowest)
+        high = np.full(count, self.virtual_cost.highest)
+        self._full_data = bisect(lambda cost: self._unlimited(cost) >= self._largest, low, high)
+        self._one_sample = bisect(lambda cost: self._unlimited(cost) > 1.0, low, high)
+        self._floor_from = self.virtual_cost.crossing(
+            self.loss_value * model.labeling / clients.labeling_cost
+        )
+
+    def batch_size(self, reported_cost: ArrayLike) -> FloatArray:
+        """D'(ĉ)."""
+        return np.clip(self._unlimited(self._costs(reported_cost)), 1.0, self._largest)
+
+    def slope(self, reported_cost: ArrayLike) -> FloatArray:
+        """Φ(ĉ)."""
+        cost = self._costs(reported_cost)
+        item = np.clip(cost, self._full_data, self._one_sample)
+        slope: FloatArray = self.rounds * item * np.square(self.batch_size(cost)) / self.model.sampling
+        return slope
+
+    def rent(self, reported_cost: ArrayLike) -> FloatArray:
+        """rent(ĉ), what a client earns above her cost because nobody else knows it; piece by piece, exactly."""
+        cost = self._costs(reported_cost)
+        top = np.full_like(cost, self.virtual_cost.highest)
+        rent: FloatArray = self._largest * np.clip(self._full_data - cost, 0.0, None)
+        rent += np.clip(top - np.maximum(cost, self._one_sample), 0.0, None)
+        start = np.maximum(cost, self._full_data)
+        middle = np.clip(self._floor_from, self._full_data, self._one_sample)
+        stake = np.sqrt(self.loss_value * self.model.sampling / self.rounds)
+        rent += stake * self.virtual_cost.integral_of_inverse_root(start, middle)
+        above = np.maximum(start, middle)
+        root = np.sqrt(np.maximum(self._one_sample, above)) - np.sqrt(above)
+        rent += 2.0 * np.sqrt(self._floor_factor) * root
+        return self.rounds * rent
+
+    def contract(self, reported_cost: ArrayLike) -> Contract:
+        """The contract that follows from what everybody has reported."""
+        cost = self._costs(reported_cost)
+        batches, slope = self.batch_size(cost), self.slope(cost)
+        base = slope * self.model.truthful_loss(batches) + self.rounds * cost * batches + self.rent(cost)
+        return Contract(batches, slope, base, self.clients.labeling_cost, name="lceme with private costs")
+
+    def _unlimited(self, cost: FloatArray) -> FloatArray:
+        with np.errstate(divide="ignore"):
+            efficient = self.loss_value * self.model.sampling / (self.rounds * self.virtual_cost(cost))
+            return np.sqrt(np.maximum(efficient, self._floor_factor / cost))
+
+    def _costs(self, reported_cost: ArrayLike) -> FloatArray:
+        cost = client_array("reported_cost", reported_cost, len(self.clients), self.clients.label)
+        low, high = self.virtual_cost.lowest, self.virtual_cost.highest
+        outside = (cost < low) | (cost > high)
+        if outside.any():
+            first = int(np.argmax(outside))
+            raise InputError(
+                f"reported_cost of {self.clients.label(first)} is {cost[first]:g}; it must lie in the distribution's range "
+                f"[{low:g}, {high:g}]."
+            )
+        return cost
+
+    def _require_feasible(self) -> None:
+        floor = np.sqrt(self._floor_factor / self.virtual_cost.highest)
+        positions = np.flatnonzero(floor > self._largest * (1.0 + 1e-12)).tolist()
+        if positions:
+            raise InfeasibleError(
+                "no batch within the data makes labeling worth while at any reported cost for "
+                + list_clients(
+                    positions,
+                    lambda i: (
+                        f"{self.clients.label(i)}: needs {floor[i]:.4g} samples, dataset_size is "
+                        f"{self.clients.dataset_size[i]}"
+                    ),
+                )
+                + "; leave them out or lower their labeling_cost.",
+                tuple(positions),
+            )
+
+
+def best_double_deviation(
+    menu: ScreeningMenu, true_cost: ArrayLike, *, reports: int = 201, zooms: int = 12
+) -> tuple[FloatArray, FloatArray]:
+    """The most a client gains by reporting a false cost and then also working otherwise than asked, and that report.
+
+    Searched over reports; for each report the best (e, D, γ) is the one of `best_deviation`: γ = 1, D = √(Φ(ĉ) v/(T c))
+    within her limits, and no labels if Φ(ĉ) b < c_l. The gain is measured against an honest report and honest work.
+    """
+    cost = menu._costs(true_cost)
+    low, high = menu.virtual_cost.lowest, menu.virtual_cost.highest
+    honest = menu.rent(cost)
+    best, at = np.zeros_like(cost), cost.copy()
+    width = (high - low) / (reports - 1)
+    tried = [np.full_like(cost, report) for report in np.linspace(low, high, reports)]
+    for _ in range(zooms + 1):
+        for report in tried:
+            gain = _payoff_of_report(menu, cost, report) - honest
+            better = gain > best
+            best[better], at[better] = gain[better], report[better]
+        tried = [np.clip(at + step * width, low, high) for step in np.linspace(-1.0, 1.0, 9)]
+        width /= 4.0
+    return best, at
+
+
+def _payoff_of_report(menu: ScreeningMenu, cost: FloatArray, report: FloatArray) -> FloatArray:
+    model, labeling_cost = menu.model, menu.clients.labeling_cost
+    asked, slope = menu.batch_size(report), menu.slope(report)
+    with np.errstate(divide="ignore"):
+        batch = np.clip(np.sqrt(slope * model.sampling / (menu.rounds * cost)), 1.0, menu._largest)
+    labels_or_not = np.maximum(0.0, labeling_cost - slope * model.labeling)
+    transfer = menu.rent(report) + menu.rounds * report * asked
+    payoff: FloatArray = (
+        transfer
+        + slope * model.sampling * (1.0 / asked - 1.0 / batch)
+        - menu.rounds * cost * batch
+        + labels_or_not
+    )
+    return payoff
