@@ -1,4 +1,4 @@
-"""Which batch size to ask of whom. Looks at `setting`, `loss_model` and `budget`. docs/mechanism.md, sections 3 and 4."""
+"""Which batch size to ask of whom: docs/mechanism.md, sections 3 and 4. Looks at `setting`, `loss_model`, `budget`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from truthfl.mechanism.setting import Clients, Training, batch_price
 ROUNDING = 1e-12  # a floor this close above a whole number is that number, computed with rounding errors
 
 
-def labeling_floor(
-    clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False
-) -> FloatArray:
+def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False) -> FloatArray:
     """The smallest D'_i at which client i's own interest is to label: √( c_l v_i / (T q_i c_p b_i) ) (section 3).
 
     `as_printed` gives the paper's, which has a factor p_i too many under the root and is too low
@@ -44,8 +42,8 @@ def optimal_batch_sizes(
     """The server's best batch sizes D' (section 4): whole numbers that minimise κ·gap + total pay.
 
     Honest pay is c_l + T q_i c_p D'_i, so without a budget D'_i is the better whole neighbour of √(κ v_i/(T q_i c_p)),
-    not below the labeling floor and not above the data. `loss_value` is κ, money per unit of loss. `budget` bounds the total
-    honest pay. Raises `InfeasibleError`, naming the clients, where no such assignment exists.
+    not below the labeling floor and not above the data. `loss_value` is κ, money per unit of loss. `budget` bounds the
+    total honest pay. Raises `InfeasibleError`, naming the clients, where no such assignment exists.
 
     `as_printed` gives the paper's Theorem 4, not rounded, not capped (docs/errata.md, number 2); its first root is
     the printed one when `model` is `paper_bound`.

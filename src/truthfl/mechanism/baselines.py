@@ -88,23 +88,20 @@ def flat_pay(clients: Clients, training: Training, batch_size: ArrayLike) -> Fla
     return FlatPay(batches, cost)
 
 
-def pay_per_claimed_sample(
-    clients: Clients, training: Training, batch_size: ArrayLike
-) -> PayPerClaimedSample:
+def pay_per_claimed_sample(clients: Clients, training: Training, batch_size: ArrayLike) -> PayPerClaimedSample:
     """Pays each client her own price for each sample she claims."""
     batches, _ = _honest(clients, training, batch_size)
     return PayPerClaimedSample(batches, batch_price(clients, training), clients.labeling_cost)
 
 
-def leave_one_out_pay(
-    clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike
-) -> LeaveOneOutPay:
+def leave_one_out_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> LeaveOneOutPay:
     """Pays, in all, what honest work costs in all, when everybody is honest."""
     batches, cost = _honest(clients, training, batch_size)
     drop = float((model.reporting - model.sampling / batches).sum())
     if drop <= 0:
         raise InputError(
-            f"honest clients together lower the loss by {drop:g} on this loss model; leave-one-out pay needs it to be positive."
+            f"honest clients together lower the loss by {drop:g} on this loss model; leave-one-out pay needs it to be "
+            "positive."
         )
     return LeaveOneOutPay(batches, float(cost.sum()) / drop)
 

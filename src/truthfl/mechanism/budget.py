@@ -1,9 +1,9 @@
 """Whole batch sizes that are worth most for a given sum of money. Arrays in, arrays out; looks nowhere.
 
-The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money, where
-stake_i = κ v_i. Without the last condition it falls apart into one small task per client; with it, a Lagrange multiplier
-λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and what rounding leaves over is spent on those
-who can still use it.
+The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
+where stake_i = κ v_i. Without the last condition it falls apart into one small task per client; with it, a Lagrange
+multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and what rounding leaves over is
+spent on those who can still use it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ def best_whole_batch(stake: FloatArray, price: FloatArray) -> IntArray:
     return size.astype(np.int64)
 
 
-def spend_at_most(
-    money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray
-) -> IntArray:
+def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> IntArray:
     """The task of this module. `lowest` must be affordable; `highest` is what each would get if money were no matter.
 
-    No single client's batch can be changed for the better, nor, in a federation of up to 256 clients, can some samples of one be
-    exchanged for as many of another's as they pay for.
+    No single client's batch can be changed for the better; nor, in a federation of up to 256 clients, can some samples
+    of one be exchanged for as many of another's as they pay for.
     """
     if float(price @ highest) <= money:
         return highest
@@ -49,9 +47,7 @@ def spend_at_most(
             break
         share = left + float(price[able] @ batches[able])
         refilled = _lagrangian(share, stake[able], price[able], batches[able], highest[able])
-        if (
-            refilled == batches[able]
-        ).all():  # the Lagrangian cannot split ties: one sample for the best of them
+        if (refilled == batches[able]).all():  # the Lagrangian cannot split ties: one sample for the best of them
             refilled[np.argmax(_gain(stake, price, batches, batches + 1)[able])] += 1
         batches[able] = refilled
     if len(batches) <= LARGEST_EXCHANGE:
@@ -61,9 +57,7 @@ def spend_at_most(
     return batches
 
 
-def _lagrangian(
-    money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray
-) -> IntArray:
+def _lagrangian(money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> IntArray:
     """The batches at the smallest multiplier whose total is within the money."""
 
     def at(log_multiplier: float) -> IntArray:

@@ -58,9 +58,7 @@ def client_array(
     """A read-only array with one finite number per client; a single number stands for every client."""
     array = _as_floats(field, value)
     if array.shape not in ((), (count,)):
-        raise InputError(
-            f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client."
-        )
+        raise InputError(f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client.")
     lowest, highest = array.min(), array.max()  # NaN makes every comparison below false
     within = lowest > 0 if positive else lowest >= (-np.inf if at_least is None else at_least)
     if not (within and highest <= (np.finfo(float).max if at_most is None else at_most) and lowest > -np.inf):
@@ -83,9 +81,7 @@ def client_whole_numbers(
             _refuse(field, floats, floats != np.floor(floats), "a whole number", label)
         array = floats.astype(np.int64)
     if array.shape not in ((), (count,)):
-        raise InputError(
-            f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client."
-        )
+        raise InputError(f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client.")
     if array.min() < at_least:
         _refuse(field, array, array < at_least, f"a whole number, at least {at_least}", label)
     result = np.broadcast_to(array.astype(np.int64, copy=False), (count,))

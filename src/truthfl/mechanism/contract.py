@@ -80,8 +80,8 @@ def lceme(
         Φ_i = T q_i c_p D'_i² / v_i        Ω_i = Φ_i (gap(1, D', 1) + F̂*) + T q_i c_p D'_i + margin_i
 
     A margin changes no incentive; it is what the operator adds to keep honest work from being paid below cost when the
-    loss model is an estimate (see `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its too
-    low floor accepted (docs/errata.md, numbers 1 and 4).
+    loss model is an estimate (see `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its
+    too low floor accepted (docs/errata.md, numbers 1 and 4).
     """
     count = len(clients)
     batches = client_array("batch_size", batch_size, count, clients.label, positive=True)
@@ -107,7 +107,8 @@ def _require_between(clients: Clients, batches: FloatArray, floor: FloatArray) -
     if low.any():
         first = int(np.argmax(low))
         raise InputError(
-            f"batch_size of {clients.label(first)} is {batches[first]:g}; below {floor[first]:.4f} she gains by not labeling."
+            f"batch_size of {clients.label(first)} is {batches[first]:g}; it must be at least {floor[first]:.4f}, "
+            "for below that she gains by not labeling."
         )
     high = batches > clients.dataset_size
     if high.any():

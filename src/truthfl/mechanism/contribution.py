@@ -35,36 +35,48 @@ class Shapley:
     exact: bool
 
 
-def model_coalition_loss(model: LossModel, strategies: Strategies) -> CoalitionLoss:
-    """Losses of coalitions on the loss model: an absent client is one whose report is empty, γ_i = 0.
+@dataclass(frozen=True, eq=False)
+class ModelCoalitionLoss:
+    """Losses of coalitions on a loss model, where each member's presence changes the loss by her own drop alone.
+
+    In such a game both leave-one-out and Shapley value are that drop, for any number of clients.
+    """
+
+    everybody: float
+    drop: FloatArray
+
+    def __call__(self, members: NDArray[np.bool_]) -> FloatArray:
+        return self.everybody + np.asarray(np.where(members, 0.0, self.drop).sum(axis=-1), dtype=float)
+
+
+def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoalitionLoss:
+    """The coalition game of one profile on the loss model: an absent client is one whose report is empty, γ_i = 0.
 
     With γ_i = 0 neither her batches nor her labels reach the model, so of her bracket of the gap only g_i is left
-    (docs/mechanism.md, section 6).
+    (docs/mechanism.md, section 6), and her drop is g_i minus her bracket.
     """
     own = model.own_gap(strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
-    base = model.optimal_loss + model.constant
-
-    def loss(members: NDArray[np.bool_]) -> FloatArray:
-        return base + np.asarray(np.where(members, own, model.reporting).sum(axis=-1))
-
-    return loss
+    return ModelCoalitionLoss(float(model.expected_loss(strategies)), model.reporting - own)
 
 
 def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray:
     """Loss without client i minus loss with everybody, for every i."""
+    if isinstance(coalition_loss, ModelCoalitionLoss):
+        return coalition_loss.drop
     members = np.ones((count + 1, count), dtype=bool)
     members[np.arange(count), np.arange(count)] = False
     losses = coalition_loss(members)
-    return losses[:-1] - losses[-1]
+    drop: FloatArray = losses[:-1] - losses[-1]
+    return drop
 
 
-def shapley_drops(
-    coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0
-) -> Shapley:
+def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0) -> Shapley:
     """Client i's Shapley share of the drop from nobody's to everybody's loss.
 
     Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
     """
+    if isinstance(coalition_loss, ModelCoalitionLoss):
+        return Shapley(coalition_loss.drop, np.zeros(count), exact=True)
     if count <= EXACT_UP_TO:
         return Shapley(_exact(coalition_loss, count), np.zeros(count), exact=True)
     whole_number("permutations", permutations, at_least=2)
@@ -91,9 +103,7 @@ def observe(
         contribution = leave_one_out_drops(coalition_loss, count)
     else:
         contribution = shapley_drops(coalition_loss, count, seed=seed).drop
-    return Observation(
-        test_loss, claimed_batch_size, contribution, float(np.maximum(contribution, 0.0).sum())
-    )
+    return Observation(test_loss, claimed_batch_size, contribution, float(np.maximum(contribution, 0.0).sum()))
 
 
 def _exact(coalition_loss: CoalitionLoss, count: int) -> FloatArray:

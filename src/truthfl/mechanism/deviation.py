@@ -1,7 +1,7 @@
 """Does lying pay? The most that each client can gain by behaving otherwise than she was asked, others being honest.
 
-Works on any payment rule and on the loss model of one's choice, which need not be the one the rule was made from. Looks at
-`setting`, `loss_model`, `observation`, `payoff`, `search`. docs/mechanism.md, sections 3 and 6.
+Works on any payment rule and on the loss model of one's choice, which need not be the one the rule was made from.
+Looks at `setting`, `loss_model`, `observation`, `payoff`, `search`. docs/mechanism.md, sections 3 and 6.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import Observation, PaymentRule
+from truthfl.mechanism.observation import LinearRule, Observation, PaymentRule
 from truthfl.mechanism.payoff import work_cost
 from truthfl.mechanism.search import search_best
 from truthfl.mechanism.setting import Clients, Training, batch_price
@@ -49,9 +49,7 @@ class Deviation:
         if self.closed_form_gain is None or self.searched_gain is None:
             return False
         stake = self.closed_form_gain + np.abs(self.honest_pay) + np.abs(self.honest_payoff)
-        return bool(
-            (np.abs(self.closed_form_gain - self.searched_gain) <= AGREEMENT * stake + self.resolution).all()
-        )
+        return bool((np.abs(self.closed_form_gain - self.searched_gain) <= AGREEMENT * stake + self.resolution).all())
 
 
 def best_deviation(
@@ -59,27 +57,25 @@ def best_deviation(
 ) -> Deviation:
     """The largest gain of any joint deviation (e, D, γ, and what she claims), per client.
 
-    e is 0 or 1, D any number from 1 (or D', if that is less) to her data size, γ ≥ 0; a claim is the assigned batch size or all
-    her data. Where pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section 3): γ = 1,
-    D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
+    e is 0 or 1, D any number from 1 (or D', if that is less) to her data size, γ ≥ 0; a claim is the assigned batch
+    size or all her data. Where pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section
+    3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
     """
     world = _Unilateral(rule, clients, model, training)
-    formula, by_formula = (None, None)
-    if hasattr(rule, "slope"):
-        formula, by_formula = world.closed_form(np.asarray(rule.slope, dtype=float), rule.claim_rate)  # type: ignore[attr-defined]
-    searched, by_search = (None, None)
+    formula = world.closed_form(rule) if isinstance(rule, LinearRule) else None
+    searched = None
     if search or formula is None:
         claims = [world.honest] if (world.honest == world.highest).all() else [world.honest, world.highest]
-        searched, by_search = search_best(world.gain, world.lowest, world.highest, world.honest, claims)
-    gain, strategies = (searched, by_search) if formula is None else (formula, by_formula)
-    assert gain is not None and strategies is not None
+        searched = search_best(world.gain, world.lowest, world.highest, world.honest, claims)
+    best = formula or searched
+    assert best is not None
     return Deviation(
-        gain=gain,
-        strategies=strategies,
+        gain=best[0],
+        strategies=best[1],
         honest_payoff=world.honest_pay - world.honest_cost,
         honest_pay=world.honest_pay,
-        closed_form_gain=formula,
-        searched_gain=searched,
+        closed_form_gain=None if formula is None else formula[0],
+        searched_gain=None if searched is None else searched[0],
         resolution=world.resolution(),
     )
 
@@ -96,9 +92,7 @@ def is_truthful(
     """No client gains by any joint deviation, up to this share of what honest work costs her (and rounding)."""
     found = best_deviation(rule, clients, model, training, search=search)
     cost = found.honest_pay - found.honest_payoff
-    within = found.gain <= tolerance * cost + (
-        0.0 if found.closed_form_gain is not None else found.resolution
-    )
+    within = found.gain <= tolerance * cost + (0.0 if found.closed_form_gain is not None else found.resolution)
     if found.searched_gain is not None:
         within &= found.searched_gain <= tolerance * cost + found.resolution
     return bool(within.all())
@@ -146,21 +140,20 @@ class _Unilateral:
         cost = self.labeling_cost * effort + self.price * batch
         return self.pay(change, claimed) - self.honest_pay - (cost - self.honest_cost)
 
-    def closed_form(self, slope: FloatArray, claim_rate: float | FloatArray) -> tuple[FloatArray, Strategies]:
+    def closed_form(self, rule: LinearRule) -> tuple[FloatArray, Strategies]:
+        slope, claim_rate = np.asarray(rule.slope, dtype=float), np.asarray(rule.claim_rate, dtype=float)
         with np.errstate(over="ignore"):
             batch = np.clip(np.sqrt(slope * self.model.sampling / self.price), self.lowest, self.highest)
         labeling_pays = slope * self.model.labeling >= self.labeling_cost * (1.0 - 1e-12)
         effort = labeling_pays.astype(float)
-        claimed = np.where(np.asarray(claim_rate) > 0, self.highest, self.honest)
-        saved = self.price * (self.honest - batch) - slope * self.model.sampling * (
-            1.0 / batch - 1.0 / self.honest
-        )
+        claimed = np.where(claim_rate > 0, self.highest, self.honest)
+        saved = self.price * (self.honest - batch) - slope * self.model.sampling * (1.0 / batch - 1.0 / self.honest)
         idle = np.maximum(self.labeling_cost - slope * self.model.labeling, 0.0) * (1.0 - effort)
         gain = np.maximum(saved, 0.0) + idle + claim_rate * (claimed - self.honest)
         return gain, Strategies(effort, batch, 1.0, claimed)
 
     def resolution(self) -> FloatArray:
-        """How far rounding alone can move a client's pay: by a few units in the last place of the loss and of the pay."""
+        """How far rounding alone can move a client's pay: a few units in the last place of the loss and of the pay."""
         unit = ROUNDING_UNITS * np.finfo(float).eps
         nudge = np.full(len(self.model), unit * abs(self.loss))
         moved = np.abs(self.pay(nudge, self.honest) - self.pay(-nudge, self.honest))

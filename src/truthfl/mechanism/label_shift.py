@@ -20,8 +20,9 @@ def linear_regression_label_shift(
 ) -> float:
     """β for ½(x·w − y)², ‖x‖² ≤ `feature_norm` = X and labels within [label_low, label_high].
 
-    The gradients differ by (y' − y) x, so β = (label_high − label_low)² X. For labels of either sign with y² ≤ Y that is
-    4YX, for labels of one sign YX. `as_printed` gives the paper's 2YX, too low in the first case (docs/errata.md, number 5).
+    The gradients differ by (y' − y) x, so β = (label_high − label_low)² X. For labels of either sign, y² ≤ Y, that is
+    4YX, for labels of one sign YX. `as_printed` gives the paper's 2YX, too low in the first case (docs/errata.md,
+    number 5).
     """
     norm = number("feature_norm", feature_norm, positive=True)
     low, high = _range("label_low", label_low, "label_high", label_high)
@@ -31,8 +32,8 @@ def linear_regression_label_shift(
 def softmax_label_shift(feature_norm: float, classes: int, *, bias: bool = True) -> float:
     """β for softmax regression, ‖x‖² ≤ `feature_norm` = X: 2 (1 − 1/K) (X + 1), without a bias term 2 (1 − 1/K) X.
 
-    The gradients for labels y ≠ y' differ by ±x in two of the K rows, whatever the weights and their L2 penalty are; a random
-    label equals the true one with chance 1/K.
+    The gradients for labels y ≠ y' differ by ±x in two of the K rows, whatever the weights and their L2 penalty
+    are; a random label equals the true one with chance 1/K.
     """
     norm = number("feature_norm", feature_norm, positive=True) + (1.0 if bias else 0.0)
     return 2.0 * (1.0 - 1.0 / whole_number("classes", classes, at_least=2)) * norm

@@ -68,17 +68,14 @@ class LossModel:
     def __len__(self) -> int:
         return len(self.sampling)
 
-    def own_gap(
-        self, labeling_effort: ArrayLike, batch_size: ArrayLike, report_scale: ArrayLike
-    ) -> FloatArray:
+    def own_gap(self, labeling_effort: ArrayLike, batch_size: ArrayLike, report_scale: ArrayLike) -> FloatArray:
         """The part of the gap that client i alone decides, for every i: the bracket of the sum above."""
         idle = 1.0 - np.asarray(labeling_effort, dtype=float)
         samples = np.asarray(batch_size, dtype=float)
-        scaled = (np.asarray(report_scale, dtype=float) - 1.0) ** 2
+        scaled = np.square(np.asarray(report_scale, dtype=float) - 1.0)
         honest_report: FloatArray = self.sampling / samples + self.labeling * idle
-        return honest_report + scaled * (
-            self.reporting + self.reporting_sampling / samples + self.reporting_labeling * idle
-        )
+        scaled_report: FloatArray = self.reporting + self.reporting_sampling / samples + self.reporting_labeling * idle
+        return honest_report + scaled * scaled_report
 
     def gap(self, strategies: Strategies) -> FloatArray:
         """gap(e, D, γ), summed over clients; one number for each profile in `strategies`."""

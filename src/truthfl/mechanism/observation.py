@@ -1,14 +1,14 @@
 """What the server can see when it pays, and what a payment rule is. Looks at `checks` only.
 
-A rule never sees effort, batches or labels: it sees the final test loss, what clients claim, and how much worse the model
-would be without a client's reports. Pay rules are in `contract` (LCEME) and `baselines`.
+A rule never sees effort, batches or labels: it sees the final test loss, what clients claim, and how much worse the
+model would be without a client's reports. Pay rules are in `contract` (LCEME) and `baselines`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,8 +27,8 @@ class Measure(Enum):
 class Observation:
     """What is seen when client i is paid, at position i of each field; fields broadcast to (…, N).
 
-    In one job every position sees the same world. To ask what each client would be paid had she alone behaved otherwise,
-    position i holds what would be seen in that world.
+    In one job every position sees the same world. To ask what each client would be paid had she alone behaved
+    otherwise, position i holds what would be seen in that world.
 
     test_loss           loss of the final model on the test sample
     claimed_batch_size  what the client says she used
@@ -58,3 +58,16 @@ class PaymentRule(Protocol):
 
     def pay(self, seen: Observation) -> FloatArray:
         """What each client gets."""
+
+
+@runtime_checkable
+class LinearRule(PaymentRule, Protocol):
+    """A rule whose pay falls linearly with the loss that a client causes, and rises linearly with what she claims."""
+
+    @property
+    def slope(self) -> float | FloatArray:
+        """Φ_i, money lost per unit of loss caused."""
+
+    @property
+    def claim_rate(self) -> float | FloatArray:
+        """Money per claimed sample."""

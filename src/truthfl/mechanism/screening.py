@@ -23,8 +23,9 @@ class ScreeningMenu:
     D'(ĉ) = max( √(κ v/(T ψ(ĉ))), √(c_l v/(T b ĉ)) ), within [1, n]      Φ(ĉ) = T c̃ D'(ĉ)²/v
     rent(ĉ) = ∫_ĉ^c̄ T D'(z) dz        r = Φ (gap + F̂* − f) + T ĉ D'(ĉ) + rent(ĉ) + c_l
 
-    with T standing for T q_i. c̃ is ĉ, except that all reports below the cost at which D' reaches the data size n share one item, and so
-    do all above the cost at which it reaches 1. D' is a real number here: between two whole sizes, use both in turn.
+    with T standing for T q_i. c̃ is ĉ, except that all reports below the cost at which D' reaches the data size n share
+    one item, and so do all above the cost at which it reaches 1. D' is a real number here: between two whole sizes, use
+    both in turn.
     `clients.sample_cost` is not looked at: it is what nobody else knows.
     """
 
@@ -50,9 +51,7 @@ class ScreeningMenu:
         high = np.full(count, self.virtual_cost.highest)
         self._full_data = bisect(lambda cost: self._unlimited(cost) >= self._largest, low, high)
         self._one_sample = bisect(lambda cost: self._unlimited(cost) > 1.0, low, high)
-        self._floor_from = self.virtual_cost.crossing(
-            self.loss_value * model.labeling / clients.labeling_cost
-        )
+        self._floor_from = self.virtual_cost.crossing(self.loss_value * model.labeling / clients.labeling_cost)
 
     def batch_size(self, reported_cost: ArrayLike) -> FloatArray:
         """D'(ĉ)."""
@@ -99,8 +98,8 @@ class ScreeningMenu:
         if outside.any():
             first = int(np.argmax(outside))
             raise InputError(
-                f"reported_cost of {self.clients.label(first)} is {cost[first]:g}; it must lie in the distribution's range "
-                f"[{low:g}, {high:g}]."
+                f"reported_cost of {self.clients.label(first)} is {cost[first]:g}; it must lie in the distribution's "
+                f"range [{low:g}, {high:g}]."
             )
         return cost
 
@@ -154,9 +153,6 @@ def _payoff_of_report(menu: ScreeningMenu, cost: FloatArray, report: FloatArray)
     labels_or_not = np.maximum(0.0, labeling_cost - slope * model.labeling)
     transfer = menu.rent(report) + menu.rounds * report * asked
     payoff: FloatArray = (
-        transfer
-        + slope * model.sampling * (1.0 / asked - 1.0 / batch)
-        - menu.rounds * cost * batch
-        + labels_or_not
+        transfer + slope * model.sampling * (1.0 / asked - 1.0 / batch) - menu.rounds * cost * batch + labels_or_not
     )
     return payoff

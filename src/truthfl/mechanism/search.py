@@ -1,7 +1,7 @@
 """A search for every client's best deviation that knows nothing of the formulas: it only evaluates payoffs.
 
-For each labeling effort and each claim, a coarse grid over batch size (in its logarithm) and report scale, then finer and
-finer grids around the best point. All clients at once. Looks at `checks` and `strategies`.
+For each labeling effort and each claim, a coarse grid over batch size (in its logarithm) and report scale, then finer
+and finer grids around the best point. All clients at once. Looks at `checks` and `strategies`.
 """
 
 from __future__ import annotations

@@ -73,15 +73,10 @@ class Clients:
             "labeling_cost": labeling_cost,
         }
         checked: dict[str, FloatArray | IntArray] = {
-            field: client_array(field, value, count, self.label, positive=True)
-            for field, value in positive.items()
+            field: client_array(field, value, count, self.label, positive=True) for field, value in positive.items()
         }
-        checked["dataset_size"] = client_whole_numbers(
-            "dataset_size", dataset_size, count, self.label, at_least=1
-        )
-        checked["heterogeneity"] = client_array(
-            "heterogeneity", heterogeneity, count, self.label, at_least=0.0
-        )
+        checked["dataset_size"] = client_whole_numbers("dataset_size", dataset_size, count, self.label, at_least=1)
+        checked["heterogeneity"] = client_array("heterogeneity", heterogeneity, count, self.label, at_least=0.0)
         checked["participation"] = client_array(
             "participation", participation, count, self.label, positive=True, at_most=1.0
         )

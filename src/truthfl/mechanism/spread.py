@@ -23,9 +23,7 @@ def pay_standard_deviation(contract: Contract, loss_variance: float, *, test_sam
     return contract.slope * math.sqrt(variance / samples)
 
 
-def samples_for_share(
-    contract: Contract, expected_pay: ArrayLike, loss_variance: float, *, share: float
-) -> int:
+def samples_for_share(contract: Contract, expected_pay: ArrayLike, loss_variance: float, *, share: float) -> int:
     """The number m of test samples from which on nobody's standard deviation exceeds this share of her pay."""
     pay = np.asarray(expected_pay, dtype=float)
     if not (pay > 0).all():

@@ -39,9 +39,7 @@ class Strategies:
                 *(np.asarray(a, dtype=float) for a in (labeling_effort, batch_size, report_scale, claimed))
             )
         except ValueError:
-            raise InputError(
-                "the parts of Strategies differ in shape; each must have one number per client."
-            ) from None
+            raise InputError("the parts of Strategies differ in shape; each must have one number per client.") from None
         effort, batch, scale, claim = arrays
         for field, bad, wanted in (
             ("labeling_effort", ~((effort >= 0) & (effort <= 1)), "a number from 0 to 1"),
@@ -51,9 +49,7 @@ class Strategies:
         ):
             if bad.any():
                 where = np.argwhere(np.atleast_1d(bad))[0]
-                value = np.atleast_1d(dict(zip(self.__dataclass_fields__, arrays, strict=True))[field])[
-                    tuple(where)
-                ]
+                value = np.atleast_1d(dict(zip(self.__dataclass_fields__, arrays, strict=True))[field])[tuple(where)]
                 raise InputError(f"{field} of client {where[-1]} is {value:g}; it must be {wanted}.")
         for field, array in zip(self.__dataclass_fields__, arrays, strict=True):
             object.__setattr__(self, field, array)

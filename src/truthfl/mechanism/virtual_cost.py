@@ -5,9 +5,11 @@ docs/mechanism.md, section 5.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray
@@ -39,8 +41,8 @@ class VirtualCost:
         self.lowest, self.highest = (float(end) for end in distribution.support())
         if not (np.isfinite(self.highest) and self.lowest >= 0.0 and self.lowest < self.highest):
             raise InputError(
-                f"the cost distribution lies on [{self.lowest:g}, {self.highest:g}]; it must lie on a bounded interval of "
-                "costs from 0 up, for the highest cost decides what every other is paid."
+                f"the cost distribution lies on [{self.lowest:g}, {self.highest:g}]; it must lie on a bounded "
+                "interval of costs from 0 up, for the highest cost decides what every other is paid."
             )
         self._require_regular()
         self._nodes, self._weights = np.polynomial.legendre.leggauss(16)
@@ -96,8 +98,8 @@ class VirtualCost:
             )
 
 
-def bisect(holds, low: FloatArray, high: FloatArray) -> FloatArray:  # type: ignore[no-untyped-def]
-    """The largest value in [low, high] at which a condition holds that holds up to some point; low where it never does."""
+def bisect(holds: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray) -> FloatArray:
+    """The largest value in [low, high] at which a condition holds that holds up to some point; low if it never does."""
     reaches = holds(high)
     low, high = low.copy(), high.copy()
     low[reaches] = high[reaches]

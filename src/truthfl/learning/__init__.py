@@ -1,0 +1,1 @@
+"""What is trained. Looks at the mechanism; the mechanism never looks here."""

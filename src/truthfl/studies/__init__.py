@@ -1,0 +1,1 @@
+"""One file per question; each returns data. Looks at learning and the mechanism."""
