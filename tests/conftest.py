@@ -1,0 +1,8 @@
+"""How property tests run: repeatable in `make test`, at length with fresh examples in `make fuzz`."""
+
+from hypothesis import HealthCheck, settings
+
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60, suppress_health_check=QUIET)
+settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=QUIET, print_blob=True)
+settings.load_profile("repeatable")
