@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import paper
@@ -21,7 +21,6 @@ def some_strategies(generator, count):
 
 
 @given(federations(max_clients=4, participation=False, bounds=(paper_bound,)), st.integers(0, 2**32))
-@settings(max_examples=30)
 def test_paper_bound_is_theorem_1(federation, seed):
     training = replace(federation.training, rounds=min(federation.training.rounds, 40))
     played = some_strategies(np.random.default_rng(seed), len(federation.clients))
@@ -30,7 +29,6 @@ def test_paper_bound_is_theorem_1(federation, seed):
 
 
 @given(federations(max_clients=4, bounds=(sound_bound,)), st.integers(0, 2**32))
-@settings(max_examples=30)
 def test_sound_bound_is_the_recursion_of_its_proof(federation, seed):
     training = replace(federation.training, rounds=min(federation.training.rounds, 40))
     played = some_strategies(np.random.default_rng(seed), len(federation.clients))

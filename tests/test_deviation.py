@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import paper
@@ -48,7 +48,6 @@ def test_lceme_is_truthful_and_rational_at_the_optimal_assignment(federation):
 
 
 @given(federations(max_clients=6), st.data())
-@settings(max_examples=40)
 def test_no_random_joint_deviation_gains_by_the_papers_own_formulas(federation, data):
     """Random (e, D, γ), judged by the slow version that reads like the paper."""
     assigned = data.draw(assignments(federation))
@@ -68,7 +67,6 @@ def test_no_random_joint_deviation_gains_by_the_papers_own_formulas(federation, 
 
 
 @given(federations(max_clients=6), st.data())
-@settings(max_examples=40)
 def test_payoffs_are_those_of_the_definitions(federation, data):
     assigned = data.draw(assignments(federation))
     generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -90,7 +88,6 @@ def test_payoffs_are_those_of_the_definitions(federation, data):
 
 
 @given(federations(max_clients=8), st.data())
-@settings(max_examples=30)
 def test_each_world_of_one_deviator_is_the_world_that_the_server_would_see(federation, data):
     """The side-by-side evaluation that the search uses, against one full job per deviator, for every rule."""
     assigned = data.draw(assignments(federation))

@@ -69,7 +69,8 @@ def optimal_batch_sizes(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:g}, "
             f"{least - money:g} more: raise the budget to {least:g} or leave clients out."
         )
-    return spend_at_most(money - labeling, stake, price, lowest, batches)
+    for_batches = max(money - labeling, float(price @ lowest))  # the difference may be rounded to less than its parts
+    return spend_at_most(for_batches, stake, price, lowest, batches)
 
 
 def require_usable(clients: Clients, model: LossModel) -> None:
