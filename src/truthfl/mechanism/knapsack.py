@@ -1,8 +1,8 @@
 """From a good answer to the budgeted task to the best one, where that is within reach. Looks at `checks` for types.
 
 At the multiplier m = 1 + λ, no assignment can cost less than Σ min_D (stake/D + m price D) − λ money. So with a good
-answer in hand, only sizes whose term is within the gap of the least can be part of a better one: usually two or three
-per client. Those are combined client by client, keeping only combinations that no other undercuts in both money and worth.
+answer in hand, only sizes whose term is within the gap of the least can be part of a better one: often two or three
+per client. Those are combined client by client, keeping only combinations that no other undercuts in money and worth.
 """
 
 from __future__ import annotations
