@@ -20,6 +20,8 @@ from truthfl import (
     shapley_drops,
     shapley_share_pay,
 )
+from truthfl.mechanism.contribution import _monte_carlo
+from truthfl.studies.errata import example
 
 pytestmark = pytest.mark.properties
 
@@ -54,16 +56,10 @@ def test_exact_shapley_is_the_mean_over_all_orders(count, seed):
 
 
 def test_monte_carlo_is_within_its_stated_error_of_the_exact_values():
-    from truthfl.mechanism.contribution import _monte_carlo
-
     loss = random_game(12, 3)
     exact = shapley_drops(loss, 12)
-    errors = np.array(
-        [
-            (_monte_carlo(loss, 12, 400, seed).drop - exact.drop) / _monte_carlo(loss, 12, 400, seed).standard_error
-            for seed in range(60)
-        ]
-    )
+    drawn = [_monte_carlo(loss, 12, 400, seed) for seed in range(60)]
+    errors = np.array([(one.drop - exact.drop) / one.standard_error for one in drawn])
     assert 0.85 < np.sqrt(np.mean(np.square(errors))) < 1.15  # the errors are as large as stated, no more, no less
 
 
@@ -120,17 +116,12 @@ def test_baselines_pay_honest_work_its_cost_in_all(federation):
 
 
 def test_a_rule_that_pays_for_contributions_must_see_them():
-    from truthfl.studies.errata import example
-
     clients, training, _ = example()
     rule = shapley_share_pay(clients, training, 20)
     with pytest.raises(InputError, match="shapley share pays by shapley contributions; give coalition_loss"):
         observe(rule, test_loss=0.5, claimed_batch_size=20)
-    seen = observe(
-        rule, test_loss=0.5, claimed_batch_size=20, coalition_loss=lambda members: -members.sum(axis=1) * 1.0
-    )
+    job = {"test_loss": 0.5, "claimed_batch_size": 20}
+    seen = observe(rule, **job, coalition_loss=lambda members: -1.0 * members.sum(axis=1))
     assert rule.pay(seen) == pytest.approx(rule.total / 10)
-    useless = observe(
-        rule, test_loss=0.5, claimed_batch_size=20, coalition_loss=lambda members: members.sum(axis=1) * 1.0
-    )
+    useless = observe(rule, **job, coalition_loss=lambda members: 1.0 * members.sum(axis=1))
     assert rule.pay(useless).sum() == 0.0  # nobody lowered the loss: nobody is paid, nothing is divided by 0
