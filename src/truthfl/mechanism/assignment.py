@@ -6,7 +6,7 @@ import numpy as np
 
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
-from truthfl.mechanism.checks import FloatArray, IntArray, list_clients, number
+from truthfl.mechanism.checks import FloatArray, IntArray, inner, list_clients, number
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
@@ -20,14 +20,11 @@ def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as
     (docs/errata.md, number 1).
     """
     require_usable(clients, model)
+    floor = _floor(clients, model, batch_price(clients, training))
     if as_printed:
         require_full_participation(clients)
-    squared = clients.labeling_cost * model.sampling
-    squared /= batch_price(clients, training)
-    squared /= model.labeling
-    if as_printed:
-        squared *= clients.weight
-    return np.sqrt(squared)
+        floor *= np.sqrt(clients.weight)
+    return floor
 
 
 def optimal_batch_sizes(
@@ -54,7 +51,8 @@ def optimal_batch_sizes(
             raise InputError("budget is given with as_printed=True; the paper's formula knows no budget.")
         return _as_printed(clients, model, training, kappa)
     price = batch_price(clients, training)
-    lowest = _whole_floor(clients, model, training, price)
+    require_usable(clients, model)
+    lowest = _whole_floor(clients, model, price)
     stake = model.sampling * kappa
     batches = best_whole_batch(stake, price)
     np.maximum(batches, lowest, out=batches)
@@ -63,13 +61,13 @@ def optimal_batch_sizes(
         return batches
     money = number("budget", budget, positive=True)
     labeling = float(clients.labeling_cost.sum())
-    least = labeling + float(price @ lowest)
+    least = labeling + inner(price, lowest)
     if least > money:
         raise InfeasibleError(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:g}, "
             f"{least - money:g} more: raise the budget to {least:g} or leave clients out."
         )
-    for_batches = max(money - labeling, float(price @ lowest))  # the difference may be rounded to less than its parts
+    for_batches = max(money - labeling, inner(price, lowest))  # the difference may be rounded to less than its parts
     return spend_at_most(for_batches, stake, price, lowest, batches)
 
 
@@ -96,12 +94,19 @@ def require_full_participation(clients: Clients) -> None:
         )
 
 
-def _whole_floor(clients: Clients, model: LossModel, training: Training, price: FloatArray) -> IntArray:
-    floor = labeling_floor(clients, model, training)
+def _floor(clients: Clients, model: LossModel, price: FloatArray) -> FloatArray:
+    squared: FloatArray = clients.labeling_cost * model.sampling
+    squared /= price * model.labeling
+    return np.sqrt(squared, out=squared)
+
+
+def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntArray:
+    floor = _floor(clients, model, price)
     floor *= 1.0 - ROUNDING
     np.ceil(floor, out=floor)
     np.maximum(floor, 1.0, out=floor)
-    beyond = floor > clients.dataset_size
+    whole = floor.astype(np.int64)
+    beyond = whole > clients.dataset_size
     if beyond.any():
         positions = np.flatnonzero(beyond)
         size = clients.dataset_size[positions].astype(float)
@@ -119,7 +124,7 @@ def _whole_floor(clients: Clients, model: LossModel, training: Training, price: 
             + "; leave them out with clients.without(error.clients) or change the costs.",
             tuple(positions.tolist()),
         )
-    return floor.astype(np.int64)
+    return whole
 
 
 def _as_printed(clients: Clients, model: LossModel, training: Training, kappa: float) -> FloatArray:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from truthfl.errors import InputError
-from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.checks import FloatArray, inner
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
 
@@ -37,7 +35,7 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
     absence = absence_variance(clients)
 
     constant = L * remaining * constants.initial_distance
-    constant += A * (6.0 * L * float(p @ clients.heterogeneity) + drift * constants.gradient_bound)
+    constant += A * (6.0 * L * inner(p, clients.heterogeneity) + drift * constants.gradient_bound)
     spread = p + drift
     spread *= p
     if absence is not None:
@@ -84,7 +82,7 @@ def sound_bound(clients: Clients, training: Training, constants: Constants) -> L
     absence = absence_variance(clients)
 
     constant = L / 2.0 * remaining * constants.initial_distance + 2.0 * k * m * G2
-    constant += k * (1.0 + x / 2.0) * 6.0 * L * eta**2 * float(p @ clients.heterogeneity)
+    constant += k * (1.0 + x / 2.0) * 6.0 * L * eta**2 * inner(p, clients.heterogeneity)
     spread = (k * eta**2) * p
     spread += 2.0 * k * m
     spread *= p
@@ -111,7 +109,10 @@ def absence_variance(clients: Clients) -> FloatArray | None:
     """π_i = p_i² (1 − q_i)/q_i (section 2c); None when nobody is ever absent."""
     if clients.participation.min() == 1.0:
         return None
-    absence: FloatArray = np.square(clients.weight) * (1.0 - clients.participation) / clients.participation
+    absence = 1.0 / clients.participation
+    absence -= 1.0
+    absence *= clients.weight
+    absence *= clients.weight
     return absence
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.checks import FloatArray, IntArray, inner
 from truthfl.mechanism.knapsack import improve
 
 BISECTIONS = 60
@@ -37,15 +37,15 @@ def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: In
     No single client's batch can be changed for the better. Up to 256 clients the result is the best there is, unless
     the search for it would be too long (`knapsack`).
     """
-    if float(price @ highest) <= money:
+    if inner(price, highest) <= money:
         return highest
     batches, multiplier = _lagrangian(money, stake, price, lowest, highest)
     for _ in range(REFILLS):
-        left = money - float(price @ batches)
+        left = money - inner(price, batches)
         able = (batches < highest) & (price <= left)
         if not able.any():
             break
-        share = left + float(price[able] @ batches[able])
+        share = left + inner(price[able], batches[able])
         refilled, _ = _lagrangian(share, stake[able], price[able], batches[able], highest[able])
         if (refilled == batches[able]).all():  # the multiplier cannot split ties: one sample for the best of them
             benefit = stake[able] / (refilled * (refilled + 1.0)) - price[able]
@@ -66,13 +66,22 @@ def _lagrangian(
         return np.clip(batches, lowest, highest, out=batches)
 
     cheap, dear = 0.0, 1.0
-    while float(price @ at(dear)) > money and dear < 700.0:
-        cheap, dear = dear, 2.0 * dear
-    for _ in range(BISECTIONS):
-        middle = 0.5 * (cheap + dear)
-        if float(price @ at(middle)) > money:
-            cheap = middle
+    over, under = inner(price, at(cheap)) - money, inner(price, at(dear)) - money
+    if over <= 0.0:
+        return at(cheap), 1.0
+    while under > 0.0 and dear < 700.0:
+        cheap, dear, over = dear, 2.0 * dear, under
+        under = inner(price, at(dear)) - money
+    smallest = float(price.min())
+    for step in range(2 * BISECTIONS):
+        if under > -smallest or dear - cheap <= 1e-15 * dear:
+            break
+        share = over / (over - under) if step % 2 else 0.5  # false position and bisection in turn
+        middle = cheap + (dear - cheap) * min(max(share, 1e-3), 1.0 - 1e-3)
+        excess = inner(price, at(middle)) - money
+        if excess > 0.0:
+            cheap, over = middle, excess
         else:
-            dear = middle
+            dear, under = middle, excess
     batches = at(dear)
-    return (batches if float(price @ batches) <= money else lowest.copy()), float(np.exp(dear))
+    return (batches if inner(price, batches) <= money else lowest.copy()), float(np.exp(dear))

@@ -108,6 +108,11 @@ def list_clients(positions: Sequence[int], describe: Callable[[int], str]) -> st
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
+def inner(first: FloatArray, second: FloatArray | IntArray) -> float:
+    """Σ first_i second_i, the same on every machine and for any number of threads (BLAS does not promise that)."""
+    return float(np.multiply(first, second).sum())
+
+
 def _as_floats(field: str, value: ArrayLike) -> FloatArray:
     try:
         array = np.asarray(value, dtype=np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
-from truthfl.mechanism.assignment import labeling_floor
+from truthfl.mechanism.assignment import labeling_floor, require_full_participation, require_usable
 from truthfl.mechanism.checks import FloatArray, client_array
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.observation import Measure, Observation
@@ -86,14 +86,17 @@ def lceme(
     count = len(clients)
     batches = client_array("batch_size", batch_size, count, clients.label, positive=True)
     extra = client_array("margin", margin, count, clients.label)
-    floor = labeling_floor(clients, model, training, as_printed=as_printed)
-    _require_between(clients, batches, floor)
+    require_usable(clients, model)
+    if as_printed:
+        require_full_participation(clients)
     price = batch_price(clients, training)
     expected = model.truthful_loss(batches) - (model.optimal_loss if as_printed else 0.0)
 
     slope = np.square(batches)
     slope *= price
     slope /= model.sampling
+    _require_labeling_pays(clients, model, training, batches, slope, as_printed)
+    _require_within_data(clients, batches)
     base = slope * expected
     price *= batches
     base += price
@@ -101,15 +104,29 @@ def lceme(
     return Contract(batch_size=batches, slope=slope, base=base, labeling_cost=clients.labeling_cost)
 
 
-def _require_between(clients: Clients, batches: FloatArray, floor: FloatArray) -> None:
-    floor *= 1.0 - FLOOR_TOLERANCE
-    low = batches < floor
+def _require_labeling_pays(
+    clients: Clients,
+    model: LossModel,
+    training: Training,
+    batches: FloatArray,
+    slope: FloatArray,
+    as_printed: bool,
+) -> None:
+    """Φ_i b_i ≥ c_l, which says the same as the floor on the batch size."""
+    worth = slope * model.labeling
+    cost = clients.labeling_cost * clients.weight if as_printed else clients.labeling_cost
+    worth *= 1.0 + FLOOR_TOLERANCE
+    low = worth < cost
     if low.any():
         first = int(np.argmax(low))
+        floor = labeling_floor(clients, model, training, as_printed=as_printed)
         raise InputError(
             f"batch_size of {clients.label(first)} is {batches[first]:g}; it must be at least {floor[first]:.4f}, "
             "for below that she gains by not labeling."
         )
+
+
+def _require_within_data(clients: Clients, batches: FloatArray) -> None:
     high = batches > clients.dataset_size
     if high.any():
         first = int(np.argmax(high))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.checks import FloatArray, IntArray, inner
 
 MOST_COMBINATIONS = 1 << 17
 
@@ -61,7 +61,7 @@ def improve(
     for client, (parent, size) in zip(order[::-1], reversed(history), strict=True):
         found[client] = size[best]
         best = int(parent[best])
-    return found if float(price @ found) <= money else batches
+    return found if inner(price, found) <= money else batches
 
 
 def _better_neighbour(
