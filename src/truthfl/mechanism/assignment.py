@@ -10,7 +10,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray, inner, list_clients, 
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
-ROUNDING = 1e-12  # a floor this close above a whole number is that number, computed with rounding errors
+ROUNDING = 1e-12  # as a share: what this little exceeds a whole number or a budget is rounding
 
 
 def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False) -> FloatArray:
@@ -62,12 +62,12 @@ def optimal_batch_sizes(
     money = number("budget", budget, positive=True)
     labeling = float(clients.labeling_cost.sum())
     least = labeling + inner(price, lowest)
-    if least > money:
+    if least > money * (1.0 + ROUNDING):
         raise InfeasibleError(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:g}, "
             f"{least - money:g} more: raise the budget to {least:g} or leave clients out."
         )
-    for_batches = max(money - labeling, inner(price, lowest))  # the difference may be rounded to less than its parts
+    for_batches = max(money - labeling, inner(price, lowest))
     return spend_at_most(for_batches, stake, price, lowest, batches)
 
 
