@@ -64,8 +64,8 @@ def optimal_batch_sizes(
     least = labeling + inner(price, lowest)
     if least > money * (1.0 + ROUNDING):
         raise InfeasibleError(
-            f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:g}, "
-            f"{least - money:g} more: raise the budget to {least:g} or leave clients out."
+            f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:.12g}, "
+            f"{least - money:g} more: raise the budget to {least:.12g} or leave clients out."
         )
     for_batches = max(money - labeling, inner(price, lowest))
     return spend_at_most(for_batches, stake, price, lowest, batches)
@@ -104,21 +104,21 @@ def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntAr
     floor = _floor(clients, model, price)
     floor *= 1.0 - ROUNDING
     np.ceil(floor, out=floor)
-    np.maximum(floor, 1.0, out=floor)
+    np.clip(floor, 1.0, 2.0**62, out=floor)
     whole = floor.astype(np.int64)
     beyond = whole > clients.dataset_size
     if beyond.any():
         positions = np.flatnonzero(beyond)
         size = clients.dataset_size[positions].astype(float)
         possible = price[positions] * size**2 * model.labeling[positions] / model.sampling[positions]
-        told = dict(zip(positions.tolist(), possible.tolist(), strict=True))
+        told = dict(zip(positions.tolist(), (possible * (1.0 - 1e-6)).tolist(), strict=True))
         raise InfeasibleError(
             "no batch within the data makes labeling worth while for "
             + list_clients(
                 positions.tolist(),
                 lambda i: (
                     f"{clients.label(i)}: needs {floor[i]:.0f} samples, dataset_size is {clients.dataset_size[i]}, "
-                    f"feasible with a labeling_cost of at most {told[i]:.4g} (now {clients.labeling_cost[i]:.4g})"
+                    f"feasible with a labeling_cost of at most {told[i]:.6g} (now {clients.labeling_cost[i]:.6g})"
                 ),
             )
             + "; leave them out with clients.without(error.clients) or change the costs.",

@@ -1,0 +1,5 @@
+"""`python -m truthfl`."""
+
+from truthfl.cli.app import main
+
+main()

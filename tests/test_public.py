@@ -1,0 +1,88 @@
+"""What is public, what importing costs, and which way the rooms look."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import truthfl
+
+SOURCE = Path(truthfl.__file__).parent
+
+ASKED_FOR = [
+    "Clients",
+    "Training",
+    "Constants",
+    "Strategies",
+    "LossModel",
+    "Contract",
+    "paper_bound",
+    "sound_bound",
+    "labeling_floor",
+    "optimal_batch_sizes",
+    "lceme",
+    "client_payoff",
+    "server_payoff",
+    "best_deviation",
+    "is_truthful",
+    "is_individually_rational",
+]
+
+MAY_LOOK_AT = {
+    "mechanism": {"mechanism", "errors"},
+    "learning": {"learning", "mechanism", "errors"},
+    "studies": {"studies", "learning", "mechanism", "errors"},
+    "job": {"mechanism", "errors"},
+    "cli": {"cli", "studies", "learning", "mechanism", "errors", "job", "__version__"},
+}
+
+
+def test_public_names():
+    assert set(ASKED_FOR) <= set(truthfl.__all__)
+    assert truthfl.__all__ == sorted(truthfl.__all__)
+    assert all(hasattr(truthfl, name) for name in truthfl.__all__)
+    listed = {
+        name for name, value in vars(truthfl).items() if not name.startswith("_") and not isinstance(value, type(ast))
+    }
+    assert listed == set(truthfl.__all__)
+
+
+def test_every_public_name_is_documented():
+    undocumented = [name for name in truthfl.__all__ if not (getattr(truthfl, name).__doc__ or "").strip()]
+    assert undocumented == []
+
+
+def test_importing_loads_nothing_heavier_than_numpy_and_scipy():
+    code = "import sys, truthfl; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    plain = set(
+        subprocess.run(
+            [sys.executable, "-c", "import sys, numpy, statistics; print(*{n.split('.')[0] for n in sys.modules})"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+    )
+    third_party = {name for name in loaded - plain if name not in sys.stdlib_module_names}
+    assert third_party <= {"truthfl", "scipy"}
+
+
+def test_rooms_look_only_where_they_may():
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if room not in MAY_LOOK_AT:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "truthfl":
+                parts = node.module.split(".")
+                seen = {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+                wrong += [(str(path), other) for other in seen - MAY_LOOK_AT[room]]
+    assert wrong == []
+
+
+def test_files_stay_small():
+    long = {str(path): n for path in SOURCE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 320}
+    assert long == {}
