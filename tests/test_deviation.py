@@ -15,6 +15,7 @@ from truthfl import (
     best_deviation,
     client_payoff,
     flat_pay,
+    free_riding_gain,
     is_individually_rational,
     is_truthful,
     labeling_floor,
@@ -24,6 +25,7 @@ from truthfl import (
     paper_bound,
     pay_per_claimed_sample,
     shapley_share_pay,
+    work_cost,
 )
 from truthfl.mechanism.deviation import _Unilateral
 from truthfl.studies.errata import example
@@ -252,6 +254,22 @@ def test_a_rule_of_ones_own_is_searched():
     ]  # only the second can skip labeling and keep the prize
     assert found.gain[0] == pytest.approx(10 * 0.01 * (10 - 1 / 0.85), rel=1e-3)
     assert found.gain[1] == pytest.approx(1 + 10 * 0.01 * (20 - 1 / 0.7), rel=1e-3)
+
+
+@given(federations(), st.data())
+def test_free_riding_gains_what_an_empty_report_saves(federation, data):
+    """Against the loss model at γ = 0 and a batch so large that no sampling noise is left; costs of nothing at all."""
+    clients, model, training = federation.setting
+    assigned = data.draw(assignments(federation))
+    contract = lceme(clients, model, training, assigned)
+    rise = model.own_gap(1.0, 1e300, 0.0) - model.own_gap(1.0, assigned, 1.0)
+    saved = work_cost(clients, training, Strategies.truthful(assigned))
+    gain = free_riding_gain(contract, clients, model, training)
+    assert gain == pytest.approx(saved - contract.slope * rise, rel=1e-9, abs=1e-9 * float(saved.max()))
+    price = training.rounds * clients.participation * clients.sample_cost
+    pays = clients.labeling_cost + 2 * price * assigned > contract.slope * model.reporting
+    near = np.abs(gain) < 1e-6 * saved
+    assert ((gain > 0) == pays)[~near].all()
 
 
 def test_margin_changes_no_incentive():

@@ -24,7 +24,13 @@ from truthfl.mechanism.contribution import (
     observe,
     shapley_drops,
 )
-from truthfl.mechanism.deviation import Deviation, best_deviation, is_individually_rational, is_truthful
+from truthfl.mechanism.deviation import (
+    Deviation,
+    best_deviation,
+    free_riding_gain,
+    is_individually_rational,
+    is_truthful,
+)
 from truthfl.mechanism.label_shift import (
     feature_norm_bound,
     linear_regression_label_shift,
@@ -65,6 +71,7 @@ __all__ = [
     "confidence_margin",
     "feature_norm_bound",
     "flat_pay",
+    "free_riding_gain",
     "is_individually_rational",
     "is_truthful",
     "labeling_floor",

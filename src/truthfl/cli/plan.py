@@ -11,7 +11,7 @@ from truthfl.cli.output import JobFile, console, print_json, table
 from truthfl.job import Job, read_job
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
 from truthfl.mechanism.contract import Contract, lceme
-from truthfl.mechanism.deviation import Deviation, best_deviation
+from truthfl.mechanism.deviation import Deviation, best_deviation, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.payoff import server_payoff
 from truthfl.mechanism.spread import pay_standard_deviation, samples_for_share
@@ -53,6 +53,7 @@ def _as_json(job: Job, model: LossModel, contract: Contract, found: Deviation) -
             "pay_standard_deviation": _spread(job, contract),
             "expected_payoff": found.honest_payoff,
             "largest_gain_from_lying": found.gain,
+            "gain_from_free_riding": free_riding_gain(contract, job.clients, model, job.training),
         },
         "expected_loss": model.truthful_loss(contract.batch_size),
         "total_pay": float(found.honest_pay.sum()),
@@ -99,6 +100,12 @@ def _print(job: Job, model: LossModel, contract: Contract, found: Deviation) -> 
     worst = float(np.max(np.where(found.gain > found.resolution, found.gain, 0.0)))
     evidence = "formula and search agree" if found.confirmed else "formula and search disagree"
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
+    idle = free_riding_gain(contract, clients, model, job.training)
+    if (idle > found.resolution).any():
+        out.print(
+            f"Beware: {int((idle > found.resolution).sum())} of {len(clients)} would gain, up to {idle.max():,.2f}, by "
+            "sending the model back unworked, which is outside the contract's proof (docs/mechanism.md, section 6)."
+        )
 
 
 def _spread(job: Job, contract: Contract) -> np.ndarray:

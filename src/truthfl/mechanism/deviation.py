@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.observation import LinearRule, Observation, PaymentRule
 from truthfl.mechanism.payoff import work_cost
@@ -105,6 +106,18 @@ def is_individually_rational(
     world = _Unilateral(rule, clients, model, training)
     payoff = world.honest_pay - world.honest_cost
     return bool((payoff >= -tolerance * world.honest_cost - world.resolution()).all())
+
+
+def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+    """What a client gains by sending back the model just as she received it: no labels, no computing, γ_i = 0.
+
+    The paper's strategies have D_i ≥ 1 and so leave this out. As nothing of hers reaches the model, of her bracket of
+    the gap only g_i is left, and she gains c_l + 2 T q_i c_p D'_i − Φ_i g_i: honest work is best only where that is
+    not positive (section 6). Negative where free riding costs her.
+    """
+    price = batch_price(clients, training)
+    lost: FloatArray = contract.slope * (model.reporting - model.sampling / contract.batch_size)
+    return clients.labeling_cost + price * contract.batch_size - lost
 
 
 class _Unilateral:
