@@ -181,6 +181,16 @@ def test_assignments_that_no_contract_takes(batches, told):
     assert sentence(error) == told
 
 
+@pytest.mark.parametrize("as_printed", [False, True])
+def test_the_floor_is_enforced_exactly(as_printed):
+    clients, training = Clients(**{**GOOD, "participation": 1.0}), Training(100, 1, 0.05)
+    model = paper_bound(clients, training, Constants(**CONSTANTS))
+    floor = labeling_floor(clients, model, training, as_printed=as_printed)
+    lceme(clients, model, training, floor, as_printed=as_printed)
+    with pytest.raises(InputError, match="batch_size of client 0 .* she gains by not labeling"):
+        lceme(clients, model, training, floor * (1 - 1e-6), as_printed=as_printed)
+
+
 def test_loss_models_that_hide_a_clients_work():
     clients, _, training = planned()
     blind = LossModel(constant=0.0, sampling=[1.0, 0.0, 1.0], labeling=1.0, reporting=1.0)
