@@ -187,7 +187,7 @@ def test_the_floor_is_enforced_exactly(as_printed):
     model = paper_bound(clients, training, Constants(**CONSTANTS))
     floor = labeling_floor(clients, model, training, as_printed=as_printed)
     lceme(clients, model, training, floor, as_printed=as_printed)
-    with pytest.raises(InputError, match="batch_size of client 0 .* she gains by not labeling"):
+    with pytest.raises(InputError, match=r"batch_size of client 0 .* she gains by not labeling"):
         lceme(clients, model, training, floor * (1 - 1e-6), as_printed=as_printed)
 
 
