@@ -8,7 +8,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from federations import federations
-from truthfl import Clients, InfeasibleError, LossModel, Training, labeling_floor, optimal_batch_sizes, paper_bound
+from truthfl import (
+    Clients,
+    InfeasibleError,
+    LossModel,
+    Training,
+    labeling_floor,
+    lceme,
+    optimal_batch_sizes,
+    paper_bound,
+    pay_on_model,
+)
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
 from truthfl.mechanism.setting import batch_price
 from truthfl.studies.errata import example
@@ -226,6 +236,49 @@ def test_equal_clients_share_what_rounding_leaves():
     model = paper_bound(clients, training, constants)
     batches = optimal_batch_sizes(clients, model, training, loss_value=1e6, budget=500 + 10 * 100 + 7)
     assert sorted(batches.tolist()) == [100] * 3 + [101] * 7
+
+
+@pytest.mark.parametrize("count", [257, 1000])
+def test_many_equal_clients_spend_what_they_can(count):
+    """Ties among more clients than `knapsack` looks at: whoever can still be given a sample is."""
+    clients = Clients(
+        weight=np.full(count, 1 / count), gradient_variance=40, sample_cost=0.002, labeling_cost=1e-6, dataset_size=600
+    )
+    _, training, constants = example()
+    model = paper_bound(clients, training, constants)
+    budget = 1e-6 * count + 0.2 * (count * 200 + count // 2) + 1e-9
+    batches = optimal_batch_sizes(clients, model, training, loss_value=3000 * count**2, budget=budget)
+    assert (batches == 200).sum() == count - count // 2
+    assert (batches == 201).sum() == count // 2
+
+
+def test_a_margin_counts_towards_the_budget():
+    clients, training, constants = example()
+    model = paper_bound(clients, training, constants)
+    batches = optimal_batch_sizes(clients, model, training, loss_value=1e6, budget=2000, margin=50)
+    paid = pay_on_model(lceme(clients, model, training, batches, margin=50), model).sum()
+    assert 1990 < paid <= 2000 + 1e-9
+
+
+@given(st.floats(1.0, 1e6), st.integers(2, 30))
+def test_what_an_error_advises_works(labeling_cost, size):
+    """The labeling cost and the budget that the messages name are enough."""
+    _, training, constants = example()
+
+    def plan(cost, **more):
+        clients = Clients(
+            weight=[0.4, 0.6], gradient_variance=4, sample_cost=0.01, labeling_cost=cost, dataset_size=size
+        )
+        return optimal_batch_sizes(clients, paper_bound(clients, training, constants), training, **more)
+
+    try:
+        plan(labeling_cost)
+    except InfeasibleError as error:
+        labeling_cost = min(float(part.split(" ")[0]) for part in str(error).split("at most ")[1:])
+        plan(labeling_cost)
+    with pytest.raises(InfeasibleError) as refused:
+        plan(labeling_cost, budget=1e-6)
+    plan(labeling_cost, budget=float(str(refused.value).split("raise the budget to ")[1].split(" ")[0]))
 
 
 def test_large_budgeted_federations_stay_within_budget():

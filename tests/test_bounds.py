@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import paper
@@ -60,6 +60,8 @@ def dishonest_training(seed, bound, step_limit):
     step = generator.uniform(0.02, 1.0) / (step_limit * federation.curvature.max())
     training = Training(int(generator.integers(1, 100)), int(generator.integers(1, 11)), step)
     outcome = train_exactly(federation, training, played)
+    if outcome.gradient_bound > 1e20:  # the lies made training diverge
+        return None, None
     clients, constants = describe(federation, outcome.gradient_bound)
     return outcome.gap, float(bound(clients, training, constants).gap(played))
 
@@ -67,6 +69,7 @@ def dishonest_training(seed, bound, step_limit):
 @given(st.integers(0, 2**63))
 def test_sound_bound_holds_with_dishonest_clients(seed):
     gap, bound = dishonest_training(seed, sound_bound, step_limit=4)
+    assume(gap is not None)
     assert gap <= bound
 
 

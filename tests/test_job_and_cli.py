@@ -1,6 +1,7 @@
 """The command line as people use it: good jobs, bad jobs, JSON, help. Errors are one sentence and exit code 2."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib import resources
@@ -137,6 +138,54 @@ def test_files_that_are_no_jobs(tmp_path, make, told):
     assert done.returncode == 2
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("rounds = 100", "rounds = true", "[training] rounds is True; it must be a whole number."),
+        ("rounds = 100", f"rounds = {'9' * 400}", "[training] rounds is a number of"),
+        ("rounds = 100", f"rounds = {'9' * 5000}", "is not valid TOML"),
+        ("rounds = 100", "rounds = " + "[" * 50_000, "is not valid TOML"),
+        ("loss_variance = 0.5", 'loss_variance = "0.5"', "[server] loss_variance is '0.5'; it must be a number."),
+        (
+            "loss_variance = 0.5",
+            "loss_variance = 1e308",
+            "[server] loss_variance is 1e+308; it must be a number from 0 to",
+        ),
+        ('bound = "paper"', 'bound = ["paper"]', "[server] bound is ['paper']; it must be one of 'paper', 'sound'."),
+        ("initial_distance = 1.0", "initial_distance = 1e308", "[constants] initial_distance is 1e+308; it must be"),
+        (
+            "dataset_size = [600",
+            "dataset_size = [[1, 2], [3]]\nheterogeneity = [600",
+            "[clients] dataset_size is [[1, 2], [3]]",
+        ),
+    ],
+)
+def test_worse_jobs_get_one_sentence_too(tmp_path, old, new, told):
+    done = run("plan", changed(tmp_path, old, new))
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("bound", [0, 0.01, 0.05])
+def test_verify_answers_for_every_rule_even_where_one_cannot_pay(tmp_path, bound):
+    path = changed(tmp_path, "gradient_bound = 4.0", f"gradient_bound = {bound}")
+    done = run("verify", path, "--json")
+    assert done.stderr == ""
+    told = {answer["rule"]: answer for answer in json.loads(done.stdout)}
+    assert told["lceme"]["gain"] == 0.0
+    assert told["flat"]["gain"] > 100
+    assert told["leave-one-out"]["gain"] is not None or told["leave-one-out"]["evidence"].startswith("cannot pay")
+    assert run("verify", path).returncode == 0
+
+
+def test_a_terminal_without_our_letters_gets_others():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-m", "truthfl", "plan"], capture_output=True, env=environment, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr == b""
 
 
 @pytest.mark.parametrize("command", ["plan", "verify", "errata"])

@@ -10,6 +10,10 @@ from truthfl import (
     LossModel,
     Strategies,
     Training,
+    best_deviation,
+    client_payoff,
+    free_riding_gain,
+    is_truthful,
     labeling_floor,
     lceme,
     optimal_batch_sizes,
@@ -65,7 +69,7 @@ def test_what_must_be_positive(field, value):
         (
             "dataset_size",
             [9, np.inf, 9],
-            "dataset_size of client 1 is inf; it must be a number from 1 up to 4.61169e+18.",
+            "dataset_size of client 1 is inf; it must be a whole number, at least 1 and at most 1e+15.",
         ),
         ("weight", [0.5, 0.3, 0.3], "weight sums to 1.1 over 3 clients; it must sum to 1."),
         ("weight", [], "weight is empty; there must be at least one client."),
@@ -96,6 +100,59 @@ def test_other_facts_of_clients(field, value, told):
 def test_a_named_client_is_named():
     with pytest.raises(InputError, match=r"sample_cost of client 2 \(Cyd\) is -1; "):
         Clients(**{**GOOD, "sample_cost": [1, 1, -1], "name": ["Ann", "Bob", "Cyd"]})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("sample_cost", [1e31, 1, 1], "sample_cost of client 0 is 1e+31; it must be a number from 1e-30 to 1e+30."),
+        ("sample_cost", [1, 1e-40, 1], "sample_cost of client 1 is 1e-40; it must be a number from 1e-30 to 1e+30."),
+        (
+            "weight",
+            [[0.5], [0.2, 0.3]],
+            "weight is [[0.5], [0.2, 0.3]]; it must be one number or one number per client.",
+        ),
+        ("labeling_cost", ["1", "2", "3"], "labeling_cost is ['1', '2', '3']; it must be one number or one number per"),
+        (
+            "labeling_cost",
+            [True, True, True],
+            "labeling_cost is [True, True, True]; it must be one number or one number",
+        ),
+        ("name", "abc", "name is 'abc'; it must be a list of 3 names."),
+        ("name", 5, "name is 5; it must be a list of 3 names."),
+    ],
+)
+def test_what_is_no_number_and_what_is_out_of_range(field, value, told):
+    with pytest.raises(InputError) as error:
+        Clients(**{**GOOD, field: value})
+    assert sentence(error).startswith(told)
+
+
+def test_facts_are_copied():
+    cost = np.ones(3)
+    clients = Clients(**{**GOOD, "labeling_cost": cost})
+    cost[:] = -1e9
+    assert clients.labeling_cost.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_leaving_out_whom_there_is_not():
+    with pytest.raises(InputError, match="client 7 cannot be left out; clients are numbered 0 to 2"):
+        Clients(**GOOD).without([7])
+    with pytest.raises(InputError, match="client True cannot be left out"):
+        Clients(**GOOD).without([True, False, False])
+    with pytest.raises(InputError, match="leaving out every client leaves nobody"):
+        Clients(**GOOD).without([0, 1, 2])
+
+
+def test_parts_of_different_federations_are_not_mixed():
+    clients, model, training = planned()
+    contract = lceme(clients, model, training, [10, 10, 10])
+    alone = Clients(weight=[1.0], gradient_variance=1, sample_cost=1, labeling_cost=1, dataset_size=5)
+    for call in (best_deviation, client_payoff, free_riding_gain, is_truthful):
+        with pytest.raises(InputError, match="lceme is for 3 clients, the loss model for 3, and there are 1"):
+            call(contract, alone, model, training)
+    with pytest.raises(InputError, match=r"strategies have shape \(4,\); they must be for the loss model's 3 clients"):
+        model.gap(Strategies.truthful([1, 1, 1, 1]))
 
 
 def test_one_client_and_single_numbers_for_all():

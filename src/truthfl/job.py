@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Server:
         number("margin", self.margin)
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
-        if self.bound not in BOUNDS:
+        if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
 
 
@@ -73,8 +74,8 @@ def read_job(path: Path | None = None) -> Job:
         source, text = str(path), _read(path)
     try:
         tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{source} is not valid TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not valid TOML: {str(error).rstrip('.')}.") from None
     try:
         return _job(tables)
     except InputError as error:
@@ -113,10 +114,11 @@ def _section(section: str, made_by: type[Any], values: object) -> Any:
     for name in values:
         if name not in known:
             raise InputError(f"[{section}] has no field {name!r}; its fields are {', '.join(known)}.")
+    needed = [name for name, p in signature(made_by).parameters.items() if p.default is p.empty]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise InputError(f"[{section}] lacks {', '.join(missing)}.")
     try:
         return made_by(**values)
-    except TypeError as error:
-        missing = [name for name in known if f"'{name}'" in str(error)]
-        raise InputError(f"[{section}] lacks {', '.join(missing)}.") from None
     except InputError as error:
         raise type(error)(f"[{section}] {error}") from None

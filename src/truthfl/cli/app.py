@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -42,6 +43,9 @@ def _root(
 
 def main() -> None:
     """Run a command; bad input leaves as one sentence with exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without our letters shows others, and no traceback
     try:
         app()
     except InputError as error:

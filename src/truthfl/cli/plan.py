@@ -30,7 +30,12 @@ def plan(
     job = read_job(job_file)
     model = job.loss_model()
     batches = optimal_batch_sizes(
-        job.clients, model, job.training, loss_value=job.server.loss_value, budget=job.server.budget
+        job.clients,
+        model,
+        job.training,
+        loss_value=job.server.loss_value,
+        budget=job.server.budget,
+        margin=job.server.margin,
     )
     contract = lceme(job.clients, model, job.training, batches, margin=job.server.margin)
     found = best_deviation(contract, job.clients, model, job.training)
@@ -91,7 +96,7 @@ def _print(job: Job, model: LossModel, contract: Contract, found: Deviation) -> 
         "slope: pay lost per unit of test loss."
     )
     samples = job.server.test_samples
-    if job.server.loss_variance > 0:
+    if job.server.loss_variance > 0 and (found.honest_pay > 0).all():
         enough = samples_for_share(contract, found.honest_pay, job.server.loss_variance, share=0.1)
         out.print(
             f"± pay: standard deviation with {samples:,} test sample{'s' * (samples > 1)}; "

@@ -23,7 +23,12 @@ def verify(
     job = read_job(job_file)
     model = job.loss_model()
     batches = optimal_batch_sizes(
-        job.clients, model, job.training, loss_value=job.server.loss_value, budget=job.server.budget
+        job.clients,
+        model,
+        job.training,
+        loss_value=job.server.loss_value,
+        budget=job.server.budget,
+        margin=job.server.margin,
     )
     answers = does_lying_pay(job.clients, model, job.training, batches)
     if json:
@@ -32,9 +37,9 @@ def verify(
     rows = [
         [
             answer.rule,
-            f"{answer.gain:,.2f}",
-            f"{answer.regret:.1%}",
-            job.clients.label(answer.client) if answer.gain > 0 else "nobody",
+            "–" if answer.gain is None else f"{answer.gain:,.2f}",
+            "–" if answer.regret is None else f"{answer.regret:.1%}",
+            job.clients.label(answer.client) if answer.gain else "nobody",
             _lie(answer),
             answer.evidence,
         ]
@@ -48,7 +53,7 @@ def verify(
 
 
 def _lie(answer: Answer) -> str:
-    if answer.gain == 0:
+    if not answer.gain:
         return "none"
     parts = []
     if answer.labeling_effort == 0:

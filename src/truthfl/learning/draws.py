@@ -46,6 +46,12 @@ def bits(keys: BitArray, count: int) -> BitArray:
         return _mix(keys[..., None] + GOLDEN * np.arange(1, count + 1, dtype=np.uint64))
 
 
+def bits_at(keys: BitArray, positions: ArrayLike) -> BitArray:
+    """64 random bits under each key at its own position; keys and positions broadcast against each other."""
+    with np.errstate(over="ignore"):
+        return _mix(keys + GOLDEN * (np.asarray(positions).astype(np.uint64) + np.uint64(1)))
+
+
 def below(random_bits: BitArray, high: ArrayLike) -> NDArray[np.int64]:
     """Whole numbers from 0 to high − 1, high < 2³²: the upper half of the bits times high, without a division."""
     limit = np.asarray(high).astype(np.uint64)

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
-from truthfl.mechanism.checks import FloatArray, IntArray, inner, list_clients, number
+from truthfl.mechanism.checks import (
+    FloatArray,
+    IntArray,
+    client_array,
+    inner,
+    list_clients,
+    number,
+    rounded_down,
+    rounded_up,
+)
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
@@ -34,13 +44,15 @@ def optimal_batch_sizes(
     *,
     loss_value: float = 1.0,
     budget: float | None = None,
+    margin: ArrayLike = 0.0,
     as_printed: bool = False,
 ) -> IntArray | FloatArray:
     """The server's best batch sizes D' (section 4): whole numbers that minimise κ·gap + total pay.
 
     Honest pay is c_l + T q_i c_p D'_i, so without a budget D'_i is the better whole neighbour of √(κ v_i/(T q_i c_p)),
     not below the labeling floor and not above the data. `loss_value` is κ, money per unit of loss. `budget` bounds the
-    total honest pay. Raises `InfeasibleError`, naming the clients, where no such assignment exists.
+    total honest pay, with the `margin` that the contract will add. Raises `InfeasibleError`, naming the clients, where
+    no such assignment exists.
 
     `as_printed` gives the paper's Theorem 4, not rounded, not capped (docs/errata.md, number 2); its first root is
     the printed one when `model` is `paper_bound`.
@@ -61,11 +73,12 @@ def optimal_batch_sizes(
         return batches
     money = number("budget", budget, positive=True)
     labeling = float(clients.labeling_cost.sum())
+    labeling += float(client_array("margin", margin, len(clients), clients.label).sum())
     least = labeling + inner(price, lowest)
     if least > money * (1.0 + ROUNDING):
         raise InfeasibleError(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:.12g}, "
-            f"{least - money:g} more: raise the budget to {least:.12g} or leave clients out."
+            f"{least - money:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
         )
     for_batches = max(money - labeling, inner(price, lowest))
     return spend_at_most(for_batches, stake, price, lowest, batches)
@@ -111,13 +124,13 @@ def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntAr
         positions = np.flatnonzero(beyond)
         size = clients.dataset_size[positions].astype(float)
         possible = price[positions] * size**2 * model.labeling[positions] / model.sampling[positions]
-        told = dict(zip(positions.tolist(), (possible * (1.0 - 1e-6)).tolist(), strict=True))
+        told = {i: rounded_down(cost) for i, cost in zip(positions.tolist(), possible.tolist(), strict=True)}
         raise InfeasibleError(
             "no batch within the data makes labeling worth while for "
             + list_clients(
                 positions.tolist(),
                 lambda i: (
-                    f"{clients.label(i)}: needs {floor[i]:.0f} samples, dataset_size is {clients.dataset_size[i]}, "
+                    f"{clients.label(i)}: needs {floor[i]:.10g} samples, dataset_size is {clients.dataset_size[i]}, "
                     f"feasible with a labeling_cost of at most {told[i]:.6g} (now {clients.labeling_cost[i]:.6g})"
                 ),
             )

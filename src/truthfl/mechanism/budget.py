@@ -14,7 +14,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray, inner
 from truthfl.mechanism.knapsack import improve
 
 BISECTIONS = 60
-REFILLS = 64
+REFILLS = 1000
 IMPROVE_UP_TO = 256  # above so many clients, one sample here or there no longer matters
 
 
@@ -47,9 +47,10 @@ def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: In
             break
         share = left + inner(price[able], batches[able])
         refilled, _ = _lagrangian(share, stake[able], price[able], batches[able], highest[able])
-        if (refilled == batches[able]).all():  # the multiplier cannot split ties: one sample for the best of them
-            benefit = stake[able] / (refilled * (refilled + 1.0)) - price[able]
-            refilled[np.argmax(benefit / price[able])] += 1
+        if (refilled == batches[able]).all():  # the multiplier cannot split ties: one sample each for the best
+            worth = stake[able] / (refilled * (refilled + 1.0)) / price[able]
+            best = np.argsort(-worth, kind="stable")
+            refilled[best[np.cumsum(price[able][best]) <= left]] += 1
         batches[able] = refilled
     if len(batches) <= IMPROVE_UP_TO:
         batches = improve(batches, multiplier, money, stake, price, lowest, highest)

@@ -5,6 +5,7 @@ Looks only at `errors`. Nothing here knows what a field means.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -21,27 +22,36 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 NUMBER_OF_NAMED_OFFENDERS = 3
 
+# Within these, no formula of the mechanism leaves the range of floating-point numbers.
+SMALLEST, LARGEST, LARGEST_COUNT = 1e-30, 1e30, 10**15
+
 
 def number(field: str, value: object, *, positive: bool = False, at_least: float | None = None) -> float:
     """One finite number within its range."""
+    if isinstance(value, bool | str | bytes):
+        raise InputError(f"{field} is {value!r}; it must be a number.")
     try:
         result = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InputError(f"{field} is {value!r}; it must be a number.") from None
-    wanted = _wanted(positive, at_least, None)
-    if not np.isfinite(result) or (positive and result <= 0) or (at_least is not None and result < at_least):
-        raise InputError(f"{field} is {result:g}; it must be {wanted}.")
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{field} is {_short(value)}; it must be a number.") from None
+    low = SMALLEST if positive else -LARGEST if at_least is None else at_least
+    if not low <= result <= LARGEST:
+        raise InputError(f"{field} is {result:g}; it must be {_wanted(result, positive, at_least, None)}.")
     return result
 
 
 def whole_number(field: str, value: object, *, at_least: int) -> int:
     """One whole number within its range."""
     try:
-        result = operator.index(value)  # type: ignore[arg-type]
+        result = operator.index(value) if not isinstance(value, bool) else None  # type: ignore[arg-type]
     except TypeError:
-        raise InputError(f"{field} is {value!r}; it must be a whole number.") from None
+        result = None
+    if result is None:
+        raise InputError(f"{field} is {_short(value)}; it must be a whole number.")
     if result < at_least:
-        raise InputError(f"{field} is {result}; it must be at least {at_least}.")
+        raise InputError(f"{field} is {_short(result)}; it must be at least {at_least}.")
+    if result > LARGEST_COUNT:
+        raise InputError(f"{field} is {_short(result)}; it must be at most {LARGEST_COUNT:g}.")
     return result
 
 
@@ -59,40 +69,49 @@ def client_array(
     array = _as_floats(field, value)
     if array.shape not in ((), (count,)):
         raise InputError(f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client.")
-    lowest, highest = array.min(), array.max()  # NaN makes every comparison below false
-    within = lowest > 0 if positive else lowest >= (-np.inf if at_least is None else at_least)
-    if not (within and highest <= (np.finfo(float).max if at_most is None else at_most) and lowest > -np.inf):
-        wanted = _wanted(positive, at_least, at_most)
-        good = np.isfinite(array) & (array > 0 if positive else True)
-        good &= (array >= at_least) if at_least is not None else True
-        good &= (array <= at_most) if at_most is not None else True
-        _refuse(field, array, ~good, wanted, label)
-    return _read_only(array, count)
+    low = SMALLEST if positive else -LARGEST if at_least is None else at_least
+    high = LARGEST if at_most is None else at_most
+    if not (array.min() >= low and array.max() <= high):  # NaN makes either comparison false
+        bad = ~((array >= low) & (array <= high))
+        first = float(array[np.argmax(bad)] if array.ndim else array)
+        _refuse(field, array, bad, _wanted(first, positive, at_least, at_most), label)
+    return _kept(array, count)
 
 
 def client_whole_numbers(
     field: str, value: ArrayLike, count: int, label: Callable[[int], str], *, at_least: int
 ) -> IntArray:
     """A read-only array with one whole number per client; a single number stands for every client."""
+    floats = _as_floats(field, value)
     array = np.asarray(value)
-    if array.dtype.kind not in "iu" or array.dtype == np.uint64:
-        floats = client_array(field, value, count, label, at_least=at_least, at_most=2.0**62)
-        if (floats != np.floor(floats)).any():
-            _refuse(field, floats, floats != np.floor(floats), "a whole number", label)
-        array = floats.astype(np.int64)
-    if array.shape not in ((), (count,)):
-        raise InputError(f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client.")
-    if array.min() < at_least:
-        _refuse(field, array, array < at_least, f"a whole number, at least {at_least}", label)
-    result = np.broadcast_to(array.astype(np.int64, copy=False), (count,))
-    return result if not result.flags.writeable else _read_only_view(result)
+    whole = array if array.dtype.kind in "iu" and array.dtype != np.uint64 else floats
+    if whole.shape not in ((), (count,)):
+        raise InputError(f"{field} has shape {whole.shape}; it must be one number, or {count} numbers, one per client.")
+    for bad, wanted in (
+        (~(whole <= LARGEST_COUNT), f"a whole number, at least {at_least} and at most {LARGEST_COUNT:g}"),
+        (whole < at_least, f"a whole number, at least {at_least}"),
+        (whole != np.floor(whole) if whole is floats else np.zeros_like(whole, dtype=bool), "a whole number"),
+    ):
+        if bad.any():
+            _refuse(field, whole, bad, wanted, label)
+    return _kept(whole.astype(np.int64, copy=False), count)
+
+
+def client_count(field: str, value: ArrayLike) -> int:
+    """How many clients there are, from the field that must have one number for each."""
+    array = _as_floats(field, value)
+    if array.ndim != 1:
+        raise InputError(f"{field} has shape {array.shape}; it must be a list with one number per client.")
+    return len(array)
 
 
 def names(value: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
     """One distinct name per client, or none at all."""
     if value is None:
         return None
-    result = tuple(str(name) for name in value)
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(n, str) for n in value):
+        raise InputError(f"name is {_short(value)}; it must be a list of {count} names.")
+    result = tuple(value)
     if len(result) != count:
         raise InputError(f"name has {len(result)} entries; it must have {count}, one per client.")
     if len(set(result)) != count:
@@ -108,22 +127,51 @@ def list_clients(positions: Sequence[int], describe: Callable[[int], str]) -> st
     return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
+def fresh(array: FloatArray) -> FloatArray:
+    """An array just made and kept by nobody: read-only from now on, so it need not be copied."""
+    array.flags.writeable = False
+    return array
+
+
 def inner(first: FloatArray, second: FloatArray | IntArray) -> float:
     """Σ first_i second_i, the same on every machine and for any number of threads (BLAS does not promise that)."""
     return float(np.multiply(first, second).sum())
 
 
+def rounded_down(value: float, digits: int = 6) -> float:
+    """The largest number of so many digits that is not above a positive value: what a message may promise as enough."""
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.floor(value * scale * (1.0 + 1e-13)) / scale
+
+
+def rounded_up(value: float, digits: int = 8) -> float:
+    """The smallest number of so many digits that is not below a positive value."""
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    return math.ceil(value * scale * (1.0 - 1e-13)) / scale
+
+
 def _as_floats(field: str, value: ArrayLike) -> FloatArray:
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{field} is {value!r}; it must be one number or one number per client.") from None
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "iuf" and raw.size:
+            raise InputError(f"{field} is {_short(value)}; it must be one number or one number per client.")
+        array = np.asarray(raw, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{field} is {_short(value)}; it must be one number or one number per client.") from None
     if array.size == 0:
         raise InputError(f"{field} is empty; there must be at least one client.")
     return array
 
 
-def _wanted(positive: bool, at_least: float | None, at_most: float | None) -> str:
+def _short(value: object) -> str:
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**20 else f"a number of {len(hex(value))} digits"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _wanted(value: float, positive: bool, at_least: float | None, at_most: float | None) -> str:
+    if np.isfinite(value) and (value > LARGEST or (positive and 0 < value < SMALLEST)):
+        low = SMALLEST if positive else -LARGEST if at_least is None else at_least
+        return f"a number from {low:g} to {LARGEST:g}"
     if at_most is not None:
         return f"a number {'above 0' if positive else f'from {at_least:g}'} up to {at_most:g}"
     if positive:
@@ -142,11 +190,8 @@ def _refuse(
     raise InputError(f"{field} of {label(first)} is {array[first].item():g}; it must be {wanted}{others}.")
 
 
-def _read_only(array: FloatArray, count: int) -> FloatArray:
-    return _read_only_view(np.broadcast_to(array, (count,)))
-
-
-def _read_only_view(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+def _kept(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
+    """Read-only, and nobody else's: copied where somebody could still write to it."""
+    own = array if array.base is None and not array.flags.writeable else array.copy()
+    own.flags.writeable = False
+    return own if own.shape == (count,) else np.broadcast_to(own, (count,))

@@ -50,7 +50,10 @@ class Contract:
 
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""
-        loss = np.asarray(test_loss, dtype=float)
+        try:
+            loss = np.asarray(test_loss, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError(f"test_loss is {test_loss!r}; it must be a number, or an array of them.") from None
         if not np.isfinite(loss).all():
             raise InputError("test_loss is not finite; a model with no finite loss cannot settle a contract.")
         return self._pay(loss[..., None] if loss.ndim else loss)

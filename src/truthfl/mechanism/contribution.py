@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
-from truthfl.mechanism.checks import FloatArray, whole_number
+from truthfl.mechanism.checks import FloatArray, number, whole_number
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.observation import Measure, Observation, PaymentRule
 from truthfl.mechanism.strategies import Strategies
@@ -89,9 +89,11 @@ def observe(
     test_loss: float,
     claimed_batch_size: ArrayLike,
     coalition_loss: CoalitionLoss | None = None,
+    permutations: int = 1000,
     seed: int = 0,
 ) -> Observation:
     """What the server sees of one job, with the contributions that this rule asks for."""
+    test_loss = number("test_loss", test_loss)
     if rule.measure is None:
         return Observation(test_loss, claimed_batch_size)
     if coalition_loss is None:
@@ -100,10 +102,12 @@ def observe(
         )
     count = len(rule.batch_size)
     if rule.measure is Measure.LEAVE_ONE_OUT:
-        contribution = leave_one_out_drops(coalition_loss, count)
+        contribution, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
     else:
-        contribution = shapley_drops(coalition_loss, count, seed=seed).drop
-    return Observation(test_loss, claimed_batch_size, contribution, float(np.maximum(contribution, 0.0).sum()))
+        found = shapley_drops(coalition_loss, count, permutations=permutations, seed=seed)
+        contribution, error = found.drop, found.standard_error
+    total = float(np.maximum(contribution, 0.0).sum())
+    return Observation(test_loss, claimed_batch_size, contribution, total, contribution_error=error)
 
 
 def _exact(coalition_loss: CoalitionLoss, count: int) -> FloatArray:

@@ -14,7 +14,7 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.observation import LinearRule, Observation, PaymentRule
-from truthfl.mechanism.payoff import work_cost
+from truthfl.mechanism.payoff import require_same_clients, work_cost
 from truthfl.mechanism.search import search_best
 from truthfl.mechanism.setting import Clients, Training, batch_price
 from truthfl.mechanism.strategies import Strategies
@@ -115,6 +115,7 @@ def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, tra
     the gap only g_i is left, and she gains c_l + 2 T q_i c_p D'_i − Φ_i g_i: honest work is best only where that is
     not positive (section 6). Negative where free riding costs her.
     """
+    require_same_clients(contract, clients, model)
     price = batch_price(clients, training)
     lost: FloatArray = contract.slope * (model.reporting - model.sampling / contract.batch_size)
     return clients.labeling_cost + price * contract.batch_size - lost
@@ -124,6 +125,7 @@ class _Unilateral:
     """The worlds in which one client deviates and the others are honest, one for each client, side by side."""
 
     def __init__(self, rule: PaymentRule, clients: Clients, model: LossModel, training: Training) -> None:
+        require_same_clients(rule, clients, model)
         self.rule, self.model = rule, model
         self.honest = np.asarray(rule.batch_size, dtype=float)
         self.lowest = np.minimum(1.0, self.honest)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
-from truthfl.mechanism.checks import FloatArray, client_array, number
+from truthfl.mechanism.checks import FloatArray, client_array, client_count, number
 from truthfl.mechanism.strategies import Strategies
 
 
@@ -49,9 +49,7 @@ class LossModel:
         reporting_labeling: ArrayLike = 0.0,
         optimal_loss: float = 0.0,
     ) -> None:
-        shape = np.shape(sampling)
-        if len(shape) != 1:
-            raise InputError(f"sampling has shape {shape}; it must be a list with one number per client.")
+        count = client_count("sampling", sampling)
         arrays = {
             "sampling": sampling,
             "labeling": labeling,
@@ -60,7 +58,7 @@ class LossModel:
             "reporting_labeling": reporting_labeling,
         }
         for field, value in arrays.items():
-            array = client_array(field, value, shape[0], lambda i: f"client {i}", at_least=0.0)
+            array = client_array(field, value, count, lambda i: f"client {i}", at_least=0.0)
             object.__setattr__(self, field, array)
         object.__setattr__(self, "constant", number("constant", constant, at_least=0.0))
         object.__setattr__(self, "optimal_loss", number("optimal_loss", optimal_loss))
@@ -79,6 +77,9 @@ class LossModel:
 
     def gap(self, strategies: Strategies) -> FloatArray:
         """gap(e, D, γ), summed over clients; one number for each profile in `strategies`."""
+        if strategies.batch_size.shape[-1:] != (len(self),):
+            shape = strategies.batch_size.shape
+            raise InputError(f"strategies have shape {shape}; they must be for the loss model's {len(self)} clients.")
         own = self.own_gap(strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
         return self.constant + np.asarray(own.sum(axis=-1))
 
@@ -88,5 +89,5 @@ class LossModel:
 
     def truthful_loss(self, batch_size: ArrayLike) -> float:
         """F̂* + gap(1, D, 1), the loss when everybody is honest."""
-        samples = np.asarray(batch_size, dtype=float)
+        samples = client_array("batch_size", batch_size, len(self), lambda i: f"client {i}", positive=True)
         return self.optimal_loss + self.constant + float((self.sampling / samples).sum())

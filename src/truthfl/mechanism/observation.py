@@ -34,12 +34,14 @@ class Observation:
     claimed_batch_size  what the client says she used
     contribution        loss drop credited to her, by the rule's `Measure`
     total_contribution  sum of everybody's contributions, counting none below 0
+    contribution_error  standard error of her contribution; 0 where it is exact
     """
 
     test_loss: ArrayLike
     claimed_batch_size: ArrayLike = np.nan
     contribution: ArrayLike = np.nan
     total_contribution: ArrayLike = np.nan
+    contribution_error: ArrayLike = 0.0
 
 
 class PaymentRule(Protocol):

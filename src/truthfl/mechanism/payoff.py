@@ -16,6 +16,15 @@ from truthfl.mechanism.setting import Clients, Training, batch_price
 from truthfl.mechanism.strategies import Strategies
 
 
+def require_same_clients(rule: PaymentRule, clients: Clients, model: LossModel) -> None:
+    """Rule, clients and loss model are about the same federation."""
+    if not len(np.atleast_1d(rule.batch_size)) == len(clients) == len(model):
+        raise InputError(
+            f"{rule.name} is for {len(np.atleast_1d(rule.batch_size))} clients, the loss model for {len(model)}, and "
+            f"there are {len(clients)}; all three must be the same."
+        )
+
+
 def work_cost(clients: Clients, training: Training, strategies: Strategies) -> FloatArray:
     """c_l e_i + T q_i c_p D_i, what client i's real work costs her."""
     labeling: FloatArray = clients.labeling_cost * strategies.labeling_effort
@@ -58,6 +67,7 @@ def client_payoff(
 
     Everybody is honest unless `strategies` says otherwise. Expected on the loss model, unless `test_loss` is given.
     """
+    require_same_clients(rule, clients, model)
     played = Strategies.truthful(rule.batch_size) if strategies is None else strategies
     return pay_on_model(rule, model, played, test_loss=test_loss) - work_cost(clients, training, played)
 

@@ -17,6 +17,7 @@ from truthfl.mechanism.checks import (
     FloatArray,
     IntArray,
     client_array,
+    client_count,
     client_whole_numbers,
     names,
     number,
@@ -61,10 +62,7 @@ class Clients:
         participation: ArrayLike = 1.0,
         name: Sequence[str] | None = None,
     ) -> None:
-        shape = np.shape(weight)
-        if len(shape) != 1:
-            raise InputError(f"weight has shape {shape}; it must be a list with one number per client.")
-        count = shape[0]
+        count = client_count("weight", weight)
         object.__setattr__(self, "name", names(name, count))
         positive = {
             "weight": weight,
@@ -99,7 +97,10 @@ class Clients:
         The loss model depends on the weights: make it anew for the clients that stay.
         """
         stay = np.ones(len(self), dtype=bool)
-        stay[list(positions)] = False
+        for position in positions:
+            if isinstance(position, bool | np.bool_) or not 0 <= position < len(self):
+                raise InputError(f"client {position} cannot be left out; clients are numbered 0 to {len(self) - 1}.")
+            stay[position] = False
         if not stay.any():
             raise InputError("leaving out every client leaves nobody; at least one client must stay.")
         weight = self.weight[stay]

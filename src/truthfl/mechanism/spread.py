@@ -39,6 +39,7 @@ def confidence_margin(contract: Contract, standard_error: float, *, confidence: 
     when gap + F̂* is an estimate with this standard error. Added to the base, it changes no incentive.
     """
     error = number("standard_error", standard_error, at_least=0.0)
-    if not 0.5 <= confidence < 1.0:
-        raise InputError(f"confidence is {confidence:g}; it must be a number from 0.5 up to, but not, 1.")
-    return contract.slope * (NormalDist().inv_cdf(confidence) * error)
+    chance = number("confidence", confidence)
+    if not 0.5 <= chance < 1.0:
+        raise InputError(f"confidence is {chance:g}; it must be a number from 0.5 up to, but not, 1.")
+    return contract.slope * (NormalDist().inv_cdf(chance) * error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from truthfl.errors import InputError
 from truthfl.mechanism.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.mechanism.contract import lceme
 from truthfl.mechanism.deviation import Deviation, best_deviation
@@ -19,38 +21,46 @@ from truthfl.mechanism.setting import Clients, Training
 class Answer:
     """The lie that gains most under one rule, over all clients.
 
-    gain     money above honest work        regret  the same as a share of her honest pay
+    gain      money above honest work; None where the rule cannot pay at all, and `evidence` says why
+    regret    the gain as a share of her honest pay; None where that is not positive
     """
 
     rule: str
-    client: int
-    gain: float
-    regret: float
-    labeling_effort: float
-    batch_size: float
-    assigned_batch_size: float
-    report_scale: float
-    claimed_batch_size: float
-    evidence: str
+    gain: float | None = None
+    regret: float | None = None
+    client: int = 0
+    labeling_effort: float = 1.0
+    batch_size: float = 0.0
+    assigned_batch_size: float = 0.0
+    report_scale: float = 1.0
+    claimed_batch_size: float = 0.0
+    evidence: str = ""
 
 
 def payment_rules(
     clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike
-) -> tuple[PaymentRule, ...]:
+) -> dict[str, Callable[[], PaymentRule]]:
     """LCEME and the four baselines, all asking for the same batches and paying honest work the same in all."""
-    return (
-        lceme(clients, model, training, batch_size),
-        flat_pay(clients, training, batch_size),
-        pay_per_claimed_sample(clients, training, batch_size),
-        leave_one_out_pay(clients, model, training, batch_size),
-        shapley_share_pay(clients, training, batch_size),
-    )
+    return {
+        "lceme": lambda: lceme(clients, model, training, batch_size),
+        "flat": lambda: flat_pay(clients, training, batch_size),
+        "per claimed sample": lambda: pay_per_claimed_sample(clients, training, batch_size),
+        "leave-one-out": lambda: leave_one_out_pay(clients, model, training, batch_size),
+        "shapley share": lambda: shapley_share_pay(clients, training, batch_size),
+    }
 
 
 def does_lying_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> tuple[Answer, ...]:
     """The best lie under each rule."""
-    rules = payment_rules(clients, model, training, batch_size)
-    return tuple(_answer(rule, best_deviation(rule, clients, model, training)) for rule in rules)
+    answers = []
+    for name, make in payment_rules(clients, model, training, batch_size).items():
+        try:
+            rule = make()
+        except InputError as error:
+            answers.append(Answer(name, evidence=f"cannot pay: {error}"))
+            continue
+        answers.append(_answer(rule, best_deviation(rule, clients, model, training)))
+    return tuple(answers)
 
 
 def _answer(rule: PaymentRule, found: Deviation) -> Answer:
@@ -64,7 +74,7 @@ def _answer(rule: PaymentRule, found: Deviation) -> Answer:
         rule=rule.name,
         client=worst,
         gain=float(gain[worst]),
-        regret=float(gain[worst] / found.honest_pay[worst]),
+        regret=float(gain[worst] / found.honest_pay[worst]) if found.honest_pay[worst] > 0 else None,
         labeling_effort=float(found.strategies.labeling_effort[worst]),
         batch_size=float(found.strategies.batch_size[worst]),
         assigned_batch_size=float(rule.batch_size[worst]),

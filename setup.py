@@ -1,0 +1,20 @@
+"""Builds the compiled kernel where a C compiler is there; without one, everything else is installed all the same."""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+KERNEL = Path("src/truthfl/learning/kernel")
+
+setup(
+    ext_modules=[
+        Extension(
+            "truthfl.learning._kernel",
+            sources=[str(KERNEL / name) for name in ("plain.c", "avx2.c", "avx512.c", "choose.c")],
+            depends=[str(KERNEL / name) for name in ("job.h", "body.h")],
+            extra_compile_args=["-O3", "-std=gnu11", "-Wno-psabi"],
+            libraries=["m"],
+            optional=True,
+        )
+    ]
+)

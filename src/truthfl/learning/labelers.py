@@ -1,0 +1,154 @@
+"""Which labels each client trains with: fixed once, before training, by the seed, or read from a file.
+
+Each label is a hash of (seed, client, position), so nobody's labels depend on what others do, and more effort or fewer
+errors change only the labels they concern. Looks at `partition`, `images`, `draws`, `errors` and the mechanism's
+`checks`.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
+from truthfl.learning.images import numbers_below
+from truthfl.learning.partition import Partition, client_blocks, numbered
+from truthfl.mechanism.checks import FloatArray, IntArray, client_array, whole_number
+
+HEADER = ["client", "position", "label"]
+
+LABEL_DRAWN, SAMPLES_SKIPPED = 0, 1  # what a draw for Purpose.LABEL decides
+ERROR_MADE, WRONG_CLASS = 0, 1  # what a draw for Purpose.LABEL_ERROR decides
+
+
+def assigned_labels(
+    true_labels: ArrayLike,
+    partition: Partition,
+    *,
+    labeling_effort: ArrayLike,
+    error_rate: ArrayLike = 0.0,
+    classes: int,
+    seed: int,
+) -> IntArray:
+    """The labels of `partition.rows`, in that order; effort and error rate are one number, or one per client.
+
+    A client labels the share `labeling_effort` of her samples by looking at them (to the nearest whole number; which
+    ones is drawn) and draws the label of the others from all classes alike, the right one included. A label made by
+    looking is replaced by one of the wrong classes with the chance `error_rate`.
+    """
+    number_of_classes = whole_number("classes", classes, at_least=1)
+    true = numbers_below("true_labels", true_labels, number_of_classes)
+    if partition.rows.max() >= len(true):
+        raise InputError(f"true_labels has {len(true)} labels; the partition wants {partition.rows.max() + 1} or more.")
+    effort = _share_per_client("labeling_effort", labeling_effort, len(partition))
+    errors = _share_per_client("error_rate", error_rate, len(partition))
+    if number_of_classes == 1 and errors.any():
+        raise InputError("error_rate is above 0 with 1 class; there must be 2 classes to take one for the other.")
+    labels = np.empty(len(partition.rows), dtype=np.int64)
+    for first, last in client_blocks(partition.starts):
+        block = slice(partition.starts[first], partition.starts[last])
+        clients, sizes = np.arange(first, last), np.diff(partition.starts[first : last + 1])
+        made = _with_errors(true[partition.rows[block]], clients, sizes, errors[first:last], number_of_classes, seed)
+        looked = _looked_at(clients, sizes, effort[first:last], seed)
+        labels[block] = np.where(looked, made, _drawn(clients, sizes, number_of_classes, seed))
+    return labels
+
+
+def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes: Sequence[str]) -> IntArray:
+    """Labels made by hand, in the order of `partition.rows`, from a CSV file with the header client,position,label.
+
+    Clients and their samples are counted from 0. A label is a class's name, or its number where no class has that name.
+    """
+    numbers = {str(number): number for number in range(len(classes))} | {name: k for k, name in enumerate(classes)}
+    starts, sizes = partition.starts.tolist(), partition.sizes.tolist()
+    labels = np.full(len(partition.rows), -1, dtype=np.int64)
+    labeled_on_line = np.zeros(len(partition.rows), dtype=np.int64)
+    for line, fields in _lines(Path(path)):
+        where = f"line {line} of {path}"
+        if len(fields) != len(HEADER):
+            raise InputError(f"{where} has {len(fields)} fields; it must have 3: client, position and label.")
+        client = _counted(fields[0], len(partition), f"client on {where}")
+        sample = starts[client] + _counted(fields[1], sizes[client], f"position on {where}")
+        label = numbers.get(fields[2])
+        if label is None:
+            raise InputError(f"label on {where} is {fields[2]!r}; it must be one of {', '.join(classes)}.")
+        if labeled_on_line[sample]:
+            raise InputError(
+                f"{where} labels position {fields[1]} of client {client} again, after line {labeled_on_line[sample]}; "
+                "every sample must have one label."
+            )
+        labels[sample], labeled_on_line[sample] = label, line
+    _refuse_unlabeled(labels, partition, path)
+    return labels
+
+
+def _looked_at(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
+    """True for the samples a client labels by looking: those that come first in a random order of hers."""
+    result = np.repeat(effort == 1.0, sizes)
+    partly = (effort > 0.0) & (effort < 1.0)
+    owner, position = numbered(sizes[partly])
+    turn = bits_at(key(seed, Purpose.LABEL, clients[partly], SAMPLES_SKIPPED)[owner], position)
+    looked = np.empty(len(owner), dtype=bool)
+    looked[np.lexsort((turn, owner))] = position < np.rint(effort * sizes)[partly][owner]
+    result[np.repeat(partly, sizes)] = looked
+    return result
+
+
+def _drawn(clients: IntArray, sizes: IntArray, classes: int, seed: int) -> IntArray:
+    owner, position = numbered(sizes)
+    return below(bits_at(key(seed, Purpose.LABEL, clients, LABEL_DRAWN)[owner], position), classes)
+
+
+def _with_errors(
+    true: IntArray, clients: IntArray, sizes: IntArray, error_rate: FloatArray, classes: int, seed: int
+) -> IntArray:
+    if not error_rate.any():
+        return true
+    owner, position = numbered(sizes)
+    chance = uniform(bits_at(key(seed, Purpose.LABEL_ERROR, clients, ERROR_MADE)[owner], position))
+    step = 1 + below(bits_at(key(seed, Purpose.LABEL_ERROR, clients, WRONG_CLASS)[owner], position), classes - 1)
+    return np.where(chance < error_rate[owner], (true + step) % classes, true)
+
+
+def _share_per_client(field: str, value: ArrayLike, count: int) -> FloatArray:
+    return client_array(field, value, count, "client {}".format, at_least=0, at_most=1)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Number and fields of each line after the header that is not empty."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = [name.strip() for name in next(reader, [])]
+            if header != HEADER:
+                raise InputError(f"line 1 of {path} is {','.join(header)!r}; it must be {','.join(HEADER)!r}.")
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, [field.strip() for field in fields]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read ({error}); it must be a CSV file in UTF-8.") from None
+
+
+def _counted(text: str, count: int, what: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else count
+    if number >= count:
+        raise InputError(f"{what} is {text!r}; it must be a whole number from 0 to {count - 1}.")
+    return number
+
+
+def _refuse_unlabeled(labels: IntArray, partition: Partition, path: str | os.PathLike[str]) -> None:
+    unlabeled = np.flatnonzero(labels < 0)
+    if unlabeled.size:
+        first = int(unlabeled[0])
+        client = int(np.searchsorted(partition.starts, first, side="right")) - 1
+        more = f" ({unlabeled.size - 1} more likewise)" if unlabeled.size > 1 else ""
+        raise InputError(
+            f"{path} has no label for position {first - partition.starts[client]} of client {client}{more}; "
+            "every sample must be labeled."
+        )

@@ -1,0 +1,38 @@
+"""The training of the paper, client by client and step by step: the version to read, to which the fast one is held.
+
+Looks at `federation` and `draws`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from truthfl.learning.draws import Purpose, below, bits, key, uniform
+from truthfl.learning.federated import Federated
+from truthfl.learning.model import Labels, Params
+from truthfl.mechanism.strategies import Strategies
+
+
+def train_plainly(federated: Federated, strategies: Strategies, labels: Labels, seed: int) -> Params:
+    """T rounds: each client takes H steps from the common model on batches of her own data and reports γ_i times her
+    update; the server adds the reports, weighted p_i (p_i/q_i where a client is not always there)."""
+    model, data, training = federated.model, federated.data, federated.training
+    common = model.init(seed)
+    for t in range(training.rounds):
+        reports = np.zeros_like(common)
+        for i in range(len(federated.partition)):
+            there = uniform(bits(key(seed, Purpose.AVAILABILITY, i, t), 1))[0] < federated.participation[i]
+            if not there:
+                continue
+            rows, own_labels = federated.partition.rows_of(i), labels[federated.samples_of(i)]
+            local = common.copy()
+            for h in range(training.local_steps):
+                size = int(strategies.batch_size[i])
+                batch = below(bits(key(seed, Purpose.BATCH, i, t, h), size), len(rows))
+                weight = np.full(size, 1.0 / size, dtype=np.float32)
+                gradient = model.weighted_gradient(local, data.images[rows[batch]], own_labels[batch], weight)
+                local -= np.float32(training.step_size) * gradient
+            share = federated.weight[i] / federated.participation[i] * strategies.report_scale[i]
+            reports += np.float32(share) * (local - common)
+        common = common + reports
+    return common

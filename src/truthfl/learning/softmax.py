@@ -1,0 +1,62 @@
+"""Softmax regression with an L2 penalty: smooth and strongly convex, so the mechanism's assumptions hold of it.
+
+Looks at `model` and `draws`. Parameters: weights (classes, pixels), then biases (classes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.model import Images, Labels, Params, log_likely, residuals
+
+BLOCK = 4096
+
+
+@dataclass(frozen=True)
+class SoftmaxRegression:
+    """f(w, ξ) = cross-entropy + (penalty/2)‖w‖², pixels scaled to [0, 1]."""
+
+    pixels: int
+    classes: int
+    penalty: float = 0.0
+
+    @property
+    def size(self) -> int:
+        return self.classes * (self.pixels + 1)
+
+    def init(self, seed: int) -> Params:  # noqa: ARG002  (a convex loss has one valley: start at 0)
+        return np.zeros(self.size, dtype=np.float32)
+
+    def loss(self, params: Params, images: Images, labels: Labels) -> float:
+        likely = np.concatenate([log_likely(s) for s in self._scores_by_block(params, images)])
+        entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
+        return entropy + 0.5 * self.penalty * float(np.square(params.astype(np.float64)).sum())
+
+    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
+        best = np.concatenate([s.argmax(axis=1) for s in self._scores_by_block(params, images)])
+        return float(np.mean(best == labels))
+
+    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        x = self.features(images)
+        derivative = residuals(self._scores(params, x), labels, weight)
+        gradient = np.empty(self.size, dtype=np.float32)
+        np.matmul(derivative.T, x, out=gradient[: -self.classes].reshape(self.classes, self.pixels))
+        gradient[-self.classes :] = derivative.sum(axis=0)
+        if self.penalty:
+            gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
+        return gradient
+
+    def features(self, images: Images) -> NDArray[np.float32]:
+        """One row per image, pixels in [0, 1]."""
+        return images.reshape(len(images), -1) * np.float32(1.0 / 255.0)
+
+    def _scores(self, params: Params, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        weights = params[: -self.classes].reshape(self.classes, self.pixels)
+        scores: NDArray[np.float32] = x @ weights.T + params[-self.classes :]
+        return scores
+
+    def _scores_by_block(self, params: Params, images: Images) -> list[NDArray[np.float32]]:
+        return [self._scores(params, self.features(images[s : s + BLOCK])) for s in range(0, len(images), BLOCK)]

@@ -1,0 +1,138 @@
+"""Training, fast: one run or many in one call, over all cores, always with the same result for the same seed.
+
+With at least as many runs as threads, runs are spread over the threads; with fewer, each round's chunks of clients are.
+Looks at `federated`, `engines`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
+
+from truthfl.errors import InputError
+from truthfl.learning.engines import Engine, Run, chunk_bounds, engine, in_order
+from truthfl.learning.federated import Federated
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Labels, Params
+from truthfl.mechanism.checks import whole_number
+from truthfl.mechanism.strategies import Strategies
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """What was seen of one data set on the way: loss and accuracy, (runs, moments)."""
+
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The final models, one row per run; `rounds` are the moments at which the watched data sets were looked at."""
+
+    params: NDArray[np.float32]
+    rounds: NDArray[np.int64]
+    watched: Mapping[str, Watched]
+
+
+def train(
+    federated: Federated,
+    strategies: Strategies,
+    labels: Labels,
+    seeds: ArrayLike,
+    *,
+    step_sizes: ArrayLike | None = None,
+    watch: Mapping[str, LabeledImages] | None = None,
+    every: int | None = None,
+    threads: int | None = None,
+) -> Trained:
+    """Train once per seed.
+
+    `strategies` are one profile for all runs or one per run, (runs, N); `labels` likewise, (samples,) or (runs,
+    samples), client after client; `step_sizes` one per run, the training's own unless given. Data sets in `watch` are
+    looked at every so many rounds, and always after the last.
+    """
+    runs = _runs(federated, strategies, labels, seeds, step_sizes)
+    rounds = federated.training.rounds
+    step = rounds if every is None else whole_number("every", every, at_least=1)
+    moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
+    sets = dict(watch or {})
+    workers = min(os.cpu_count() or 1, 64) if threads is None else whole_number("threads", threads, at_least=1)
+    by = engine(federated)
+    start = {run.seed: federated.model.init(run.seed) for run in runs}
+
+    def one_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]]]:
+        inner, seen, done = by.start(start[run.seed]), [], 0
+        for moment in moments:
+            by.rounds(run, inner, done, int(moment))
+            done = int(moment)
+            params = by.params(inner)
+            seen.append([by.evaluate(params, data.images, data.labels) for data in sets.values()])
+        return params, seen
+
+    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        if len(runs) >= workers or workers == 1:
+            results = list(pool.map(one_run, runs))
+        else:
+            spread = _Spread(by, pool, len(federated.partition))
+            by = spread
+            results = [one_run(run) for run in runs]
+    shape = (len(runs), len(moments), len(sets), 2)
+    looked = np.array([seen for _, seen in results], dtype=float).reshape(shape)
+    watched = {name: Watched(looked[:, :, k, 0], looked[:, :, k, 1]) for k, name in enumerate(sets)}
+    return Trained(np.stack([params for params, _ in results]), moments, watched)
+
+
+class _Spread:
+    """An engine whose rounds are spread over threads, chunk by chunk."""
+
+    def __init__(self, by: Engine, pool: ThreadPoolExecutor, clients: int) -> None:
+        self.by, self.pool, self.bounds = by, pool, chunk_bounds(clients)
+        self.start, self.params, self.chunk = by.start, by.params, by.chunk
+
+    def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
+        pairs = [(int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
+        for t in range(first, last):
+            inner += in_order(list(self.pool.map(partial(self._chunk, run, inner, t), pairs)))
+
+    def _chunk(self, run: Run, inner: Params, round_: int, ends: tuple[int, int]) -> Params:
+        return self.by.chunk(run, inner, round_, *ends)
+
+    def evaluate(self, params: Params, images: NDArray[np.uint8], labels: Labels) -> tuple[float, float]:
+        return self.by.evaluate(params, images, labels)
+
+
+def _runs(
+    federated: Federated,
+    strategies: Strategies,
+    labels: Labels,
+    seeds: ArrayLike,
+    step_sizes: ArrayLike | None,
+) -> list[Run]:
+    every_seed = np.atleast_1d(np.asarray(seeds))
+    count, clients, samples = len(every_seed), len(federated.partition), len(federated.partition.rows)
+    try:
+        batch = np.broadcast_to(strategies.batch_size, (count, clients))
+        scale = np.broadcast_to(strategies.report_scale, (count, clients))
+        own_labels = np.broadcast_to(labels, (count, samples))
+        steps = np.broadcast_to(federated.training.step_size if step_sizes is None else step_sizes, (count,))
+    except ValueError:
+        raise InputError(
+            f"strategies, labels or step_sizes do not fit {count} runs of {clients} clients with {samples} samples."
+        ) from None
+    if (batch != np.floor(batch)).any():
+        run, client = np.argwhere(batch != np.floor(batch))[0]
+        raise InputError(
+            f"batch_size of client {client} in run {run} is {batch[run, client]:g}; training needs a whole number."
+        )
+    return [
+        Run(int(seed), float(step), b.astype(np.int64), s, np.ascontiguousarray(own))
+        for seed, step, b, s, own in zip(every_seed, steps, batch, scale, own_labels, strict=True)
+    ]
