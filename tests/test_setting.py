@@ -128,11 +128,14 @@ def test_what_is_no_number_and_what_is_out_of_range(field, value, told):
     assert sentence(error).startswith(told)
 
 
-def test_facts_are_copied():
-    cost = np.ones(3)
-    clients = Clients(**{**GOOD, "labeling_cost": cost})
-    cost[:] = -1e9
-    assert clients.labeling_cost.tolist() == [1.0, 1.0, 1.0]
+def test_a_contract_keeps_what_was_announced():
+    cost, batches = np.ones(3), np.full(3, 10.0)
+    clients, training = Clients(**{**GOOD, "labeling_cost": cost}), Training(100, 1, 0.05)
+    contract = lceme(clients, paper_bound(clients, training, Constants(**CONSTANTS)), training, batches)
+    announced = contract.reward(0.5)
+    cost[:], batches[:] = -1e9, 99.0
+    assert contract.reward(0.5).tolist() == announced.tolist()
+    assert contract.batch_size.tolist() == [10.0, 10.0, 10.0]
 
 
 def test_leaving_out_whom_there_is_not():

@@ -65,8 +65,7 @@ def optimal_batch_sizes(
     price = batch_price(clients, training)
     require_usable(clients, model)
     lowest = _whole_floor(clients, model, price)
-    stake = model.sampling * kappa
-    batches = best_whole_batch(stake, price)
+    batches = best_whole_batch(model.sampling, price, kappa)
     np.maximum(batches, lowest, out=batches)
     np.minimum(batches, clients.dataset_size, out=batches)
     if budget is None:
@@ -81,7 +80,7 @@ def optimal_batch_sizes(
             f"{least - money:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
         )
     for_batches = max(money - labeling, inner(price, lowest))
-    return spend_at_most(for_batches, stake, price, lowest, batches)
+    return spend_at_most(for_batches, model.sampling * kappa, price, lowest, batches)
 
 
 def require_usable(clients: Clients, model: LossModel) -> None:
@@ -109,7 +108,8 @@ def require_full_participation(clients: Clients) -> None:
 
 def _floor(clients: Clients, model: LossModel, price: FloatArray) -> FloatArray:
     squared: FloatArray = clients.labeling_cost * model.sampling
-    squared /= price * model.labeling
+    squared /= price
+    squared /= model.labeling
     return np.sqrt(squared, out=squared)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from truthfl.errors import InputError
-from truthfl.mechanism.checks import FloatArray, fresh, inner
+from truthfl.mechanism.checks import FloatArray, inner
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
 
@@ -47,11 +47,11 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
     reporting_sampling *= 2.0 * A
     return LossModel(
         constant=constant,
-        sampling=fresh(spread),
-        labeling=fresh(p * (A * constants.label_shift * (1.0 + drift))),
-        reporting=fresh(p * (2.0 * A * constants.gradient_bound)),
-        reporting_sampling=fresh(reporting_sampling),
-        reporting_labeling=fresh(p * (2.0 * A * constants.label_shift)),
+        sampling=spread,
+        labeling=p * (A * constants.label_shift * (1.0 + drift)),
+        reporting=p * (2.0 * A * constants.gradient_bound),
+        reporting_sampling=reporting_sampling,
+        reporting_labeling=p * (2.0 * A * constants.label_shift),
         optimal_loss=constants.optimal_loss,
     )
 
@@ -96,11 +96,11 @@ def sound_bound(clients: Clients, training: Training, constants: Constants) -> L
         jump += absence
     return LossModel(
         constant=constant,
-        sampling=fresh(spread * variance),
-        labeling=fresh(bias * beta),
-        reporting=fresh(jump * G2),
-        reporting_sampling=fresh(jump * variance),
-        reporting_labeling=fresh(jump * beta),
+        sampling=spread * variance,
+        labeling=bias * beta,
+        reporting=jump * G2,
+        reporting_sampling=jump * variance,
+        reporting_labeling=jump * beta,
         optimal_loss=constants.optimal_loss,
     )
 

@@ -18,10 +18,10 @@ REFILLS = 1000
 IMPROVE_UP_TO = 256  # above so many clients, one sample here or there no longer matters
 
 
-def best_whole_batch(stake: FloatArray, price: FloatArray) -> IntArray:
-    """The whole D ≥ 1 that minimises stake/D + price·D: the smallest with D(D+1) ≥ stake/price."""
+def best_whole_batch(stake: FloatArray, price: FloatArray, factor: float = 1.0) -> IntArray:
+    """The whole D ≥ 1 that minimises factor·stake/D + price·D: the smallest with D(D+1) ≥ factor·stake/price."""
     size = stake / price
-    size *= 4.0
+    size *= 4.0 * factor
     size += 1.0
     np.sqrt(size, out=size)
     size -= 1.0
@@ -63,7 +63,7 @@ def _lagrangian(
     """The batches at the smallest multiplier 1 + λ whose total is within the money, and that multiplier."""
 
     def at(log_multiplier: float) -> IntArray:
-        batches = best_whole_batch(stake * np.exp(-log_multiplier), price)
+        batches = best_whole_batch(stake, price, float(np.exp(-log_multiplier)))
         return np.clip(batches, lowest, highest, out=batches)
 
     cheap, dear = 0.0, 1.0

@@ -75,26 +75,27 @@ def client_array(
         bad = ~((array >= low) & (array <= high))
         first = float(array[np.argmax(bad)] if array.ndim else array)
         _refuse(field, array, bad, _wanted(first, positive, at_least, at_most), label)
-    return _kept(array, count)
+    return _read_only(array, count)
 
 
 def client_whole_numbers(
     field: str, value: ArrayLike, count: int, label: Callable[[int], str], *, at_least: int
 ) -> IntArray:
     """A read-only array with one whole number per client; a single number stands for every client."""
-    floats = _as_floats(field, value)
-    array = np.asarray(value)
-    whole = array if array.dtype.kind in "iu" and array.dtype != np.uint64 else floats
+    given = np.asarray(value) if isinstance(value, np.ndarray | np.generic | int) else None
+    is_whole = given is not None and given.dtype.kind in "iu" and given.dtype != np.uint64 and given.size > 0
+    whole = given if is_whole and given is not None else _as_floats(field, value)
     if whole.shape not in ((), (count,)):
         raise InputError(f"{field} has shape {whole.shape}; it must be one number, or {count} numbers, one per client.")
-    for bad, wanted in (
-        (~(whole <= LARGEST_COUNT), f"a whole number, at least {at_least} and at most {LARGEST_COUNT:g}"),
-        (whole < at_least, f"a whole number, at least {at_least}"),
-        (whole != np.floor(whole) if whole is floats else np.zeros_like(whole, dtype=bool), "a whole number"),
-    ):
-        if bad.any():
-            _refuse(field, whole, bad, wanted, label)
-    return _kept(whole.astype(np.int64, copy=False), count)
+    if not (whole.min() >= at_least and whole.max() <= LARGEST_COUNT):
+        bad = ~((whole >= at_least) & (whole <= LARGEST_COUNT))
+        above = not whole.max() <= LARGEST_COUNT
+        _refuse(
+            field, whole, bad, f"a whole number, at least {at_least}" + above * f" and at most {LARGEST_COUNT:g}", label
+        )
+    if not is_whole and (whole != np.floor(whole)).any():
+        _refuse(field, whole, whole != np.floor(whole), "a whole number", label)
+    return _read_only(whole.astype(np.int64, copy=False), count)
 
 
 def client_count(field: str, value: ArrayLike) -> int:
@@ -125,12 +126,6 @@ def list_clients(positions: Sequence[int], describe: Callable[[int], str]) -> st
     shown = [describe(position) for position in positions[:NUMBER_OF_NAMED_OFFENDERS]]
     more = len(positions) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
-
-
-def fresh(array: FloatArray) -> FloatArray:
-    """An array just made and kept by nobody: read-only from now on, so it need not be copied."""
-    array.flags.writeable = False
-    return array
 
 
 def inner(first: FloatArray, second: FloatArray | IntArray) -> float:
@@ -190,8 +185,7 @@ def _refuse(
     raise InputError(f"{field} of {label(first)} is {array[first].item():g}; it must be {wanted}{others}.")
 
 
-def _kept(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
-    """Read-only, and nobody else's: copied where somebody could still write to it."""
-    own = array if array.base is None and not array.flags.writeable else array.copy()
-    own.flags.writeable = False
-    return own if own.shape == (count,) else np.broadcast_to(own, (count,))
+def _read_only(array: NDArray[Scalar], count: int) -> NDArray[Scalar]:
+    view = np.broadcast_to(array, (count,)).view()
+    view.flags.writeable = False
+    return view

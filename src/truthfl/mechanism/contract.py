@@ -104,7 +104,7 @@ def lceme(
     price *= batches
     base += price
     base += extra
-    return Contract(batch_size=batches, slope=slope, base=base, labeling_cost=clients.labeling_cost)
+    return Contract(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
 
 
 def _require_labeling_pays(

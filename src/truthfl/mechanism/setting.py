@@ -31,6 +31,8 @@ WEIGHT_SUM_TOLERANCE = 1e-6
 class Clients:
     """All N clients, one array per fact. A single number stands for every client (except `weight`).
 
+    Arrays are looked at, not copied: leave them as they are while this is in use. A contract keeps its own.
+
     weight             p_i  share of client i in the aggregate, above 0, summing to 1
     gradient_variance  σ_i² variance of one sample's gradient
     sample_cost        c_p  her cost of one sample in one round's gradient
