@@ -20,7 +20,7 @@ from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.softmax import SoftmaxRegression
 
-ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available")
+ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available", "bright", "where", "value")
 
 
 class Job(ctypes.Structure):
@@ -93,6 +93,21 @@ def kernel_images(model: Model, images: Images) -> Images:
     if isinstance(model, ConvolutionalNetwork) and images.shape[3] > 1:
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return np.ascontiguousarray(images)
+
+
+def bright_pixels(model: Model, images: Images) -> tuple[NDArray[Any], ...]:
+    """For softmax regression on mostly dark images: where each image's bright pixels start, their positions and values.
+
+    Empty where it does not apply (the kernel then reads whole images).
+    """
+    if not isinstance(model, SoftmaxRegression) or model.classes > 16 or model.pixels > 2**16:
+        return ()
+    flat = images.reshape(len(images), -1)
+    counts = np.count_nonzero(flat, axis=1)
+    if counts.mean() > 0.5 * model.pixels:
+        return ()
+    where = np.nonzero(flat)[1].astype(np.uint16)
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), where, flat[flat > 0]
 
 
 def address(array: NDArray[Any]) -> ctypes.c_void_p:

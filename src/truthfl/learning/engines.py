@@ -14,12 +14,22 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.compiled import ARRAYS, CompiledModel, Job, address, describe, kernel, kernel_images, supports
+from truthfl.learning.compiled import (
+    ARRAYS,
+    CompiledModel,
+    Job,
+    address,
+    bright_pixels,
+    describe,
+    kernel,
+    kernel_images,
+    supports,
+)
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
 from truthfl.learning.model import Images, Labels, Params
 
-CHUNKS = 16
+MOST_CHUNKS = 16
 
 
 @dataclass(frozen=True)
@@ -39,13 +49,15 @@ class Engine(Protocol):
     def start(self, params: Params) -> Params: ...
     def params(self, inner: Params) -> Params: ...
     def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
+    def combine(self, run: Run, inner: Params, said: list[Params]) -> None: ...
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
 
 
 def chunk_bounds(clients: int) -> NDArray[np.int64]:
     """Where chunks of clients start and end."""
-    return np.linspace(0, clients, min(CHUNKS, clients) + 1).astype(np.int64)
+    chunks = min(clients, MOST_CHUNKS, 2 * max(1, clients // 5))
+    return np.linspace(0, clients, chunks + 1).astype(np.int64)
 
 
 def engine(federated: Federated) -> Engine:
@@ -72,7 +84,12 @@ class NumPyEngine:
             parts = [
                 self.chunk(run, inner, t, int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)
             ]
-            inner += in_order(parts)
+            self.combine(run, inner, parts)
+
+    def combine(self, run: Run, inner: Params, said: list[Params]) -> None:  # noqa: ARG002
+        for part in said[1:]:
+            said[0] += part
+        inner += said[0]
 
     def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
         clients = np.arange(first, last)
@@ -129,6 +146,7 @@ class KernelEngine:
         self.rows = np.ascontiguousarray(federated.partition.rows)
         self.starts = np.ascontiguousarray(federated.partition.starts)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
+        self.bright = bright_pixels(federated.model, self.images)
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -138,10 +156,15 @@ class KernelEngine:
 
     def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
         job, _keep = self._job(run)
-        delta = np.empty_like(inner)
+        said = np.empty(len(inner) + 1, dtype=np.float32)
         numbers = (ctypes.c_int64(round_), ctypes.c_int64(first), ctypes.c_int64(last))
-        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(delta))
-        return delta
+        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(said))
+        return said
+
+    def combine(self, run: Run, inner: Params, said: list[Params]) -> None:
+        job, _keep = self._job(run)
+        together = np.concatenate(said)
+        self.kernel.call("combine", ctypes.byref(job), address(inner), address(together), ctypes.c_int64(len(said)))
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         job, _keep = self._job(run)
@@ -162,19 +185,12 @@ class KernelEngine:
             np.ascontiguousarray(run.batch_size, dtype=np.int64),
             share.astype(np.float32),
             self.available,
+            *self.bright,
         )
         job = describe(self.federated.model)
-        for name, array in zip(ARRAYS, arrays, strict=True):
+        for name, array in zip(ARRAYS, arrays, strict=False):
             setattr(job, name, array.ctypes.data)
         job.seed = run.seed % 2**64
         job.local_steps = self.federated.training.local_steps
         job.step_size = run.step_size
         return job, arrays
-
-
-def in_order(parts: list[Params]) -> Params:
-    """The sum of the parts, from first to last."""
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
-    return total

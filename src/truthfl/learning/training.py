@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from truthfl.errors import InputError
-from truthfl.learning.engines import Engine, Run, chunk_bounds, engine, in_order
+from truthfl.learning.engines import Engine, Run, chunk_bounds, engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Labels, Params
@@ -95,12 +95,13 @@ class _Spread:
 
     def __init__(self, by: Engine, pool: ThreadPoolExecutor, clients: int) -> None:
         self.by, self.pool, self.bounds = by, pool, chunk_bounds(clients)
-        self.start, self.params, self.chunk = by.start, by.params, by.chunk
+        self.start, self.params, self.chunk, self.combine = by.start, by.params, by.chunk, by.combine
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         pairs = [(int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
         for t in range(first, last):
-            inner += in_order(list(self.pool.map(partial(self._chunk, run, inner, t), pairs)))
+            said = list(self.pool.map(partial(self._chunk, run, inner, t), pairs))
+            self.by.combine(run, inner, said)
 
     def _chunk(self, run: Run, inner: Params, round_: int, ends: tuple[int, int]) -> Params:
         return self.by.chunk(run, inner, round_, *ends)

@@ -84,7 +84,8 @@ class ScreeningMenu:
         cost = self._costs(reported_cost)
         batches, slope = self.batch_size(cost), self.slope(cost)
         base = slope * self.model.truthful_loss(batches) + self.rounds * cost * batches + self.rent(cost)
-        return Contract(batches, slope, base, self.clients.labeling_cost, name="lceme with private costs")
+        own_cost = self.clients.labeling_cost.copy()
+        return Contract(batches, slope, base, own_cost, name="lceme with private costs")
 
     def _unlimited(self, cost: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):

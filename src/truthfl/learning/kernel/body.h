@@ -86,7 +86,10 @@ typedef struct {
   int32_t *arg;    /* [image][unit]: where in the image the pooled value comes from */
   float *back;     /* [image][unit, padded]: derivative of the loss by the unit */
   float *logits;   /* [image][class, padded] */
+  int32_t *runs[BLOCK]; /* of each image, the runs of eight pixels that are not all dark, */
+  int64_t found[BLOCK]; /* and how many */
   const uint8_t *image[BLOCK];
+  int64_t row[BLOCK]; /* which image of the job it is, or −1 */
   int32_t label[BLOCK];
   float weight[BLOCK];
   int count;
@@ -97,7 +100,7 @@ typedef struct {
 
 static void free_scratch(scratch *w) {
   if (!w) return;
-  free(w->x); free(w->act); free(w->arg); free(w->back); free(w->logits); free(w);
+  free(w->x); free(w->act); free(w->arg); free(w->back); free(w->logits); free(w->runs[0]); free(w);
 }
 
 static scratch *new_scratch(const truthfl_job *job, const shape *s) {
@@ -113,7 +116,9 @@ static scratch *new_scratch(const truthfl_job *job, const shape *s) {
     w->back = calloc((size_t)(BLOCK * s->units16), sizeof(float));
     if (!w->x || !w->act || !w->arg || !w->back) { free_scratch(w); return NULL; }
   }
-  if (!w->logits) { free_scratch(w); return NULL; }
+  w->runs[0] = calloc((size_t)(BLOCK * (s->pixels / 8 + 2)), sizeof(int32_t));
+  if (!w->logits || !w->runs[0]) { free_scratch(w); return NULL; }
+  for (int m = 1; m < BLOCK; m++) w->runs[m] = w->runs[m - 1] + s->pixels / 8 + 2;
   return w;
 }
 
@@ -145,45 +150,92 @@ INLINE int is_dark(const uint8_t *image, int64_t from, int64_t pixels) {
   return eight == 0;
 }
 
-/* Run by run, so that a run's weights stay in the first cache for all images of the block. */
-static void softmax_block(const shape *s, const float *p, scratch *w, float *g) {
-  for (int m = 0; m < w->count; m++)
-    memcpy(w->logits + m * s->classes16, p + s->dense_biases, (size_t)s->classes16 * sizeof(float));
-  for (int64_t j = 0; j < s->pixels; j += 8) {
-    int64_t end = j + 8 <= s->pixels ? 8 : s->pixels - j;
-    for (int m = 0; m < w->count; m++) {
-      const uint8_t *image = w->image[m] + j;
-      if (is_dark(w->image[m], j, s->pixels)) continue;
-      for (int64_t c = 0; c < s->classes16; c += 16) {
-        float *l = w->logits + m * s->classes16 + c;
-        const float *weights = p + j * s->classes16 + c;
-        vc sum[PARTS];
-        for (int u = 0; u < PARTS; u++) sum[u] = *(const vc *)(l + u * LANES);
-        for (int64_t k = 0; k < end; k++)
-          for (int u = 0; u < PARTS; u++)
-            sum[u] += w->pixel[image[k]] * *(const vc *)(weights + k * s->classes16 + u * LANES);
-        for (int u = 0; u < PARTS; u++) *(vc *)(l + u * LANES) = sum[u];
-      }
+/* A run's `end` pixels, rows of weights `stride` apart: what they add to the scores of sixteen classes, */
+INLINE void add_run(const float *pixel, const uint8_t *image, const float *weights, int64_t stride, int64_t end, float *l) {
+  vc even[PARTS], odd[PARTS]; /* two sums, so that one need not wait for the other */
+  for (int u = 0; u < PARTS; u++) { even[u] = *(const vc *)(l + u * LANES); odd[u] = (vc){0}; }
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < end; k++) {
+    float value = pixel[image[k]];
+    for (int u = 0; u < PARTS; u++)
+      if (k & 1) odd[u] += value * *(const vc *)(weights + k * stride + u * LANES);
+      else even[u] += value * *(const vc *)(weights + k * stride + u * LANES);
+  }
+  for (int u = 0; u < PARTS; u++) *(vc *)(l + u * LANES) = even[u] + odd[u];
+}
+
+/* and what the scores' derivatives add to the run's weights. */
+INLINE void add_back(const float *pixel, const uint8_t *image, const float *l, int64_t stride, int64_t end, float *to) {
+  vc d[PARTS];
+  for (int u = 0; u < PARTS; u++) d[u] = *(const vc *)(l + u * LANES);
+#pragma GCC unroll 8
+  for (int64_t k = 0; k < end; k++) {
+    float value = pixel[image[k]];
+    for (int u = 0; u < PARTS; u++) *(vc *)(to + k * stride + u * LANES) += value * d[u];
+  }
+}
+
+/* The bright runs of an image, in order; returns how many there are. */
+static int64_t bright_runs(const uint8_t *image, int64_t pixels, int32_t *runs) {
+  int64_t found = 0;
+  for (int64_t j = 0; j < pixels; j += 8) {
+    runs[found] = (int32_t)j;
+    found += !is_dark(image, j, pixels);
+  }
+  return found;
+}
+
+INLINE void run_by_run(const shape *s, const float *p, scratch *w, int m, float *l, float *g) {
+  int64_t stride = s->classes16, found = g ? w->found[m] : (w->found[m] = bright_runs(w->image[m], s->pixels, w->runs[m]));
+  for (int64_t k = 0; k < found; k++) {
+    int64_t j = w->runs[m][k], end = j + 8 <= s->pixels ? 8 : s->pixels - j;
+    const uint8_t *image = w->image[m] + j;
+    if (stride == 16 && end == 8) {
+      if (g) add_back(w->pixel, image, l, 16, 8, g + j * 16); else add_run(w->pixel, image, p + j * 16, 16, 8, l);
+      continue;
     }
+    for (int64_t c = 0; c < stride; c += 16)
+      if (g) add_back(w->pixel, image, l + c, stride, end, g + j * stride + c);
+      else add_run(w->pixel, image, p + j * stride + c, stride, end, l + c);
+  }
+}
+
+INLINE void pixel_by_pixel(const truthfl_job *job, const float *p, scratch *w, int64_t row, float *l, float *g) {
+  const uint16_t *where = job->where;
+  const uint8_t *value = job->value;
+  int64_t k = job->bright[row], end = job->bright[row + 1];
+  if (!g) {
+    vc even[PARTS], odd[PARTS];
+    for (int u = 0; u < PARTS; u++) { even[u] = *(const vc *)(l + u * LANES); odd[u] = (vc){0}; }
+    for (; k + 1 < end; k += 2)
+      for (int u = 0; u < PARTS; u++) {
+        even[u] += w->pixel[value[k]] * *(const vc *)(p + where[k] * 16 + u * LANES);
+        odd[u] += w->pixel[value[k + 1]] * *(const vc *)(p + where[k + 1] * 16 + u * LANES);
+      }
+    if (k < end)
+      for (int u = 0; u < PARTS; u++) even[u] += w->pixel[value[k]] * *(const vc *)(p + where[k] * 16 + u * LANES);
+    for (int u = 0; u < PARTS; u++) *(vc *)(l + u * LANES) = even[u] + odd[u];
+    return;
+  }
+  vc d[PARTS];
+  for (int u = 0; u < PARTS; u++) d[u] = *(const vc *)(l + u * LANES);
+  for (; k < end; k++)
+    for (int u = 0; u < PARTS; u++) *(vc *)(g + where[k] * 16 + u * LANES) += w->pixel[value[k]] * d[u];
+}
+
+static void softmax_block(const truthfl_job *job, const shape *s, const float *p, scratch *w, float *g) {
+  int64_t stride = s->classes16;
+  for (int m = 0; m < w->count; m++) {
+    float *l = w->logits + m * stride;
+    memcpy(l, p + s->dense_biases, (size_t)stride * sizeof(float));
+    if (w->row[m] >= 0) pixel_by_pixel(job, p, w, w->row[m], l, NULL); else run_by_run(s, p, w, m, l, NULL);
   }
   finish_logits(w, s, g != NULL);
   if (!g) return;
-  for (int m = 0; m < w->count; m++)
-    for (int64_t c = 0; c < s->classes16; c++) g[s->dense_biases + c] += w->logits[m * s->classes16 + c];
-  for (int64_t j = 0; j < s->pixels; j += 8) {
-    int64_t end = j + 8 <= s->pixels ? 8 : s->pixels - j;
-    for (int m = 0; m < w->count; m++) {
-      const uint8_t *image = w->image[m] + j;
-      if (is_dark(w->image[m], j, s->pixels)) continue;
-      for (int64_t c = 0; c < s->classes16; c += 16) {
-        float *to = g + j * s->classes16 + c;
-        vc d[PARTS];
-        for (int u = 0; u < PARTS; u++) d[u] = *(const vc *)(w->logits + m * s->classes16 + c + u * LANES);
-        for (int64_t k = 0; k < end; k++)
-          for (int u = 0; u < PARTS; u++)
-            *(vc *)(to + k * s->classes16 + u * LANES) += w->pixel[image[k]] * d[u];
-      }
-    }
+  for (int m = 0; m < w->count; m++) {
+    float *l = w->logits + m * stride;
+    for (int64_t c = 0; c < stride; c++) g[s->dense_biases + c] += l[c];
+    if (w->row[m] >= 0) pixel_by_pixel(job, p, w, w->row[m], l, g); else run_by_run(s, p, w, m, l, g);
   }
 }
 
@@ -369,13 +421,14 @@ static void cnn_block(const truthfl_job *job, const shape *s, const float *p, sc
 /* ---- samples into blocks, blocks into gradients ---- */
 static void flush(const truthfl_job *job, const shape *s, const float *p, scratch *w, float *g) {
   if (w->count == 0) return;
-  if (job->filters) cnn_block(job, s, p, w, g); else softmax_block(s, p, w, g);
+  if (job->filters) cnn_block(job, s, p, w, g); else softmax_block(job, s, p, w, g);
   w->count = 0;
 }
 
 INLINE void add(const truthfl_job *job, const shape *s, const float *p, scratch *w, float *g, const uint8_t *image,
-                int32_t label, float weight) {
+                int64_t row, int32_t label, float weight) {
   w->image[w->count] = image;
+  w->row[w->count] = row;
   w->label[w->count] = label;
   w->weight[w->count] = weight;
   if (++w->count == BLOCK) flush(job, s, p, w, g);
@@ -387,29 +440,24 @@ static void add_batch(const truthfl_job *job, const shape *s, const float *p, sc
   uint64_t size = (uint64_t)(job->starts[client + 1] - job->starts[client]);
   for (int64_t j = 0; j < job->batch[client]; j++) {
     int64_t at = job->starts[client] + (int64_t)(((draw(key, (uint64_t)j) >> 32) * size) >> 32);
-    add(job, s, p, w, g, job->images + job->rows[at] * s->pixels, job->labels[at], weight);
+    int64_t row = job->rows[at];
+    add(job, s, p, w, g, job->images + row * s->pixels, job->bright ? row : -1, job->labels[at], weight);
   }
 }
 
-/* What the clients first … last−1 together add to the model in one round. 0, or −1 where memory is short. */
-static int chunk(const truthfl_job *job, const shape *s, const float *p, int64_t round, int64_t first, int64_t last,
-                 scratch *w, float *local, float *g, float *delta) {
+/* What the clients first … last−1 together say in one round. For one local step: the sum of their weighted gradients, and
+   behind it (at `total`) the sum of their shares; for more: the sum of their weighted updates. `combine` knows. */
+static void chunk(const truthfl_job *job, const shape *s, const float *p, int64_t round, int64_t first, int64_t last,
+                  scratch *w, float *local, float *g, float *said) {
   w->count = 0;
-  memset(delta, 0, (size_t)s->total * sizeof(float));
-  if (job->local_steps == 1) {
-    float total = 0.0f;
-    for (int64_t i = first; i < last; i++) {
-      if (!is_available(job, i, round)) continue;
-      total += job->share[i];
-      add_batch(job, s, p, w, delta, i, round, 0, job->share[i] / (float)job->batch[i]);
-    }
-    flush(job, s, p, w, delta);
-    float keep = job->penalty * total;
-    for (int64_t j = 0; j < s->total; j++) delta[j] = -job->step_size * (delta[j] + keep * p[j]);
-    return 0;
-  }
+  memset(said, 0, (size_t)(s->total + 1) * sizeof(float));
   for (int64_t i = first; i < last; i++) {
     if (!is_available(job, i, round)) continue;
+    if (job->local_steps == 1) {
+      said[s->total] += job->share[i];
+      add_batch(job, s, p, w, said, i, round, 0, job->share[i] / (float)job->batch[i]);
+      continue;
+    }
     memcpy(local, p, (size_t)s->total * sizeof(float));
     for (int64_t h = 0; h < job->local_steps; h++) {
       memset(g, 0, (size_t)s->total * sizeof(float));
@@ -417,9 +465,22 @@ static int chunk(const truthfl_job *job, const shape *s, const float *p, int64_t
       flush(job, s, local, w, g);
       for (int64_t j = 0; j < s->total; j++) local[j] -= job->step_size * (g[j] + job->penalty * local[j]);
     }
-    for (int64_t j = 0; j < s->total; j++) delta[j] += job->share[i] * (local[j] - p[j]);
+    for (int64_t j = 0; j < s->total; j++) said[j] += job->share[i] * (local[j] - p[j]);
   }
-  return 0;
+  flush(job, s, p, w, said);
+}
+
+/* The next model, from what all chunks said, in order. */
+static void combine(const truthfl_job *job, const shape *s, float *p, const float *said, int64_t chunks) {
+  int64_t step = s->total + 1;
+  float keep = 0.0f;
+  for (int64_t k = 0; k < chunks; k++) keep += said[k * step + s->total];
+  keep *= job->penalty;
+  for (int64_t j = 0; j < s->total; j++) {
+    float sum = said[j];
+    for (int64_t k = 1; k < chunks; k++) sum += said[k * step + j];
+    p[j] += job->local_steps == 1 ? -job->step_size * (sum + keep * p[j]) : sum;
+  }
 }
 
 /* ---- what Python calls ---- */
@@ -457,33 +518,38 @@ int TARGET(unpack)(const truthfl_job *job, const float *inner, float *flat) {
   return 0;
 }
 
-int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int64_t first, int64_t last, float *delta) {
+int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int64_t first, int64_t last, float *said) {
   shape s = shape_of(job);
   scratch *w = new_scratch(job, &s);
   float *local = malloc((size_t)(2 * s.total) * sizeof(float));
-  int failed = !w || !local || chunk(job, &s, inner, round, first, last, w, local, local + s.total, delta);
+  if (w && local) chunk(job, &s, inner, round, first, last, w, local, local + s.total, said);
+  int failed = !w || !local;
   free_scratch(w);
   free(local);
   return failed ? -1 : 0;
 }
 
-/* Rounds first_round … last_round−1, the clients in fixed chunks whose results are added in order. */
+int TARGET(combine)(const truthfl_job *job, float *inner, const float *said, int64_t chunks) {
+  shape s = shape_of(job);
+  combine(job, &s, inner, said, chunks);
+  return 0;
+}
+
+/* Rounds first_round … last_round−1, the clients in fixed chunks. */
 int TARGET(run)(const truthfl_job *job, float *inner, int64_t first_round, int64_t last_round, const int64_t *bounds,
                 int64_t chunks) {
   shape s = shape_of(job);
   scratch *w = new_scratch(job, &s);
-  float *memory = malloc((size_t)(4 * s.total) * sizeof(float));
-  if (!w || !memory) { free_scratch(w); free(memory); return -1; }
-  float *delta = memory + 2 * s.total, *sum = memory + 3 * s.total;
+  float *local = malloc((size_t)(2 * s.total + chunks * (s.total + 1)) * sizeof(float));
+  if (!w || !local) { free_scratch(w); free(local); return -1; }
+  float *said = local + 2 * s.total;
   for (int64_t t = first_round; t < last_round; t++) {
-    for (int64_t k = 0; k < chunks; k++) {
-      chunk(job, &s, inner, t, bounds[k], bounds[k + 1], w, memory, memory + s.total, k ? delta : sum);
-      if (k) for (int64_t j = 0; j < s.total; j++) sum[j] += delta[j];
-    }
-    for (int64_t j = 0; j < s.total; j++) inner[j] += sum[j];
+    for (int64_t k = 0; k < chunks; k++)
+      chunk(job, &s, inner, t, bounds[k], bounds[k + 1], w, local, local + s.total, said + k * (s.total + 1));
+    combine(job, &s, inner, said, chunks);
   }
   free_scratch(w);
-  free(memory);
+  free(local);
   return 0;
 }
 
@@ -494,7 +560,7 @@ int TARGET(gradient)(const truthfl_job *job, const float *inner, const uint8_t *
   scratch *w = new_scratch(job, &s);
   if (!w) return -1;
   memset(g, 0, (size_t)s.total * sizeof(float));
-  for (int64_t i = 0; i < n; i++) add(job, &s, inner, w, g, images + i * s.pixels, labels[i], weights[i]);
+  for (int64_t i = 0; i < n; i++) add(job, &s, inner, w, g, images + i * s.pixels, -1, labels[i], weights[i]);
   flush(job, &s, inner, w, g);
   free_scratch(w);
   return 0;
@@ -506,7 +572,7 @@ int TARGET(evaluate)(const truthfl_job *job, const float *inner, const uint8_t *
   shape s = shape_of(job);
   scratch *w = new_scratch(job, &s);
   if (!w) return -1;
-  for (int64_t i = 0; i < n; i++) add(job, &s, inner, w, NULL, images + i * s.pixels, labels[i], 1.0f);
+  for (int64_t i = 0; i < n; i++) add(job, &s, inner, w, NULL, images + i * s.pixels, -1, labels[i], 1.0f);
   flush(job, &s, inner, w, NULL);
   *loss = w->loss;
   *correct = w->correct;

@@ -11,6 +11,9 @@ typedef struct {
   const int64_t *batch;     /* D_i */
   const float *share;       /* p_i γ_i / q_i, the factor of a report in the sum */
   const double *available;  /* q_i */
+  const int64_t *bright;    /* where each image's bright pixels start in the next two, or NULL: softmax regression only */
+  const uint16_t *where;    /* their positions */
+  const uint8_t *value;     /* and values */
   uint64_t seed;
   int64_t local_steps;
   float step_size;

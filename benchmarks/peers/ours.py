@@ -1,0 +1,27 @@
+"""truthfl itself: `train`, one call per block. With or without the kernel, as TRUTHFL_KERNEL says."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from benchmarks.peers.workload import SEED, THREADS
+from truthfl import Strategies, Training
+from truthfl.learning.compiled import kernel
+from truthfl.learning.federated import Federated
+from truthfl.learning.training import train
+
+
+def run(work, gate) -> None:
+    if os.environ.get("TRUTHFL_KERNEL") != "off" and kernel() is None:
+        raise ModuleNotFoundError("the compiled kernel was not built")
+    gate.imported()
+    first = work.federated(1)
+    labels, honest = first.true_labels(), Strategies.truthful(np.full(work.clients, work.batch))
+    going = gate.open()
+    while going:
+        training = Training(gate.asked, work.local_steps, first.training.step_size)
+        federated = Federated(first.model, first.data, first.partition, training)
+        train(federated, honest, labels, SEED, threads=THREADS)
+        going = gate.rounds_done(gate.asked)

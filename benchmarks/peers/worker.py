@@ -1,0 +1,28 @@
+"""One contender in a process of its own: `python -m benchmarks.peers.worker CONTENDER WORK-AS-JSON`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+import time
+
+BORN = time.perf_counter()
+
+
+def main() -> None:
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what frameworks print is not for the driver
+    contender = importlib.import_module(f"benchmarks.peers.{sys.argv[1]}")
+    from benchmarks.peers.gate import Gate
+    from benchmarks.peers.workload import THREADS, Work
+
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
+    work = Work(**json.loads(sys.argv[2]))
+    contender.run(work, Gate(work, replies, BORN))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""A PyTorch module or a JAX function as a `Model`. Neither library is needed until one of these is called.
+
+Both are given images as float32 in [0, 1] and return scores, one row per image and one column per class; the loss is
+the cross-entropy of their softmax, plus (penalty/2)‖w‖² where asked for. Looks at `model` and `errors`.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.model import Images, Labels, Params, log_likely
+
+Floats = NDArray[np.float32]
+BLOCK = 512  # images at a time, so that memory does not grow with the batch
+
+
+def from_torch(module: Any, example_images: Images, *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
+    """A `torch.nn.Module` that takes images (n, channels, height, width) and returns scores (n, classes).
+
+    The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each row by
+    row; the others stay as they are. `init` returns the module's parameters as they are now or, with `seeded`, draws
+    them anew by every layer's `reset_parameters`. The module itself is never changed: copies of it do the work, on
+    the CPU and in evaluation mode (no dropout, stored batch statistics), so that f depends on parameters and sample
+    alone. `example_images`, bytes (n, height, width, channels), are used to see that it accepts them.
+    """
+    torch = _library("torch", "PyTorch")
+    if not isinstance(module, torch.nn.Module):
+        raise InputError(f"module is of type {type(module).__name__}; it must be a torch.nn.Module.")
+    adapted = TorchModel(torch, module, seeded, penalty)
+    adapted.try_on(example_images)
+    return adapted
+
+
+def from_jax(
+    apply: Callable[[Any, Any], Any], initial: Any, example_images: Images, *, penalty: float = 0.0
+) -> JaxModel:
+    """A function `apply(parameters, images)` of JAX, images (n, height, width, channels), that returns scores.
+
+    `initial` are the parameters to start from, as a tree (dictionaries, lists, … of arrays), or a function from the
+    seed to such a tree. The flat parameters are the leaves in JAX's order (of a dictionary: by sorted keys), each row
+    by row. `apply` is compiled once per number of images, of which there are few: blocks are filled up with black
+    images of weight 0 to the next power of two.
+    """
+    jax = _library("jax", "JAX")
+    if not callable(apply):
+        raise InputError(f"apply is of type {type(apply).__name__}; it must be a function of parameters and images.")
+    adapted = JaxModel(jax, apply, initial, penalty)
+    adapted.try_on(example_images)
+    return adapted
+
+
+class AdaptedModel(ABC):
+    """What both have in common; the rest is scores and gradients of one block of images."""
+
+    penalty: float
+    size: int
+
+    @abstractmethod
+    def init(self, seed: int) -> Params: ...
+    @abstractmethod
+    def _scores(self, params: Params, images: Images) -> Floats: ...
+    @abstractmethod
+    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params: ...
+
+    def loss(self, params: Params, images: Images, labels: Labels) -> float:
+        likely = np.concatenate([log_likely(self._scores(params, images[here])) for here in _blocks(len(images))])
+        self._check(labels)
+        entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
+        return entropy + 0.5 * self.penalty * float(np.square(params.astype(np.float64)).sum())
+
+    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
+        best = np.concatenate([self._scores(params, images[here]).argmax(axis=1) for here in _blocks(len(images))])
+        return float(np.mean(best == labels))
+
+    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        self._check(labels)
+        gradient = np.zeros(self.size, dtype=np.float32)
+        for here in _blocks(len(images)):
+            gradient += self._gradient(params, images[here], labels[here], weight[here])
+        if self.penalty:
+            gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
+        return gradient
+
+    def try_on(self, example_images: Images) -> None:
+        """One pass over a few images, to learn the number of classes or say what does not fit."""
+        images = np.asarray(example_images)
+        if images.dtype != np.uint8 or images.ndim != 4 or images.size == 0:
+            raise InputError(
+                f"example_images has type {images.dtype} and shape {images.shape}; it must be uint8, "
+                "(count, height, width, channels)."
+            )
+        some = images[:2]
+        try:
+            scores = self._scores(self.init(0), some)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            raise InputError(
+                f"the model does not accept images of shape {images.shape[1:]} (height, width, channels): {first}."
+            ) from error
+        if scores.ndim != 2 or len(scores) != len(some):
+            raise InputError(
+                f"for {len(some)} images the model returns an array of shape {scores.shape}; it must return scores, "
+                "one row per image and one column per class."
+            )
+        self.classes = scores.shape[1]
+
+    def _check(self, labels: Labels) -> None:
+        """JAX would take the last class for a label that is too large, and not say so."""
+        if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < self.classes):
+            wrong = int(labels.max()) if int(labels.max()) >= self.classes else int(labels.min())
+            raise InputError(f"there is a label {wrong}; the model's scores are for classes 0 to {self.classes - 1}.")
+
+
+class TorchModel(AdaptedModel):
+    """See `from_torch`. Every thread has a copy of the module, for parameters are written into it."""
+
+    def __init__(self, torch: Any, module: Any, seeded: bool, penalty: float) -> None:
+        self.torch, self.seeded, self.penalty = torch, seeded, penalty
+        self.module = copy.deepcopy(module).cpu().eval()
+        for name, parameter in self.module.named_parameters():
+            if parameter.dtype != torch.float32:
+                raise InputError(f"parameter {name} has type {parameter.dtype}; all must be torch.float32.")
+        self.size = sum(p.numel() for p in self._trained(self.module))
+        if self.size == 0:
+            raise InputError("module has no parameters that require gradients; there is nothing to train.")
+        self._threads = threading.local()
+
+    def init(self, seed: int) -> Params:
+        if not self.seeded:
+            return self._flat(self._trained(self.module))
+        fresh = copy.deepcopy(self.module)
+        with self.torch.random.fork_rng(devices=[]):
+            self.torch.manual_seed(seed % 2**63)
+            for name, layer in fresh.named_modules():
+                if hasattr(layer, "reset_parameters"):
+                    layer.reset_parameters()
+                elif next(layer.parameters(recurse=False), None) is not None:
+                    where = f"layer {name}" if name else "the module"
+                    raise InputError(f"{where} has parameters and no reset_parameters(); adapt it with seeded=False.")
+        return self._flat(self._trained(fresh))
+
+    def _scores(self, params: Params, images: Images) -> Floats:
+        module, _ = self._with(params)
+        with self.torch.no_grad():
+            return np.asarray(module(self._pixels(images)).numpy())
+
+    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        module, parameters = self._with(params)
+        scores = module(self._pixels(images))
+        losses = self.torch.nn.functional.cross_entropy(scores, self.torch.tensor(labels), reduction="none")
+        total = losses @ self.torch.tensor(weight)
+        return self._flat(self.torch.autograd.grad(total, parameters, materialize_grads=True))
+
+    def _with(self, params: Params) -> tuple[Any, list[Any]]:
+        """This thread's copy of the module, with these parameters."""
+        if not hasattr(self._threads, "module"):
+            self._threads.module = copy.deepcopy(self.module)
+        module = self._threads.module
+        parameters = self._trained(module)
+        flat = self.torch.tensor(params)
+        with self.torch.no_grad():
+            for parameter, part in zip(parameters, flat.split([p.numel() for p in parameters]), strict=True):
+                parameter.copy_(part.view_as(parameter))
+        return module, parameters
+
+    def _pixels(self, images: Images) -> Any:
+        return self.torch.tensor(np.ascontiguousarray(images.transpose(0, 3, 1, 2)) * np.float32(1.0 / 255.0))
+
+    def _trained(self, module: Any) -> list[Any]:
+        return [p for p in module.parameters() if p.requires_grad]
+
+    def _flat(self, parts: Any) -> Params:
+        return np.asarray(self.torch.cat([part.detach().reshape(-1) for part in parts]).numpy(), dtype=np.float32)
+
+
+class JaxModel(AdaptedModel):
+    """See `from_jax`."""
+
+    def __init__(self, jax: Any, apply: Callable[[Any, Any], Any], initial: Any, penalty: float) -> None:
+        self.penalty = penalty
+        self._ravel: Callable[[Any], tuple[Any, Any]] = importlib.import_module("jax.flatten_util").ravel_pytree
+        self._initial = initial if callable(initial) else lambda _: initial
+        first, tree = self._ravel(self._initial(0))
+        if first.dtype != np.float32 or first.size == 0:
+            raise InputError(f"initial has {first.size} parameters of type {first.dtype}; they must be float32.")
+        self.size = int(first.size)
+
+        def scores(flat: Any, images: Any) -> Any:
+            return apply(tree(flat), images.astype(np.float32) * np.float32(1.0 / 255.0))
+
+        def weighted_loss(flat: Any, images: Any, labels: Any, weight: Any) -> Any:
+            likely = jax.nn.log_softmax(scores(flat, images))
+            chosen = jax.numpy.take_along_axis(likely, labels[:, None], axis=1)[:, 0]
+            return -(chosen * weight).sum()
+
+        self._compiled_scores, self._compiled_gradient = jax.jit(scores), jax.jit(jax.grad(weighted_loss))
+
+    def init(self, seed: int) -> Params:
+        return np.array(self._ravel(self._initial(seed))[0], dtype=np.float32)
+
+    def _scores(self, params: Params, images: Images) -> Floats:
+        return np.asarray(self._compiled_scores(params, _filled(images)))[: len(images)]
+
+    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        numbers = _filled(labels.astype(np.int32))
+        return np.array(self._compiled_gradient(params, _filled(images), numbers, _filled(weight)))
+
+
+def _library(name: str, called: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(
+            f"{called} is not installed; to adapt one of its models, install the package {name}."
+        ) from None
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, start + BLOCK) for start in range(0, count, BLOCK))
+
+
+def _filled(array: NDArray[Any]) -> NDArray[Any]:
+    """Filled up with zeros to the next power of two of rows."""
+    rows = 1 << (len(array) - 1).bit_length()
+    if rows == len(array):
+        return array
+    return np.concatenate([array, np.zeros((rows - len(array), *array.shape[1:]), dtype=array.dtype)])
