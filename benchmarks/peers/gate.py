@@ -1,7 +1,7 @@
 """The gate that a contender passes after every round: it keeps the time and waits for the driver between blocks.
 
 The driver's lines: {"rounds": n} asks for n more rounds, {"compare": true} for the distance from truthfl's parameters
-after as many rounds, {"quit": true} for the end. So blocks of different contenders can take turns, each in its own
+after as many rounds (the largest, as a share of the largest way from the start), {"quit": true} for the end. So blocks of different contenders can take turns, each in its own
 process, and whatever loop a framework brings stands still meanwhile.
 """
 
@@ -64,7 +64,8 @@ class Gate:
     def _distance(self, parameters: Parameters | None) -> float | None:
         if parameters is None:
             return None
-        return float(np.abs(parameters() - self.work.trained(self.done)).max())
+        ours = self.work.trained(self.done)
+        return float(np.abs(parameters() - ours).max() / np.abs(ours - self.work.initial()).max())
 
     def _say(self, what: dict) -> None:
         self.replies.write(json.dumps(what) + "\n")

@@ -1,0 +1,93 @@
+"""Softmax regression, many runs of ten clients: one call of `train` against the same runs as a plain NumPy loop. JSON.
+
+The loop has its images as floats and its batches drawn before the clock runs. It is timed for a few of the runs and
+scaled; its parameters are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from benchmarks.peers.workload import CLASSES, SIDE, STEP_SIZE, THREADS, Work
+from truthfl import InputError, Strategies
+from truthfl.learning.datasets import bundled_mnist
+from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.learning.partition import paper_partition
+from truthfl.learning.federated import Federated
+from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.training import train
+from truthfl.mechanism.setting import Training
+
+CLIENTS, BATCH, PIXELS = 10, 50, SIDE * SIDE
+
+
+def setting(data, rounds: int) -> Federated:
+    """The paper's ten clients, 600 samples each."""
+    partition = paper_partition(data.labels, np.full(CLIENTS, 600), seed=0)
+    return Federated(SoftmaxRegression(PIXELS, CLASSES), data, partition, Training(rounds, 1, STEP_SIZE))
+
+
+def plain_loop(x, y, rows, weight):
+    """One run; `rows` are (rounds, clients, batch), `weight` is each client's."""
+    common = np.zeros((CLASSES, PIXELS), dtype=np.float32), np.zeros(CLASSES, dtype=np.float32)
+    each = np.arange(BATCH)
+    for round_rows in rows:
+        weights, biases = np.zeros_like(common[0]), np.zeros_like(common[1])
+        for batch, share in zip(round_rows, weight, strict=True):
+            images = x[batch]
+            scores = images @ common[0].T + common[1]
+            likely = np.exp(scores - scores.max(axis=1, keepdims=True))
+            likely /= likely.sum(axis=1, keepdims=True)
+            likely[each, y[batch]] -= 1.0
+            likely /= BATCH
+            weights += share * (common[0] - np.float32(STEP_SIZE) * (likely.T @ images))
+            biases += share * (common[1] - np.float32(STEP_SIZE) * likely.sum(axis=0))
+        common = weights, biases
+    return np.concatenate([common[0].ravel(), common[1]])
+
+
+def measure(data, runs: int, rounds: int, loop_runs: int) -> dict:
+    federated = setting(data, rounds)
+    labels, honest = federated.true_labels(), Strategies.truthful(np.full(CLIENTS, BATCH))
+    x = data.images.reshape(len(data), -1) * np.float32(1.0 / 255.0)
+    weight = federated.weight.astype(np.float32)
+    t, i = np.ogrid[:rounds, :CLIENTS]
+    starts, sizes = federated.partition.starts[:-1, None], federated.partition.sizes[:, None]
+    loop, loop_time = [], float("inf")
+    for seed in range(loop_runs):
+        drawn = below(bits(key(seed, Purpose.BATCH, i, t, 0), BATCH), sizes) + starts
+        rows = federated.partition.rows[drawn]
+        start = time.perf_counter()
+        loop.append(plain_loop(x, data.labels, rows, weight))
+        loop_time = min(loop_time, time.perf_counter() - start)
+    start = time.perf_counter()
+    trained = train(federated, honest, labels, np.arange(runs), threads=THREADS)
+    seconds = time.perf_counter() - start
+    way = np.abs(trained.params[:loop_runs]).max()
+    return {
+        "runs": runs,
+        "rounds": rounds,
+        "seconds": seconds,
+        "loop_runs_timed": loop_runs,
+        "loop_seconds_scaled": loop_time * runs,
+        "ratio": loop_time * runs / seconds,
+        "distance_from_loop": float(np.abs(trained.params[:loop_runs] - np.stack(loop)).max() / way),
+    }
+
+
+def main() -> None:
+    runs, rounds, loop_runs = (int(word) for word in sys.argv[1:])
+    result = measure(Work(CLIENTS, images=6000).data(), runs, rounds, loop_runs)
+    try:
+        result["mnist"] = measure(bundled_mnist(), runs, rounds, loop_runs)
+    except InputError:
+        result["mnist"] = None
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
