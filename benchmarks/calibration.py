@@ -2,9 +2,9 @@
 
     python -m benchmarks.calibration [--json] [--seeds N]
 
-Prints the constants and what kind of number each is; the loss by step size and the best one; what a scaled report does to the loss
-at a small step and at the best; the real loss by batch size beside the calibrated c + v/D, with R²; and how far each bound is above the
-calibrated model, at the largest step size at which both bounds hold.
+Prints the constants and what kind of number each is; the loss by step size and the best one; what a scaled report does
+to the loss at a small step and at the best; the real loss by batch size beside the calibrated c + v/D, with R²; and how
+far each bound is above the calibrated model, at the largest step size at which both bounds hold.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def real_against_fitted(runs, fitted):
     return rows
 
 
-def bounds_against_fitted(federated, test, seeds):
-    limit = 1.0 / (4.0 * measure_constants(federated).smoothness.value)
+def bounds_against_fitted(federated, test, smoothness, seeds):
+    limit = 1.0 / (4.0 * smoothness)
     small = at_step(federated, limit)
     measured = measure_constants(small)
     clients = measured.clients(small, sample_cost=1.0, labeling_cost=1.0)
@@ -85,7 +85,7 @@ def bounds_against_fitted(federated, test, seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    parser.add_argument("--seeds", type=int, default=20, help="runs per setting (20)")
+    parser.add_argument("--seeds", type=int, default=10, help="runs per setting (10)")
     asked = parser.parse_args()
     federated, test = federation(0.5)
     measured = measure_constants(federated)
@@ -96,7 +96,7 @@ def main():
     }
     tuned = at_step(federated, search.best)
     runs = pilot_runs(tuned, test, batch_sizes=BATCHES, seeds=asked.seeds)
-    fitted = calibrate(tuned, runs, measure_constants(tuned).gradients())
+    fitted = calibrate(tuned, runs, measured.gradients())
     report = {
         "constants": constants_table(measured),
         "best_step_size": search.best,
@@ -110,7 +110,7 @@ def main():
         "r_squared_all": fitted.r_squared,
         "factor": fitted.factor.tolist(),
         "factor_error": fitted.standard_error.tolist(),
-        "bounds_over_fitted": bounds_against_fitted(federated, test, asked.seeds),
+        "bounds_over_fitted": bounds_against_fitted(federated, test, measured.smoothness.value, asked.seeds),
     }
     print(json.dumps(report, indent=2)) if asked.json else show(report)
 

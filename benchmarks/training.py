@@ -24,7 +24,7 @@ KERNEL, NUMPY = "truthfl, kernel", "truthfl, NumPy"
 CONTENDERS = [
     Contender(KERNEL, "ours", is_peer=False),
     Contender(NUMPY, "ours", is_peer=False, kernel="off"),
-    Contender("plain NumPy loop", "numpy_loop"),
+    Contender("plain NumPy loop", "numpy_loop", threads=1),
     Contender("plain PyTorch loop", "torch_loop"),
     Contender("FedLab", "fedlab_peer"),
     Contender("pfl-research", "pfl_peer"),
@@ -62,10 +62,11 @@ def ratios(rows: list[dict], of: str) -> dict[str, float]:
     return result
 
 
-def side_job(module: str, *words: int) -> dict:
+def side_job(module: str, *words: int, threads: int = 2) -> dict:
     """A measurement of truthfl or the machine alone, in a process of its own."""
     command = [sys.executable, "-m", f"benchmarks.peers.{module}", *map(str, words)]
-    return json.loads(subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout)
+    done = subprocess.run(command, env=environment(threads=threads), check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout)
 
 
 def run(quick: bool, tell) -> dict:
@@ -79,7 +80,7 @@ def run(quick: bool, tell) -> dict:
     peak = max(gflops)
     work = {plan.work.label: plan.work for plan in plans(quick)}
     tell("softmax regression")
-    softmax = side_job("softmax", *((40, 20, 3) if quick else (1000, 100, 20)))
+    softmax = side_job("softmax", *((40, 20, 3) if quick else (1000, 100, 20)), threads=1)
     tell("cost against clients, batch, runs and filters")
     scaling = side_job("scaling", *((6000, 1, 2) if quick else (60_000, 5, 5)))
     return {

@@ -5,6 +5,7 @@ So whatever else the machine does hits all of them alike. All have two threads a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -30,13 +31,18 @@ class AbsentError(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """`module` is its file here; `alone`: it keeps processes busy between blocks, so it runs after the others."""
+    """`module` is its file here; `alone`: it keeps processes busy between blocks, so it runs after the others.
+
+    NumPy's BLAS has one thread for the plain loops: two gain less than a tenth on matrices this small, and lose a
+    hundredfold, waiting for each other, when something else needs a core.
+    """
 
     name: str
     module: str
     is_peer: bool = True
     kernel: str = "auto"
     alone: bool = False
+    threads: int = THREADS
 
 
 @dataclass(frozen=True)
@@ -49,17 +55,17 @@ class Plan:
     seconds: float
 
 
-def environment(kernel: str = "auto") -> dict[str, str]:
-    """Two threads for whatever counts threads."""
+def environment(kernel: str = "auto", threads: int = THREADS) -> dict[str, str]:
+    """So many threads for whatever counts threads."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**os.environ, **dict.fromkeys(counts, str(THREADS)), "TRUTHFL_KERNEL": kernel, "PYTHONWARNINGS": "ignore"}
+    return {**os.environ, **dict.fromkeys(counts, str(threads)), "TRUTHFL_KERNEL": kernel, "PYTHONWARNINGS": "ignore"}
 
 
 class Process:
     """A contender at work."""
 
     def __init__(self, contender: Contender, work: Work) -> None:
-        self.errors = tempfile.TemporaryFile("w+")
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `end`)
         command = [sys.executable, "-m", "benchmarks.peers.worker", contender.module]
         self.process = subprocess.Popen(
             [*command, json.dumps(dataclasses.asdict(work))],
@@ -67,7 +73,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            env=environment(contender.kernel),
+            env=environment(contender.kernel, contender.threads),
             start_new_session=True,
         )
         self.times: list[float] = []
@@ -100,10 +106,8 @@ class Process:
         self.errors.close()
 
     def kill(self) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
 
     def _answer(self) -> dict:
@@ -124,31 +128,33 @@ class Process:
 
 def measure(plan: Plan, contenders: list[Contender], absent: dict[str, str], tell) -> list[dict]:
     """One row per contender; those who cannot take part are put into `absent`, with the reason."""
-    rows = []
-    for group in (
-        [c for c in contenders if not c.alone],
-        *([c] for c in contenders if c.alone),
-    ):
-        running: dict[str, Process] = {}
-        try:
-            for contender in group:
-                if contender.name not in absent:
-                    tell(f"{plan.work.label}: {contender.name}")
-                    _try(absent, contender.name, lambda c=contender: running.update({c.name: Process(c, plan.work)}))
-            for block in range(plan.blocks):
-                for name, process in list(running.items()):
-                    if name not in absent and (block < 2 or process.spent < plan.seconds):
-                        _try(absent, name, lambda p=process: p.block(plan.rounds))
-        finally:
-            for process in running.values():
-                process.end()
-        rows += [_row(name, process, plan) for name, process in running.items() if process.times]
-    return rows
+    together, alone = ([c for c in contenders if c.alone is it] for it in (False, True))
+    return [row for group in (together, *([c] for c in alone)) for row in _take_turns(plan, group, absent, tell)]
 
 
-def _try(absent: dict[str, str], name: str, action) -> None:
+def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], tell) -> list[dict]:
+    running: dict[str, Process] = {}
     try:
-        action()
+        for contender in group:
+            if contender.name not in absent:
+                tell(f"{plan.work.label}: {contender.name}")
+                with _or_absent(absent, contender.name):
+                    running[contender.name] = Process(contender, plan.work)
+        for block in range(plan.blocks):
+            for name, process in running.items():
+                if name not in absent and (block < 2 or process.spent < plan.seconds):
+                    with _or_absent(absent, name):
+                        process.block(plan.rounds)
+    finally:
+        for process in running.values():
+            process.end()
+    return [_row(name, process, plan) for name, process in running.items() if process.times]
+
+
+@contextlib.contextmanager
+def _or_absent(absent: dict[str, str], name: str):
+    try:
+        yield
     except AbsentError as error:
         absent[name] = str(error)
 

@@ -1,8 +1,9 @@
 """The gate that a contender passes after every round: it keeps the time and waits for the driver between blocks.
 
 The driver's lines: {"rounds": n} asks for n more rounds, {"compare": true} for the distance from truthfl's parameters
-after as many rounds (the largest, as a share of the largest way from the start), {"quit": true} for the end. So blocks of different contenders can take turns, each in its own
-process, and whatever loop a framework brings stands still meanwhile.
+after as many rounds (the largest, as a share of the largest way from the start), {"quit": true} for the end. So blocks
+of different contenders can take turns, each in its own process, and whatever loop a framework brings stands still
+meanwhile.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def _softmax(found: dict) -> None:
             continue
         print(
             f"  {data:<15}{part['seconds']:.2f} s; plain NumPy loop {part['loop_seconds_scaled']:.1f} s "
-            f"(the best of {part['loop_runs_timed']} runs, scaled): {part['ratio']:.1f} times as fast"
+            f"(the median of {part['loop_runs_timed']} runs, scaled): {part['ratio']:.1f} times as fast"
         )
 
 

@@ -9,6 +9,9 @@ import sys
 import time
 
 BORN = time.perf_counter()
+import numpy  # noqa: E402, F401  (everybody needs it, so everybody is charged for it)
+
+WITH_NUMPY = time.perf_counter()
 
 
 def main() -> None:
@@ -21,7 +24,8 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     work = Work(**json.loads(sys.argv[2]))
-    born = BORN if sys.argv[1] == "ours" else time.perf_counter()  # for NumPy and truthfl, only truthfl is charged
+    others = time.perf_counter() - (WITH_NUMPY - BORN)  # are not charged for what of truthfl the benchmark needs
+    born = BORN if sys.argv[1] == "ours" else others
     contender.run(work, Gate(work, replies, born))
 
 

@@ -115,10 +115,10 @@ def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibr
         ),
         axis=1,
     )
-    factor, covariance, r_squared = _least_squares(design, runs.loss)
     honest = (played.labeling_effort == 1).all(axis=1) & (played.report_scale == 1).all(axis=1)
     if len(np.unique(design[honest, 1])) < 3:
         raise InputError("the pilot has honest runs at fewer than three batch sizes; it needs at least three to fit.")
+    factor, covariance, r_squared = _least_squares(design, runs.loss)
     kept = np.maximum(factor, 0.0)
     model = LossModel(
         constant=float(kept[0]),
