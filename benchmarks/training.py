@@ -45,10 +45,10 @@ def plans(quick: bool) -> list[Plan]:
             Plan(Work(10, local_steps=5, **small), rounds=1, blocks=2, seconds=1.0),
         ]
     return [
-        Plan(Work(10), rounds=20, blocks=12, seconds=20.0),
-        Plan(Work(100), rounds=5, blocks=10, seconds=20.0),
-        Plan(Work(1000), rounds=2, blocks=6, seconds=30.0),
-        Plan(Work(10, local_steps=5), rounds=5, blocks=12, seconds=20.0),
+        Plan(Work(10), rounds=10, blocks=16, seconds=8.0),
+        Plan(Work(100), rounds=2, blocks=12, seconds=8.0),
+        Plan(Work(1000), rounds=1, blocks=5, seconds=15.0),
+        Plan(Work(10, local_steps=5), rounds=4, blocks=12, seconds=8.0),
     ]
 
 

@@ -8,6 +8,7 @@ filters (filters, channels, 5, 5), biases (filters), dense (classes, units), bia
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,69 +100,94 @@ class ConvolutionalNetwork:
         return gradient
 
     def _placed(self, params: Params) -> Floats:
-        """The filters in their four places of a 6 × 6 patch: (4, filters, channels · 36)."""
+        """The filters in their four places of a 6 × 6 patch: (4 · filters, channels · 36)."""
         filters = self.parts(params)[0]
         placed = np.zeros((4, self.filters, self.channels, FILTER + 1, FILTER + 1), dtype=np.float32)
         for place, (row, column) in enumerate(PLACES):
             placed[place, :, :, row : row + FILTER, column : column + FILTER] = filters
-        return placed.reshape(4, self.filters, -1)
+        return placed.reshape(4 * self.filters, -1)
 
-    def _patches(self, images: Images) -> Floats:
-        """(images · pooled units, channels · 36), pixels in [0, 1]."""
-        x = np.ascontiguousarray(images.transpose(0, 3, 1, 2)) * np.float32(1.0 / 255.0)
-        n, (rows, columns), side = len(x), self.pooled, FILTER + 1
-        one, plane, down, right = x.strides
-        shape = (n, rows, columns, self.channels, side, side)
-        windows = as_strided(x, shape, (one, 2 * down, 2 * right, plane, down, right))
-        return windows.reshape(n * rows * columns, -1)
-
-    def _convolve(self, placed: Floats, patches: Floats) -> Floats:
-        """(4, filters, images · pooled units)."""
-        result: Floats = placed.reshape(4 * self.filters, -1) @ patches.T
-        return result.reshape(4, self.filters, -1)
-
-    def _units(self, params: Params, pooled: Floats, count: int) -> Floats:
-        """After bias and ReLU, one row per image."""
-        active: Floats = np.maximum(pooled + self.parts(params)[1][:, None], 0.0)
-        by_image: Floats = active.reshape(self.filters, count, -1).transpose(1, 0, 2).reshape(count, -1)
-        return by_image
+    def _forward(self, params: Params, placed: Floats, images: Images) -> _Buffers:
+        """Scores of a block of images, in this thread's buffers."""
+        b = _buffers(self, len(images))
+        np.multiply(images.transpose(0, 3, 1, 2), np.float32(1.0 / 255.0), out=b.x)
+        np.copyto(b.windows, b.seen)
+        np.matmul(placed, b.patches.T, out=b.z.reshape(len(placed), -1))
+        np.maximum(b.z[0], b.z[1], out=b.left)
+        np.maximum(b.z[2], b.z[3], out=b.right)
+        np.maximum(b.left, b.right, out=b.active)
+        b.active += self.parts(params)[1][:, None]
+        np.maximum(b.active, 0.0, out=b.active)
+        np.copyto(b.units, b.active.reshape(self.filters, len(images), -1).transpose(1, 0, 2))
+        return b
 
     def _scores_by_block(self, params: Params, images: Images) -> list[Floats]:
         placed = self._placed(params)
         _, _, dense, dense_biases = self.parts(params)
-        scores = []
+        scores: list[Floats] = []
         for s in range(0, len(images), BLOCK):
-            block = images[s : s + BLOCK]
-            pooled = self._convolve(placed, self._patches(block)).max(axis=0)
-            scores.append(self._units(params, pooled, len(block)) @ dense.T + dense_biases)
+            b = self._forward(params, placed, images[s : s + BLOCK])
+            scores.append(b.units.reshape(b.count, -1) @ dense.T + dense_biases)
         return scores
 
     def _add_gradient(
         self, gradient: Params, params: Params, placed: Floats, images: Images, labels: Labels, weight: Params
     ) -> None:
-        count = len(images)
         _, _, dense, dense_biases = self.parts(params)
         to_filters, to_biases, to_dense, to_dense_biases = self.parts(gradient)
-        patches = self._patches(images)
-        z = self._convolve(placed, patches)
-        left, right = np.maximum(z[0], z[1]), np.maximum(z[2], z[3])
-        pooled = np.maximum(left, right)
-        units = self._units(params, pooled, count)
-
+        b = self._forward(params, placed, images)
+        units = b.units.reshape(b.count, -1)
         derivative = residuals(units @ dense.T + dense_biases, labels, weight)
         to_dense += derivative.T @ units
         to_dense_biases += derivative.sum(axis=0)
-        back = derivative @ dense
-        back *= units > 0.0
-        by_filter = back.reshape(count, self.filters, -1).transpose(1, 0, 2).reshape(self.filters, -1)
-        to_biases += by_filter.sum(axis=1)
 
-        on_left = left >= right
-        upper = np.where(on_left, z[0] >= z[1], z[2] >= z[3])
-        chosen = np.empty_like(z)
-        for place, here in enumerate((on_left & upper, on_left & ~upper, ~on_left & upper, ~on_left & ~upper)):
-            np.multiply(by_filter, here, out=chosen[place])
-        by_place = (chosen.reshape(4 * self.filters, -1) @ patches).reshape(placed.shape)
-        by_place = by_place.reshape(4, self.filters, self.channels, FILTER + 1, FILTER + 1)
+        np.matmul(derivative, dense, out=units)  # from here on: the derivative by the units, where they are active
+        np.greater(b.active, 0.0, out=b.flags)
+        np.multiply(b.units.transpose(1, 0, 2), b.flags.reshape(self.filters, b.count, -1), out=b.back)
+        back = b.back.reshape(self.filters, -1)
+        to_biases += back.sum(axis=1)
+        np.greater_equal(b.left, b.right, out=b.flags)
+        np.multiply(back, b.flags, out=b.left)
+        np.subtract(back, b.left, out=b.right)
+        for side, upper, lower in ((b.left, b.z[0], b.z[1]), (b.right, b.z[2], b.z[3])):
+            np.greater_equal(upper, lower, out=b.flags)
+            np.multiply(side, b.flags, out=upper)
+            np.subtract(side, upper, out=lower)
+        by_place = (b.z.reshape(len(placed), -1) @ b.patches).reshape(
+            4, self.filters, self.channels, FILTER + 1, FILTER + 1
+        )
         for place, (row, column) in enumerate(PLACES):
             to_filters += by_place[place, :, :, row : row + FILTER, column : column + FILTER]
+
+
+class _Buffers:
+    """The arrays of one block of images; made once per thread, for memory that is used again is memory in the cache."""
+
+    def __init__(self, model: ConvolutionalNetwork, count: int) -> None:
+        rows, columns = model.pooled
+        side, places = FILTER + 1, count * rows * columns
+        self.count = count
+        self.x = np.empty((count, model.channels, model.height, model.width), dtype=np.float32)
+        one, plane, down, right = self.x.strides
+        shape = (count, rows, columns, model.channels, side, side)
+        self.seen = as_strided(self.x, shape, (one, 2 * down, 2 * right, plane, down, right))
+        self.windows = np.empty(shape, dtype=np.float32)
+        self.patches = self.windows.reshape(places, -1)
+        self.z = np.empty((4, model.filters, places), dtype=np.float32)
+        self.left, self.right, self.active = np.empty((3, model.filters, places), dtype=np.float32)
+        self.units = np.empty((count, model.filters, rows * columns), dtype=np.float32)
+        self.back = np.empty((model.filters, count, rows * columns), dtype=np.float32)
+        self.flags = np.empty((model.filters, places), dtype=bool)
+
+
+_of_thread = threading.local()
+
+
+def _buffers(model: ConvolutionalNetwork, count: int) -> _Buffers:
+    """This thread's buffers for so many images; the last two sizes are kept (whole blocks, and what is left over)."""
+    kept: dict[tuple[ConvolutionalNetwork, int], _Buffers] = getattr(_of_thread, "kept", {})
+    if (model, count) not in kept:
+        kept = dict(list(kept.items())[-1:])
+        kept[model, count] = _Buffers(model, count)
+        _of_thread.kept = kept
+    return kept[model, count]

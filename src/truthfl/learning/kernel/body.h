@@ -262,6 +262,23 @@ static void softmax_block(const truthfl_job *job, const shape *s, const float *p
 #define WIDEST 3
 #endif
 
+/* What one row of pixels adds to two neighbouring rows of the convolution: to the upper by the filters' row at hand, to
+   the lower by the one before it. */
+INLINE void convolve_row(const int wide, const float *x, const float *const *filter, const int upper, const int lower,
+                         vc a[2][FILTERS][WIDEST]) {
+#pragma GCC unroll 5
+  for (int l = 0; l < K; l++) {
+    vc t[WIDEST];
+    for (int n = 0; n < wide; n++) t[n] = *(const vc *)(x + l + n * LANES);
+    for (int q = 0; q < FILTERS; q++) {
+      if (upper)
+        for (int n = 0; n < wide; n++) a[0][q][n] += filter[q][l] * t[n];
+      if (lower)
+        for (int n = 0; n < wide; n++) a[1][q][n] += filter[q][l - K] * t[n];
+    }
+  }
+}
+
 /* `wide` registers of columns of two neighbouring rows, FILTERS filters, pooled to half as many: value and origin. In a
    tie the upper one wins, then the left. Filters are `f_step` apart, results `step`; only `real` filters and `here`
    results are written. */
@@ -272,20 +289,16 @@ INLINE void convolve_columns(const int wide, const float *x, const float *f, int
   for (int q = 0; q < FILTERS; q++)
     for (int n = 0; n < wide; n++) a[0][q][n] = a[1][q][n] = (vc){0};
   for (int64_t c = 0; c < channels; c++) {
-    const float *xc = x + c * plane, *fc = f + c * K * K;
-#pragma GCC unroll 6
-    for (int r = 0; r < K + 1; r++)
-#pragma GCC unroll 5
-      for (int l = 0; l < K; l++) {
-        vc t[WIDEST];
-        for (int n = 0; n < wide; n++) t[n] = *(const vc *)(xc + r * width + l + n * LANES);
-        for (int q = 0; q < FILTERS; q++) {
-          if (r < K)
-            for (int n = 0; n < wide; n++) a[0][q][n] += fc[q * f_step + r * K + l] * t[n];
-          if (r > 0)
-            for (int n = 0; n < wide; n++) a[1][q][n] += fc[q * f_step + (r - 1) * K + l] * t[n];
-        }
-      }
+    const float *row = x + c * plane, *filter[FILTERS];
+    for (int q = 0; q < FILTERS; q++) filter[q] = f + q * f_step + c * K * K;
+    convolve_row(wide, row, filter, 1, 0, a);
+    for (int r = 1; r < K; r++) {
+      row += width;
+      for (int q = 0; q < FILTERS; q++) filter[q] += K;
+      convolve_row(wide, row, filter, 1, 1, a);
+    }
+    for (int q = 0; q < FILTERS; q++) filter[q] += K;
+    convolve_row(wide, row + width, filter, 0, 1, a);
   }
   const ic column = COUNTED;
   for (int q = 0; q < FILTERS; q++)
