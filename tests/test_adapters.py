@@ -124,8 +124,7 @@ def test_a_pytorch_module_starts_where_it_is_or_by_seed_and_is_left_alone():
     module = torch_network(torch, 8, 8, 1, 2)
     before = np.concatenate([p.detach().numpy().ravel() for p in module.parameters()])
     plain, seeded = from_torch(module, images), from_torch(module, images, seeded=True)
-    np.testing.assert_array_equal(plain.init(0), before)
-    np.testing.assert_array_equal(plain.init(1), before)
+    np.testing.assert_array_equal([plain.init(0), plain.init(1)], [before, before])
     np.testing.assert_array_equal(seeded.init(7), seeded.init(7))
     assert np.abs(seeded.init(7) - seeded.init(8)).max() > 0.01
     plain.weighted_gradient(seeded.init(7), images, labels, weight)
