@@ -7,22 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.errors import InputError
+from messages import told
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour, error_rates, play
 from truthfl.learning.labelers import assigned_labels
 from truthfl.learning.partition import iid_partition
 from truthfl.mechanism.strategies import Strategies
 
 NAMES = st.sampled_from(sorted(BEHAVIOURS))
-
-
-def told(call, *arguments, **options):
-    with pytest.raises(InputError) as error:
-        call(*arguments, **options)
-    text = str(error.value)
-    assert "\n" not in text
-    assert text.endswith(".")
-    return text
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.errors import InputError
+from messages import told
 from truthfl.learning import datasets
 from truthfl.learning.datasets import (
     bundled_mnist,
@@ -27,15 +27,6 @@ PIXELS = np.arange(5 * 2 * 3, dtype=np.uint8).reshape(5, 2, 3)
 NAMES = ("cat", "dog")
 FULL_MNIST = os.environ.get("TRUTHFL_MNIST")
 needs_full_mnist = pytest.mark.skipif(not FULL_MNIST, reason="TRUTHFL_MNIST names no folder with the files of MNIST")
-
-
-def told(call, *arguments, **options):
-    with pytest.raises(InputError) as error:
-        call(*arguments, **options)
-    text = str(error.value)
-    assert "\n" not in text
-    assert text.endswith(".")
-    return text
 
 
 def idx(array):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.errors import InputError
+from messages import told
 from truthfl.learning import partition as module
 from truthfl.learning.labelers import assigned_labels, labels_from_file
 from truthfl.learning.partition import Partition, iid_partition, paper_partition
@@ -25,15 +25,6 @@ def labels(partition, effort, error_rate=0.0, seed=7, classes=10):
 
 def of(client, partition, values):
     return values[partition.starts[client] : partition.starts[client + 1]]
-
-
-def told(call, *arguments, **options):
-    with pytest.raises(InputError) as error:
-        call(*arguments, **options)
-    text = str(error.value)
-    assert "\n" not in text
-    assert text.endswith(".")
-    return text
 
 
 @given(SEEDS)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truthfl.errors import InputError
+from messages import told
 from truthfl.learning import partition as module
 from truthfl.learning.partition import (
     Partition,
@@ -28,15 +28,6 @@ SPLITS = {
     "iid": lambda sizes, seed: iid_partition(len(LABELS), sizes, seed=seed),
 }
 each_split = pytest.mark.parametrize("split", SPLITS.values(), ids=SPLITS)
-
-
-def told(call, *arguments, **options):
-    with pytest.raises(InputError) as error:
-        call(*arguments, **options)
-    text = str(error.value)
-    assert "\n" not in text
-    assert text.endswith(".")
-    return text
 
 
 @each_split

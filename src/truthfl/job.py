@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.checks import number, whole_number
+from truthfl.mechanism.checks import FloatArray, IntArray, number, whole_number
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
 
@@ -64,6 +65,18 @@ class Job:
     def loss_model(self) -> LossModel:
         """The loss model that the server plans on."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
+
+    def assignment(self, model: LossModel) -> IntArray | FloatArray:
+        """The batch sizes that serve the server best on this loss model, within its budget."""
+        server = self.server
+        return optimal_batch_sizes(
+            self.clients,
+            model,
+            self.training,
+            loss_value=server.loss_value,
+            budget=server.budget,
+            margin=server.margin,
+        )
 
 
 def read_job(path: Path | None = None) -> Job:

@@ -9,7 +9,7 @@ import typer
 
 from truthfl.cli.output import JobFile, console, print_json, table
 from truthfl.job import Job, read_job
-from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
+from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.deviation import Deviation, best_deviation, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
@@ -29,14 +29,7 @@ def plan(
     """
     job = read_job(job_file)
     model = job.loss_model()
-    batches = optimal_batch_sizes(
-        job.clients,
-        model,
-        job.training,
-        loss_value=job.server.loss_value,
-        budget=job.server.budget,
-        margin=job.server.margin,
-    )
+    batches = job.assignment(model)
     contract = lceme(job.clients, model, job.training, batches, margin=job.server.margin)
     found = best_deviation(contract, job.clients, model, job.training)
     if json:

@@ -8,7 +8,6 @@ import typer
 
 from truthfl.cli.output import JobFile, console, print_json, table
 from truthfl.job import read_job
-from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.studies.lying import Answer, does_lying_pay
 
 
@@ -22,14 +21,7 @@ def verify(
     """
     job = read_job(job_file)
     model = job.loss_model()
-    batches = optimal_batch_sizes(
-        job.clients,
-        model,
-        job.training,
-        loss_value=job.server.loss_value,
-        budget=job.server.budget,
-        margin=job.server.margin,
-    )
+    batches = job.assignment(model)
     answers = does_lying_pay(job.clients, model, job.training, batches)
     if json:
         print_json(answers)

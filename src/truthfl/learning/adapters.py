@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.learning.model import Images, Labels, Params, log_likely
+from truthfl.learning.model import Images, Labels, Params, mean_loss, share_right
 
 Floats = NDArray[np.float32]
 BLOCK = 512  # images at a time, so that memory does not grow with the batch
@@ -72,14 +72,14 @@ class AdaptedModel(ABC):
     def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params: ...
 
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
-        likely = np.concatenate([log_likely(self._scores(params, images[here])) for here in _blocks(len(images))])
         self._check(labels)
-        entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
-        return entropy + 0.5 * self.penalty * float(np.square(params.astype(np.float64)).sum())
+        return mean_loss(self._all_scores(params, images), labels, params, self.penalty)
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        best = np.concatenate([self._scores(params, images[here]).argmax(axis=1) for here in _blocks(len(images))])
-        return float(np.mean(best == labels))
+        return share_right(self._all_scores(params, images), labels)
+
+    def _all_scores(self, params: Params, images: Images) -> list[Floats]:
+        return [self._scores(params, images[here]) for here in _blocks(len(images))]
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         self._check(labels)

@@ -42,6 +42,19 @@ def log_likely(scores: NDArray[np.float32]) -> NDArray[np.float32]:
     return shifted
 
 
+def mean_loss(scores: list[NDArray[np.float32]], labels: Labels, params: Params, penalty: float) -> float:
+    """Mean cross-entropy of blocks of scores, plus (penalty/2)‖params‖²."""
+    likely = np.concatenate([log_likely(block) for block in scores])
+    entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
+    return entropy + 0.5 * penalty * float(np.square(params.astype(np.float64)).sum())
+
+
+def share_right(scores: list[NDArray[np.float32]], labels: Labels) -> float:
+    """How often the largest score is the label's."""
+    best = np.concatenate([block.argmax(axis=1) for block in scores])
+    return float(np.mean(best == labels))
+
+
 def residuals(scores: NDArray[np.float32], labels: Labels, weight: Params) -> NDArray[np.float32]:
     """The derivative of Σ weight_k · cross-entropy_k by the scores: weight · (softmax − label)."""
     result = np.exp(log_likely(scores))

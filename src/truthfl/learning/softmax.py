@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.model import Images, Labels, Params, log_likely, residuals
+from truthfl.learning.model import Images, Labels, Params, mean_loss, residuals, share_right
 
 BLOCK = 4096
 
@@ -31,13 +31,10 @@ class SoftmaxRegression:
         return np.zeros(self.size, dtype=np.float32)
 
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
-        likely = np.concatenate([log_likely(s) for s in self._scores_by_block(params, images)])
-        entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
-        return entropy + 0.5 * self.penalty * float(np.square(params.astype(np.float64)).sum())
+        return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        best = np.concatenate([s.argmax(axis=1) for s in self._scores_by_block(params, images)])
-        return float(np.mean(best == labels))
+        return share_right(self._scores_by_block(params, images), labels)
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         x = self.features(images)

@@ -1,0 +1,14 @@
+"""What a refusal says: always one sentence."""
+
+import pytest
+
+from truthfl import InputError
+
+
+def told(call, *arguments, **options):
+    with pytest.raises(InputError) as error:
+        call(*arguments, **options)
+    text = str(error.value)
+    assert "\n" not in text
+    assert text.endswith(".")
+    return text
