@@ -18,6 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+from benchmarks.peers.neighbours import Neighbours
 from benchmarks.peers.workload import THREADS, Work
 
 PATIENCE = 180.0  # seconds for one answer
@@ -137,6 +138,7 @@ def measure(plan: Plan, contenders: list[Contender], absent: dict[str, str], tel
 
 def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], tell) -> list[dict]:
     running: dict[str, Process] = {}
+    neighbours, others = Neighbours(), None
     try:
         for contender in group:
             if contender.name not in absent:
@@ -148,10 +150,12 @@ def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], tell
                 if name not in absent and (block < 2 or process.spent < plan.seconds):
                     with _or_absent(absent, name):
                         process.block(plan.rounds)
+        if not any(contender.alone for contender in group):  # who have processes of their own, not known here
+            others = neighbours.cores([process.process.pid for process in running.values()])
     finally:
         for process in running.values():
             process.end()
-    return [_row(name, process, plan) for name, process in running.items() if process.times]
+    return [_row(name, process, plan) | {"others_cores": others} for name, process in running.items() if process.times]
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 
 NAME, CELL = 20, 16
+CALM = 0.15  # cores that others may use
 
 
 def show(result: dict, order: list[str]) -> None:
@@ -28,10 +29,15 @@ def show(result: dict, order: list[str]) -> None:
     print(_line("fastest peer", [_fastest(rows, s) for s in settings]))
     shares = result["peak_fraction"]
     print(_line("share of peak", [f"{100 * shares[s]:.0f}%" if s in shares else "–" for s in settings]))
+    others = [max((r["others_cores"] or 0.0 for r in rows if r["setting"] == s), default=0.0) for s in settings]
+    print(_line("others' cores", [f"{cores:.2f}" for cores in others]))
     _say(
         f"\npeak: the float32 matrix product, measured here at {result['matmul_gflops']:.0f} GFLOP/s with two threads; "
         "share: the kernel's, counting only arithmetic that cannot be left out."
     )
+
+    if max(others) > CALM:
+        _say("\nThe machine was not ours alone. PyTorch suffers most from that: take the ratios with care.")
 
     distances = {n: d for n in names if (d := cell[n, settings[0]]["distance_from_truthfl"]) is not None}
     told = ", ".join(f"{name} {distance:.0e}" for name, distance in distances.items())

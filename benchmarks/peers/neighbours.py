@@ -1,0 +1,44 @@
+"""How much of the machine others use while we measure, from /proc; None where there is no /proc.
+
+It matters: libraries whose threads wait for each other in a loop (PyTorch's and NumPy's) become many times slower when
+they lack a core, and ratios to them mean nothing then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+
+class Neighbours:
+    """Watches from its making on."""
+
+    def __init__(self) -> None:
+        self.start, self.busy = time.perf_counter(), _busy()
+
+    def cores(self, own: list[int]) -> float | None:
+        """Cores that all processes but these, which were started meanwhile and still run, used on average."""
+        now = _busy()
+        if now is None or self.busy is None:
+            return None
+        used = now - self.busy - sum(_used(pid) for pid in own)
+        return max(0.0, used / (time.perf_counter() - self.start))
+
+
+def _busy() -> float | None:
+    """Seconds of work of all cores since the machine started."""
+    try:
+        first = Path("/proc/stat").read_text().splitlines()[0]
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, *interrupts = (int(word) for word in first.split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
+def _used(pid: int) -> float:
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
