@@ -22,7 +22,7 @@ from truthfl.learning.model import Images, Labels, Params, mean_loss, residuals,
 Floats = NDArray[np.float32]
 FILTER = 5
 PLACES = ((0, 0), (1, 0), (0, 1), (1, 1))  # upper left, lower left, upper right, lower right
-BLOCK = 50  # images whose patches fit the cache
+BLOCK = 150  # images at once: fewer and longer calls, which threads like; more would not fit the cache
 
 
 @dataclass(frozen=True)
@@ -105,52 +105,49 @@ class ConvolutionalNetwork:
         return placed.reshape(4 * self.filters, -1)
 
     def _forward(self, params: Params, placed: Floats, images: Images) -> _Buffers:
-        """Scores of a block of images, in this thread's buffers."""
+        """The units of a block of images, in this thread's buffers."""
         b = _buffers(self, len(images))
-        np.multiply(images.transpose(0, 3, 1, 2), np.float32(1.0 / 255.0), out=b.x)
+        np.multiply(images.transpose(3, 1, 2, 0), np.float32(1.0 / 255.0), out=b.x)
         np.copyto(b.windows, b.seen)
-        np.matmul(placed, b.patches.T, out=b.z.reshape(len(placed), -1))
-        np.maximum(b.z[0], b.z[1], out=b.left)
-        np.maximum(b.z[2], b.z[3], out=b.right)
-        np.maximum(b.left, b.right, out=b.active)
+        np.matmul(placed, b.patches, out=b.z.reshape(len(placed), -1))
+        np.maximum(b.z[:, 0], b.z[:, 1], out=b.sides)
+        np.maximum(b.sides[0], b.sides[1], out=b.active)
         b.active += self.parts(params)[1][:, None]
         np.maximum(b.active, 0.0, out=b.active)
-        np.copyto(b.units, b.active.reshape(self.filters, len(images), -1).transpose(1, 0, 2))
         return b
+
+    def _scores(self, params: Params, b: _Buffers) -> Floats:
+        _, _, dense, dense_biases = self.parts(params)
+        scores: Floats = (dense @ b.units).T + dense_biases
+        return scores
 
     def _scores_by_block(self, params: Params, images: Images) -> list[Floats]:
         placed = self._placed(params)
-        _, _, dense, dense_biases = self.parts(params)
-        scores: list[Floats] = []
-        for s in range(0, len(images), BLOCK):
-            b = self._forward(params, placed, images[s : s + BLOCK])
-            scores.append(b.units.reshape(b.count, -1) @ dense.T + dense_biases)
-        return scores
+        starts = range(0, len(images), BLOCK)
+        return [self._scores(params, self._forward(params, placed, images[s : s + BLOCK])) for s in starts]
 
     def _add_gradient(
         self, gradient: Params, params: Params, placed: Floats, images: Images, labels: Labels, weight: Params
     ) -> None:
-        _, _, dense, dense_biases = self.parts(params)
+        dense = self.parts(params)[2]
         to_filters, to_biases, to_dense, to_dense_biases = self.parts(gradient)
         b = self._forward(params, placed, images)
-        units = b.units.reshape(b.count, -1)
-        derivative = residuals(units @ dense.T + dense_biases, labels, weight)
-        to_dense += derivative.T @ units
+        derivative = residuals(self._scores(params, b), labels, weight)
+        to_dense += derivative.T @ b.units.T
         to_dense_biases += derivative.sum(axis=0)
 
-        np.matmul(derivative, dense, out=units)  # from here on: the derivative by the units, where they are active
-        np.greater(b.active, 0.0, out=b.flags)
-        np.multiply(b.units.transpose(1, 0, 2), b.flags.reshape(self.filters, b.count, -1), out=b.back)
-        back = b.back.reshape(self.filters, -1)
+        np.greater(b.active, 0.0, out=b.flags[0])
+        np.matmul(dense.T, derivative.T, out=b.units)
+        back = b.active  # from here on: the derivative by the units, where they are active
+        back *= b.flags[0]
         to_biases += back.sum(axis=1)
-        np.greater_equal(b.left, b.right, out=b.flags)
-        np.multiply(back, b.flags, out=b.left)
-        np.subtract(back, b.left, out=b.right)
-        for side, upper, lower in ((b.left, b.z[0], b.z[1]), (b.right, b.z[2], b.z[3])):
-            np.greater_equal(upper, lower, out=b.flags)
-            np.multiply(side, b.flags, out=upper)
-            np.subtract(side, upper, out=lower)
-        by_place = (b.z.reshape(len(placed), -1) @ b.patches).reshape(
+        np.greater_equal(b.sides[0], b.sides[1], out=b.flags[0])
+        np.multiply(back, b.flags[0], out=b.sides[0])
+        np.subtract(back, b.sides[0], out=b.sides[1])
+        np.greater_equal(b.z[:, 0], b.z[:, 1], out=b.flags)
+        np.multiply(b.sides, b.flags, out=b.z[:, 0])
+        np.subtract(b.sides, b.z[:, 0], out=b.z[:, 1])
+        by_place = (b.patches @ b.z.reshape(len(placed), -1).T).T.reshape(
             4, self.filters, self.channels, FILTER + 1, FILTER + 1
         )
         for place, (row, column) in enumerate(PLACES):
@@ -158,23 +155,25 @@ class ConvolutionalNetwork:
 
 
 class _Buffers:
-    """The arrays of one block of images; made once per thread, for memory that is used again is memory in the cache."""
+    """The arrays of one block of images; made once per thread, for memory that is used again is memory in the cache.
+
+    The image is the last axis of all of them: long runs to copy and to add, and units in the order of the parameters.
+    """
 
     def __init__(self, model: ConvolutionalNetwork, count: int) -> None:
         rows, columns = model.pooled
-        side, places = FILTER + 1, count * rows * columns
-        self.count = count
-        self.x = np.empty((count, model.channels, model.height, model.width), dtype=np.float32)
-        one, plane, down, right = self.x.strides
-        shape = (count, rows, columns, model.channels, side, side)
-        self.seen = as_strided(self.x, shape, (one, 2 * down, 2 * right, plane, down, right))
+        side, places = FILTER + 1, rows * columns * count
+        self.x = np.empty((model.channels, model.height, model.width, count), dtype=np.float32)
+        plane, down, right, one = self.x.strides
+        shape = (model.channels, side, side, rows, columns, count)
+        self.seen = as_strided(self.x, shape, (plane, down, right, 2 * down, 2 * right, one))
         self.windows = np.empty(shape, dtype=np.float32)
-        self.patches = self.windows.reshape(places, -1)
-        self.z = np.empty((4, model.filters, places), dtype=np.float32)
-        self.left, self.right, self.active = np.empty((3, model.filters, places), dtype=np.float32)
-        self.units = np.empty((count, model.filters, rows * columns), dtype=np.float32)
-        self.back = np.empty((model.filters, count, rows * columns), dtype=np.float32)
-        self.flags = np.empty((model.filters, places), dtype=bool)
+        self.patches = self.windows.reshape(-1, places)
+        self.z = np.empty((2, 2, model.filters, places), dtype=np.float32)  # left and right; upper and lower
+        self.sides = np.empty((2, model.filters, places), dtype=np.float32)
+        self.active = np.empty((model.filters, places), dtype=np.float32)
+        self.units = self.active.reshape(-1, count)
+        self.flags = np.empty((2, model.filters, places), dtype=bool)
 
 
 _of_thread = threading.local()

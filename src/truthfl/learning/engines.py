@@ -55,9 +55,10 @@ class Engine(Protocol):
 
 
 def chunk_bounds(clients: int) -> NDArray[np.int64]:
-    """Where chunks of clients start and end."""
+    """Where chunks of clients start and end; larger ones first, so that threads that take turns end together."""
     chunks = min(clients, MOST_CHUNKS, 2 * max(1, clients // 5))
-    return np.linspace(0, clients, chunks + 1).astype(np.int64)
+    sizes = clients // chunks + (np.arange(chunks) < clients % chunks)
+    return np.concatenate(([0], np.cumsum(sizes)))
 
 
 def engine(federated: Federated) -> Engine:
@@ -98,17 +99,19 @@ class NumPyEngine:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
         share = self.federated.weight * run.report_scale / self.federated.participation
+        sizes = run.batch_size[clients]
         if self.federated.training.local_steps == 1:
-            weight = (share / run.batch_size)[clients]
-            gradient = self._gradient(run, inner, clients, round_, 0, weight)
-            return -np.float32(run.step_size) * gradient
+            weight = np.repeat((share / run.batch_size)[clients], sizes)
+            return -np.float32(run.step_size) * self._gradient(
+                run, inner, self._batches(run, clients, round_, 0), weight
+            )
+        ends = np.cumsum(sizes)
+        steps = [self._batches(run, clients, round_, h) for h in range(self.federated.training.local_steps)]
         delta = np.zeros_like(inner)
-        for client in clients:
-            local = inner.copy()
-            one = np.array([client])
-            for h in range(self.federated.training.local_steps):
-                gradient = self._gradient(run, local, one, round_, h, 1.0 / run.batch_size[one])
-                local -= np.float32(run.step_size) * gradient
+        for client, size, end in zip(clients, sizes, ends, strict=True):
+            local, weight = inner.copy(), np.full(size, 1.0 / size)
+            for drawn in steps:
+                local -= np.float32(run.step_size) * self._gradient(run, local, drawn[end - size : end], weight)
             delta += np.float32(share[client]) * (local - inner)
         return delta
 
@@ -116,21 +119,20 @@ class NumPyEngine:
         model = self.federated.model
         return model.loss(params, images, labels), model.accuracy(params, images, labels)
 
-    def _gradient(
-        self, run: Run, params: Params, clients: NDArray[np.int64], round_: int, step: int, weight: NDArray[np.float64]
-    ) -> Params:
-        """Σ over these clients of weight_i · Σ over her batch of ∇f."""
-        sizes = run.batch_size[clients]
-        if not len(clients):
-            return np.zeros_like(params)
-        starts, partition = np.cumsum(sizes) - sizes, self.federated.partition
-        position = np.arange(int(sizes.sum())) - np.repeat(starts, sizes)
+    def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
+        """Which of all clients' samples these clients draw for this step, client after client."""
+        sizes, partition = run.batch_size[clients], self.federated.partition
+        position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
         own = np.repeat(partition.sizes[clients], sizes)
-        at = np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
-        images = self.federated.data.images[partition.rows[at]]
-        weights = np.repeat(weight, sizes).astype(np.float32)
-        return self.federated.model.weighted_gradient(params, images, run.labels[at], weights)
+        return np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
+
+    def _gradient(self, run: Run, params: Params, drawn: NDArray[np.int64], weight: NDArray[np.float64]) -> Params:
+        """Σ over the drawn samples of weight · ∇f."""
+        if not len(drawn):
+            return np.zeros_like(params)
+        images = self.federated.data.images[self.federated.partition.rows[drawn]]
+        return self.federated.model.weighted_gradient(params, images, run.labels[drawn], weight.astype(np.float32))
 
 
 class KernelEngine:
