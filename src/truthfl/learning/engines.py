@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from truthfl.learning.model import Images, Labels, Params
 MOST_CHUNKS = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """What differs from run to run. Arrays over clients; labels over all clients' samples."""
 
@@ -102,9 +103,8 @@ class NumPyEngine:
         sizes = run.batch_size[clients]
         if self.federated.training.local_steps == 1:
             weight = np.repeat((share / run.batch_size)[clients], sizes)
-            return -np.float32(run.step_size) * self._gradient(
-                run, inner, self._batches(run, clients, round_, 0), weight
-            )
+            drawn = self._batches(run, clients, round_, 0)
+            return -np.float32(run.step_size) * self._gradient(run, inner, drawn, weight)
         ends = np.cumsum(sizes)
         steps = [self._batches(run, clients, round_, h) for h in range(self.federated.training.local_steps)]
         delta = np.zeros_like(inner)
@@ -149,6 +149,7 @@ class KernelEngine:
         self.starts = np.ascontiguousarray(federated.partition.starts)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
+        self.jobs: WeakKeyDictionary[Run, tuple[Job, tuple[NDArray[Any], ...]]] = WeakKeyDictionary()
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -157,19 +158,19 @@ class KernelEngine:
         return self.model.unpack(inner)
 
     def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
-        job, _keep = self._job(run)
+        job = self._job(run)
         said = np.empty(len(inner) + 1, dtype=np.float32)
         numbers = (ctypes.c_int64(round_), ctypes.c_int64(first), ctypes.c_int64(last))
         self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(said))
         return said
 
     def combine(self, run: Run, inner: Params, said: list[Params]) -> None:
-        job, _keep = self._job(run)
+        job = self._job(run)
         together = np.concatenate(said)
         self.kernel.call("combine", ctypes.byref(job), address(inner), address(together), ctypes.c_int64(len(said)))
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
-        job, _keep = self._job(run)
+        job = self._job(run)
         numbers = (ctypes.c_int64(first), ctypes.c_int64(last))
         chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
         self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks)
@@ -177,7 +178,13 @@ class KernelEngine:
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
         return self.model.evaluate(params, images, labels)
 
-    def _job(self, run: Run) -> tuple[Job, tuple[NDArray[Any], ...]]:
+    def _job(self, run: Run) -> Job:
+        """What the kernel is told of a run; kept, with the arrays it points to, as long as the run is."""
+        if run not in self.jobs:
+            self.jobs[run] = self._described(run)
+        return self.jobs[run][0]
+
+    def _described(self, run: Run) -> tuple[Job, tuple[NDArray[Any], ...]]:
         share = self.federated.weight * run.report_scale / self.federated.participation
         arrays: tuple[NDArray[Any], ...] = (
             self.images,

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -81,8 +81,7 @@ def train(
         if len(runs) >= workers or workers == 1:
             results = list(pool.map(one_run, runs))
         else:
-            spread = _Spread(by, pool, len(federated.partition))
-            by = spread
+            by = _Spread(by, pool, workers, len(federated.partition))
             results = [one_run(run) for run in runs]
     shape = (len(runs), len(moments), len(sets), 2)
     looked = np.array([seen for _, seen in results], dtype=float).reshape(shape)
@@ -91,20 +90,24 @@ def train(
 
 
 class _Spread:
-    """An engine whose rounds are spread over threads, chunk by chunk."""
+    """An engine whose rounds are spread over threads: each takes every so-manyth chunk, this one among them."""
 
-    def __init__(self, by: Engine, pool: ThreadPoolExecutor, clients: int) -> None:
-        self.by, self.pool, self.bounds = by, pool, chunk_bounds(clients)
+    def __init__(self, by: Engine, pool: ThreadPoolExecutor, workers: int, clients: int) -> None:
+        self.by, self.pool = by, pool
+        bounds = chunk_bounds(clients).tolist()
+        chunks = list(pairwise(bounds))
+        self.chunks, self.hands = len(chunks), [chunks[k::workers] for k in range(min(workers, len(chunks)))]
         self.start, self.params, self.chunk, self.combine = by.start, by.params, by.chunk, by.combine
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
-        pairs = [(int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
         for t in range(first, last):
-            said = list(self.pool.map(partial(self._chunk, run, inner, t), pairs))
+            others = [self.pool.submit(self._some, run, inner, t, hand) for hand in self.hands[1:]]
+            by_hand = [self._some(run, inner, t, self.hands[0]), *(other.result() for other in others)]
+            said = [by_hand[k % len(by_hand)][k // len(by_hand)] for k in range(self.chunks)]
             self.by.combine(run, inner, said)
 
-    def _chunk(self, run: Run, inner: Params, round_: int, ends: tuple[int, int]) -> Params:
-        return self.by.chunk(run, inner, round_, *ends)
+    def _some(self, run: Run, inner: Params, round_: int, chunks: list[tuple[int, int]]) -> list[Params]:
+        return [self.by.chunk(run, inner, round_, first, last) for first, last in chunks]
 
     def evaluate(self, params: Params, images: NDArray[np.uint8], labels: Labels) -> tuple[float, float]:
         return self.by.evaluate(params, images, labels)
