@@ -24,7 +24,9 @@ ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available", "
 
 
 class Job(ctypes.Structure):
-    """The same fields, in the same order, as `truthfl_job` in kernel/job.h."""
+    """The same fields, in the same order, as `truthfl_job` in kernel/job.h; `points_to` keeps its arrays alive."""
+
+    points_to: tuple[NDArray[Any], ...]
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ARRAYS),

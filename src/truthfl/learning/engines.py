@@ -149,7 +149,7 @@ class KernelEngine:
         self.starts = np.ascontiguousarray(federated.partition.starts)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
-        self.jobs: WeakKeyDictionary[Run, tuple[Job, tuple[NDArray[Any], ...]]] = WeakKeyDictionary()
+        self.jobs: WeakKeyDictionary[Run, Job] = WeakKeyDictionary()
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -179,12 +179,13 @@ class KernelEngine:
         return self.model.evaluate(params, images, labels)
 
     def _job(self, run: Run) -> Job:
-        """What the kernel is told of a run; kept, with the arrays it points to, as long as the run is."""
-        if run not in self.jobs:
-            self.jobs[run] = self._described(run)
-        return self.jobs[run][0]
+        """What the kernel is told of a run; two threads that ask at once may make it twice, which does no harm."""
+        job = self.jobs.get(run)
+        if job is None:
+            job = self.jobs[run] = self._described(run)
+        return job
 
-    def _described(self, run: Run) -> tuple[Job, tuple[NDArray[Any], ...]]:
+    def _described(self, run: Run) -> Job:
         share = self.federated.weight * run.report_scale / self.federated.participation
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
@@ -202,4 +203,5 @@ class KernelEngine:
         job.seed = run.seed % 2**64
         job.local_steps = self.federated.training.local_steps
         job.step_size = run.step_size
-        return job, arrays
+        job.points_to = arrays  # alive as long as the job is
+        return job
