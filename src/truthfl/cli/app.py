@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli import errata, plan, verify
+from truthfl.cli import errata, plan, reproduce, verify
 from truthfl.errors import InputError
 
 BAD_INPUT = 2
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command(name="plan")(plan.plan)
 app.command(name="verify")(verify.verify)
+app.command(name="reproduce")(reproduce.reproduce)
 app.command(name="errata")(errata.show_errata)
 
 

@@ -1,0 +1,125 @@
+"""`truthfl reproduce`: the paper's figures and claims, made again. What it needs is loaded when it is called."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl import __version__
+from truthfl.cli.output import console, print_json, table
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.studies.report import Section
+    from truthfl.studies.reproduction import Reproduction, Watch
+
+INTERRUPTED = 130
+FULL_SEEDS, QUICK_SEEDS = 20, 3
+
+
+def reproduce(
+    figures: Annotated[
+        list[str] | None, typer.Argument(help="2 to 7, or text for the claims that have no figure; all unless given.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer seeds, rounds and cells: under a minute.")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Trainings per point: 20, or 3 with --quick.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; 5,000 digits come along.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-reproduction"),
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
+) -> None:
+    """The paper's figures and claims, made again on real MNIST: report.html, pictures, tables.
+
+    What was done is kept in the folder, and a call after an interruption goes on from there.
+
+    Example: truthfl reproduce 6 7 --seeds 10
+    """
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1.")
+    if data is not None and not data.is_dir():
+        raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
+    from truthfl.studies.paper import a_quick_look, the_paper
+    from truthfl.studies.publication import publish, require_writable
+    from truthfl.studies.reproduction import chosen_studies
+    from truthfl.studies.reproduction import reproduce as do
+    from truthfl.studies.tasks import Store
+
+    studies = chosen_studies(figures or [])
+    source = "mnist" if data is None else str(data.resolve())
+    number = seeds if seeds is not None else QUICK_SEEDS if quick else FULL_SEEDS
+    paper = (a_quick_look if quick else the_paper)(source, number)
+    require_writable(out)
+    started = time.monotonic()
+    try:
+        with _progress() as watch:
+            found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
+        report = publish(found, out, _made(found, time.monotonic() - started))
+    except KeyboardInterrupt:
+        print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    if json:
+        print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
+    else:
+        _print(found, report)
+
+
+@contextmanager
+def _progress() -> Iterator[Watch | None]:
+    """A bar on standard error where that is a terminal; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    shown = Console(stderr=True)
+    if not shown.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=shown, transient=True) as bars:
+        bar = bars.add_task("starting", total=None)
+
+        def watch(what: str, done: int, number: int) -> None:
+            bars.update(bar, description=what, completed=done, total=number)
+
+        yield watch
+
+
+def _made(found: Reproduction, seconds: float) -> Section:
+    from truthfl.learning.compiled import kernel
+    from truthfl.studies.cells import SEEDS_PER_TASK
+    from truthfl.studies.report import how_made
+
+    built = kernel()
+    seeds, pilot = found.paper.seed_list, max(found.paper.search_seeds, found.paper.pilot_seeds)
+    model, data = found.paper.place.model, found.paper.place.data
+    return how_made(
+        version=__version__,
+        command=shlex.join(["truthfl", *sys.argv[1:]]),
+        seeds=f"{seeds[0]} to {seeds[-1]}; on pilot data 0 to {pilot - 1}",
+        engine="NumPy" if built is None else f"compiled kernel, {built.instruction_set}",
+        seconds=seconds,
+        more=f"{found.tasks_done} tasks were done now; others, of up to {SEEDS_PER_TASK} trainings each, had been kept "
+        f"from earlier calls. Data: {data.source}; network with {model.filters} filters, penalty {model.penalty:g}; "
+        f"{found.paper.place.sizes[0]} samples for each of {found.paper.clients} clients, "
+        f"{data.pilot_samples} pilot and {data.test_samples} test samples.",
+    )
+
+
+def _print(found: Reproduction, report: Path) -> None:
+    from truthfl.studies.claims import HOLDS
+
+    out = console()
+    rows = [[claim.figure, claim.claimed, claim.obtained, claim.verdict] for claim in found.claims]
+    columns = ["figure", "claimed", "obtained [95% interval]", "verdict"]
+    out.print(table("The paper's claims, made again", columns, rows, text=(0, 1, 2, 3)))
+    reasons = dict.fromkeys((claim.figure, claim.reason) for claim in found.claims if claim.verdict != HOLDS)
+    for figure, reason in reasons:
+        if reason:
+            out.print(f"{figure}: {reason}")
+    out.print(f"Tasks done now: {found.tasks_done}. Report: {report}")

@@ -1,0 +1,125 @@
+"""Figure 4: the training loss by round when some clients scale their reports; at the best step size and well below.
+
+Two step sizes, because with a step that is too small a larger report acts like a larger step and helps.
+Looks at `paper`, `cells`, `figure`, `claims`, and at `figure_2` for its caption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.studies.cells import Cell, Seen, with_client
+from truthfl.studies.claims import Claim, Comparison, comparison, said_interval, sampled_claim
+from truthfl.studies.figure import Figure, Panel, mean_interval, series
+from truthfl.studies.figure_2 import said_setting
+from truthfl.studies.paper import Key, Paper, Prepared, Study
+
+TUNED, SMALL = "best step size", "small step size"
+
+
+def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
+    """By (which step size, γ)."""
+    return {
+        (step, scale): Cell(
+            paper.place,
+            paper.rounds,
+            steps(paper, prepared)[step],
+            batch_size=paper.batch_size,
+            report_scale=with_client(1.0, paper.clients, scale, range(paper.scaling_clients)),
+            every=paper.every,
+        )
+        for step in (TUNED, SMALL)
+        for scale in all_scales(paper)
+    }
+
+
+def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+    return Figure(
+        4,
+        "Scaled reports and the training loss",
+        said_caption(paper, prepared) + " Training loss: on 1,000 of the clients' samples.",
+        panels(paper, prepared, seen, "train_loss", "training loss (nats per sample)"),
+    )
+
+
+def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+    def loss(step: str, scale: float) -> NDArray[np.float64]:
+        return seen[step, scale].train_loss[:, -1]
+
+    rows = []
+    dips = " and ".join(_dip(loss(step, 2.0) - loss(step, 1.0), step) for step in (TUNED, SMALL))
+    for step, size in steps(paper, prepared).items():
+        at = f"{step}, {size:g}"
+        rows.append(
+            sampled_claim(
+                "4",
+                f"The training loss is lowest when all report what they computed ({at}).",
+                "loss higher by",
+                untruthful(paper, partial(loss, step)),
+                "A larger report acts like a larger step, and lowers the loss while the step is smaller than what "
+                f"would serve these rounds best: γ = 2 changes it by {dips}.",
+            )
+        )
+        rows.append(
+            sampled_claim(
+                "4",
+                f"Reporting nothing (γ = 0) hurts the loss less than doubling (γ = 2) ({at}).",
+                "loss lower by",
+                [comparison("γ = 0 against γ = 2", loss(step, 2.0), loss(step, 0.0))],
+                "γ = 0 takes part of the data out of training and makes the common step smaller; "
+                "γ = 2 makes it larger, which costs less here.",
+            )
+        )
+    return rows
+
+
+def untruthful(paper: Paper, loss: Callable[[float], NDArray[np.float64]]) -> list[Comparison]:
+    """Each γ other than 1 against 1; the claim is that `loss` is larger for it."""
+    return [comparison(f"γ = {scale:g}", loss(scale), loss(1.0)) for scale in paper.report_scales]
+
+
+def all_scales(paper: Paper) -> list[float]:
+    """With the truth among them."""
+    return sorted({*paper.report_scales, 0.0, 1.0, 2.0})
+
+
+def steps(paper: Paper, prepared: Prepared) -> dict[str, float]:
+    """The two step sizes."""
+    best = prepared.step_size
+    return {TUNED: best, SMALL: float(f"{best * paper.small_step:.3g}")}
+
+
+def panels(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen], what: str, label: str) -> tuple[Panel, ...]:
+    """One for each step size, for the loss or for the accuracy."""
+    return tuple(
+        Panel(
+            f"{step[:1].upper()}{step[1:]}, {size:g}",
+            "round",
+            label,
+            tuple(
+                series(f"γ = {scale:g}", seen[step, scale].rounds, getattr(seen[step, scale], what))
+                for scale in all_scales(paper)
+            ),
+        )
+        for step, size in steps(paper, prepared).items()
+    )
+
+
+def said_caption(paper: Paper, prepared: Prepared) -> str:
+    """What is run for Figures 4 and 5."""
+    return (
+        f"{said_setting(paper, prepared)} All label; D = {paper.batch_size}; "
+        f"{paper.scaling_clients} of {paper.clients} clients report w + γ (their change to w). "
+        f"Second panel: {paper.small_step:g} of the best step size."
+    )
+
+
+def _dip(change: NDArray[np.float64], step: str) -> str:
+    return f"{said_interval(*(float(x) for x in mean_interval(change)))} at the {step}"
+
+
+STUDY = Study("4", lambda _: (), cells, figure, claims)

@@ -1,0 +1,132 @@
+"""Pictures of figures: PNG and SVG on white for files, one SVG per panel in the page's own colours for a report.
+
+Matplotlib is loaded when the first picture is drawn, and only its objects are used, so nothing here has a state or
+needs a screen. Looks at `figure`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truthfl.studies.figure import Figure, Panel, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# Okabe and Ito's colours, without those that white or black swallow; line style and marker tell lines apart as well
+STYLES = (
+    ("#0072B2", "-", "o"),
+    ("#D55E00", "--", "s"),
+    ("#009E73", "-.", "^"),
+    ("#CC79A7", ":", "D"),
+    ("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),
+    ("#56B4E9", (0, (1, 1)), "P"),
+)
+INK = "#123457"  # drawn with this, and replaced by the page's own colour; no line has it
+PANEL_SIZE = (4.9, 4.3)  # inches
+MOST_MARKERS = 8
+SALT = "truthfl"  # the same figure gives the same SVG
+
+
+def figure_png(figure: Figure) -> bytes:
+    """All panels side by side, on white."""
+    out = io.BytesIO()
+    _drawn(figure.panels, "black", svg_text_as_text=False).savefig(out, format="png", dpi=150, facecolor="white")
+    return out.getvalue()
+
+
+def figure_svg(figure: Figure) -> str:
+    """The same as SVG; letters are outlines, so it looks the same everywhere."""
+    return _svg(_drawn(figure.panels, "black", svg_text_as_text=False), facecolor="white", text_as_text=False)
+
+
+def panel_svg(panel: Panel, prefix: str) -> str:
+    """One panel for a page: transparent, text and axes in the colour of the text around it.
+
+    `prefix` goes before every name inside, so that several can be on one page.
+    """
+    text = _svg(_drawn((panel,), INK, svg_text_as_text=True), facecolor="none", text_as_text=True)
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(INK, "currentColor", text, flags=re.IGNORECASE)
+    return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
+
+
+def _drawn(panels: tuple[Panel, ...] | Any, ink: str, *, svg_text_as_text: bool) -> Canvas:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as NewCanvas
+
+    with mpl.rc_context(_settings(ink, svg_text_as_text)):
+        canvas = NewCanvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
+        for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
+            _draw(axes, panel, ink)
+    return canvas
+
+
+def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context(_settings("black", text_as_text)):
+        canvas.savefig(out, format="svg", facecolor=facecolor, metadata={"Date": None})
+    return out.getvalue()
+
+
+def _settings(ink: str, svg_text_as_text: bool) -> Any:  # matplotlib wants its own literal keys
+    coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    return dict.fromkeys(coloured, ink) | {
+        "axes.titlecolor": ink,
+        "font.family": "sans-serif",
+        "font.size": 10.0,
+        "axes.titlesize": 11.0,
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "svg.fonttype": "none" if svg_text_as_text else "path",
+        "svg.hashsalt": SALT,
+    }
+
+
+def _draw(axes: Axes, panel: Panel, ink: str) -> None:
+    if panel.level is not None:
+        axes.axhline(panel.level, color=ink, linewidth=0.8)
+    if panel.mark_x is not None:
+        axes.axvline(panel.mark_x, color=ink, linewidth=0.8, linestyle=(0, (2, 3)))
+    for line, style in zip(panel.series, cycle(STYLES), strict=False):
+        _draw_line(axes, line, *style)
+    axes.set_title(panel.title, loc="left")
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.grid(color=ink, alpha=0.15, linewidth=0.6)
+    axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+    if max(abs(end) for end in axes.get_ylim()) >= 10_000:
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}".replace("-", "−"))
+    columns = 1 if max(len(line.name) for line in panel.series) > 22 else 2
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns, frameon=False, handlelength=3.4, fontsize=9.0
+    )
+
+
+def _draw_line(axes: Axes, line: Series, colour: str, dashes: Any, marker: str) -> None:
+    x, mean, low, high = (np.asarray(part, dtype=float) for part in (line.x, line.mean, line.low, line.high))
+    there = np.isfinite(mean) & np.isfinite(low) & np.isfinite(high)
+    if line.has_band:
+        axes.fill_between(x[there], low[there], high[there], color=colour, alpha=0.18, linewidth=0)
+    axes.plot(
+        x[there],
+        mean[there],
+        color=colour,
+        linestyle=dashes,
+        marker=marker,
+        markersize=4.5,
+        markevery=max(1, -(-int(there.sum()) // MOST_MARKERS)),
+        linewidth=1.7,
+        label=line.name,
+    )

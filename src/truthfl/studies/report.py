@@ -1,0 +1,173 @@
+"""One HTML file that needs nothing else: text, tables, figures; light and dark, on a telephone and on a wide screen.
+
+Whoever has something to show makes a `Report` and writes `page(report)` to a file. Everything that is text is escaped;
+only a plot's SVG is taken as it is. Looks at `errors` only, and at the machine for `how_made`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from truthfl.errors import InputError
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #ffffff; --shade: #f6f8fa;
+  --good: #0b6b3a; --bad: #a1260d; --open: #7a5200; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3a424c; --paper: #0f1419;
+  --shade: #182028; --good: #5fd38d; --bad: #ff9b80; --open: #e8b64c; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+main { max-width: 76rem; margin: 0 auto; padding: 1.25rem 1rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0; }
+h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.5rem 0 0.5rem; padding-top: 0.75rem;
+  border-top: 1px solid var(--line); }
+p, figcaption { max-width: 46rem; overflow-wrap: anywhere; }
+figure { margin: 1rem 0; }
+figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.5rem; }
+.panels { display: flex; flex-wrap: wrap; gap: 0.75rem; }
+.panels svg { flex: 1 1 20rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
+.panels svg text { font-family: system-ui, sans-serif !important; }
+.wide { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: 6px; }
+table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
+th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.7rem; border-bottom: 1px solid var(--line);
+  min-width: 4.5rem; }
+td.long { min-width: 15rem; }
+th { background: var(--shade); }
+tr:last-child td { border-bottom: 0; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.good { color: var(--good); font-weight: 600; }
+td.bad { color: var(--bad); font-weight: 600; }
+td.open { color: var(--open); font-weight: 600; }
+a { color: inherit; }
+""".strip()
+LONG_CELL = 24  # letters from which on a cell is given room
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Some sentences."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text. `tones` gives some texts a colour wherever they are a whole cell: "good", "bad" or "open"."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    tones: Sequence[tuple[str, str]] = ()
+
+    def __post_init__(self) -> None:
+        for number, row in enumerate(self.rows):
+            if len(row) != len(self.columns):
+                raise InputError(f"row {number} has {len(row)} cells; the table has {len(self.columns)} columns.")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Pictures that belong together, as SVG, which is put into the page as it is; and files that hold the same."""
+
+    svgs: Sequence[str]
+    caption: str
+    files: Sequence[str] = ()
+
+
+Part = Paragraph | Table | Plot
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what is under it."""
+
+    heading: str
+    parts: Sequence[Part]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The page: a title, a first paragraph that says what was found, and sections."""
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+
+
+def page(report: Report) -> str:
+    """The whole file."""
+    body = "\n".join(_section(section) for section in report.sections)
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(report.title)}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{escape(report.title)}</h1>\n<p>{escape(report.lead)}</p>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def how_made(*, version: str, command: str, seeds: str, engine: str, seconds: float, more: str = "") -> Section:
+    """The last section of every report: what must be known to make it again."""
+    import numpy as np
+
+    rows = [
+        ("command", command),
+        ("seeds", seeds),
+        ("truthfl", version),
+        ("Python, NumPy", f"{platform.python_version()}, {np.__version__}"),
+        ("trained by", engine),
+        ("machine", f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"),
+        ("took", _duration(seconds)),
+    ]
+    parts: list[Part] = [Table(("what", "value"), rows)]
+    return Section("How this was made", [*parts, Paragraph(more)] if more else parts)
+
+
+def _section(section: Section) -> str:
+    return f"<section>\n<h2>{escape(section.heading)}</h2>\n" + "\n".join(map(_part, section.parts)) + "\n</section>"
+
+
+def _part(part: Part) -> str:
+    if isinstance(part, Paragraph):
+        return f"<p>{escape(part.text)}</p>"
+    if isinstance(part, Table):
+        return _table(part)
+    files = ", ".join(f'<a href="{escape(name)}">{escape(name)}</a>' for name in part.files)
+    caption = escape(part.caption) + (f" Files: {files}." if files else "")
+    pictures = "\n".join(part.svgs)
+    return f'<figure>\n<div class="panels">\n{pictures}\n</div>\n<figcaption>{caption}</figcaption>\n</figure>'
+
+
+def _table(table: Table) -> str:
+    tones = dict(table.tones)
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    rows = "\n".join("<tr>" + "".join(_cell(cell, tones) for cell in row) + "</tr>" for row in table.rows)
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="table">\n<table>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+    )
+
+
+def _cell(cell: str, tones: dict[str, str]) -> str:
+    if cell in tones:
+        kind = f' class="{escape(tones[cell])}"'
+    elif _is_number(cell):
+        kind = ' class="number"'
+    else:
+        kind = ' class="long"' if len(cell) > LONG_CELL else ""
+    return f"<td{kind}>{escape(cell)}</td>"
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "").replace("−", "-").removesuffix("%"))
+    except ValueError:
+        return False
+    return True
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
