@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from truthfl.studies.report import Section
     from truthfl.studies.reproduction import Reproduction, Watch
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
 FULL_SEEDS, QUICK_SEEDS = 20, 3
 
 
@@ -49,7 +49,7 @@ def reproduce(
     from truthfl.studies.publication import publish, require_writable
     from truthfl.studies.reproduction import chosen_studies
     from truthfl.studies.reproduction import reproduce as do
-    from truthfl.studies.tasks import Store
+    from truthfl.studies.tasks import Store, WorkError
 
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
@@ -64,6 +64,9 @@ def reproduce(
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+    except WorkError as error:
+        print(f"truthfl: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
     if json:
         print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
     else:

@@ -32,8 +32,9 @@ def mean_interval(samples: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.f
     with np.errstate(invalid="ignore"):
         mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
     reach = np.asarray(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(count))
-    reach = np.where(np.isfinite(reach), reach, np.inf)
-    return mean, mean - reach, mean + reach
+    known = np.isfinite(mean) & np.isfinite(reach)
+    near, reach = np.where(known, mean, 0.0), np.where(known, reach, np.inf)
+    return mean, near - reach, near + reach
 
 
 def series(name: str, x: ArrayLike, samples: ArrayLike) -> Series:

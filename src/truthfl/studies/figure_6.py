@@ -71,7 +71,8 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
         f"step size {prepared.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
         f"margin {_margin(paper, prepared, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In real "
         f"training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel takes "
-        "differences seed by seed, so that what all runs of a seed have in common drops out.",
+        "differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch she was "
+        "asked for.",
         (
             Panel("On the loss model", x, y, _on_model(paper, prepared), 0.0, paper.assigned),
             Panel(
@@ -109,6 +110,8 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "On the loss model the honest choice is above all others.",
             f"the best lie ({highest}) earns {said_number(least)} less",
             holds=least > 0,
+            reason="The pilot's trainings show no harm from a scaled report (its fitted price is 0), so on this loss "
+            "model nothing speaks against it.",
         )
     ]
     for lie in LIES:

@@ -88,12 +88,12 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
             Panel(
                 "Difference to the best assignment",
                 x,
-                "server's payoff less that of the best (money)",
+                "difference in payoff (money)",
                 tuple(
-                    [series(f"{how}: real", paper.moments, real[how] - real[BEST]) for how in hows[1:]]
+                    [exact_series(BEST, paper.moments, np.zeros(len(paper.moments)))]
+                    + [series(f"{how}: real", paper.moments, real[how] - real[BEST]) for how in hows[1:]]
                     + [exact_series(f"{how}: model", paper.moments, model[how] - model[BEST]) for how in hows[1:]]
                 ),
-                0.0,
             ),
         ),
     )

@@ -119,12 +119,12 @@ def a_quick_look(source: str = "mnist", seeds: int = 3) -> Paper:
     """Fewer rounds, seeds and cells: what the figures look like, not what they prove."""
     return replace(
         the_paper(source, seeds),
-        rounds=30,
+        rounds=40,
         batch_sizes=(5, 50),
         idle_clients=(3,),
         report_scales=(0.0, 2.0),
-        own_batch_sizes=(10, 60, 120),
-        moments=(20, 30),
+        own_batch_sizes=(10, 60),
+        moments=(20, 40),
         search_seeds=2,
         pilot_seeds=2,
         pilot_batch_sizes=(5, 10, 40, 80),

@@ -95,6 +95,8 @@ def _settings(ink: str, svg_text_as_text: bool) -> Any:  # matplotlib wants its 
 
 
 def _draw(axes: Axes, panel: Panel, ink: str) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     if panel.level is not None:
         axes.axhline(panel.level, color=ink, linewidth=0.8)
     if panel.mark_x is not None:
@@ -105,6 +107,8 @@ def _draw(axes: Axes, panel: Panel, ink: str) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.grid(color=ink, alpha=0.15, linewidth=0.6)
+    axes.set_ylim(*_limits(panel))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     axes.ticklabel_format(axis="y", style="plain", useOffset=False)
     if max(abs(end) for end in axes.get_ylim()) >= 10_000:
         axes.yaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}".replace("-", "−"))
@@ -112,6 +116,22 @@ def _draw(axes: Axes, panel: Panel, ink: str) -> None:
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns, frameon=False, handlelength=3.4, fontsize=9.0
     )
+
+
+def _limits(panel: Panel) -> tuple[float, float]:
+    """All means, and of the bands what is no further away than the means from each other: doubt may leave the axes."""
+    low, mean, high = (
+        np.array([value for line in panel.series for value in getattr(line, part)], dtype=float)
+        for part in ("low", "mean", "high")
+    )
+    there = mean[np.isfinite(mean)] if np.isfinite(mean).any() else np.zeros(1)
+    level = () if panel.level is None else (panel.level,)
+    bottom, top = min(there.min(), *level, there.min()), max(there.max(), *level, there.max())
+    reach = (top - bottom) or abs(top) or 1.0
+    bottom = max(min(bottom, np.nanmin(low, initial=np.inf)), bottom - 0.7 * reach)
+    top = min(max(top, np.nanmax(high, initial=-np.inf)), top + 0.7 * reach)
+    room = 0.04 * (top - bottom)
+    return float(bottom - room), float(top + room)
 
 
 def _draw_line(axes: Axes, line: Series, colour: str, dashes: Any, marker: str) -> None:

@@ -72,7 +72,7 @@ class Store:
     def get(self, task: Task) -> Result | None:
         """What was kept of this task; nothing where there is no such file, or none that can be read."""
         try:
-            with np.load(self._path(task), allow_pickle=False) as kept:
+            with self._path(task).open("rb") as file, np.load(file, allow_pickle=False) as kept:
                 return {name: kept[name] for name in kept.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             return None

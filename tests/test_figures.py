@@ -1,0 +1,135 @@
+"""Figures as data, as CSV and as pictures: three forms of the same numbers."""
+
+import csv
+import io
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from messages import told
+from truthfl.studies.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
+from truthfl.studies.plots import INK, figure_png, figure_svg, panel_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+SAMPLES = hnp.arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 5)), elements=st.floats(-1e6, 1e6))
+
+
+def a_figure():
+    draws = np.random.default_rng(0).normal(size=(8, 4))
+    lines = tuple(series(f"γ = {k} & <b>", [10, 20, 30, 40], draws + k) for k in range(3))
+    model = exact_series("model", [10, 40], [0.5, 0.25])
+    return Figure(
+        4,
+        "A title",
+        "What was run.",
+        (
+            Panel("First, with a comma", "round", "loss (nats)", lines, level=0.0, mark_x=20.0),
+            Panel("Second", "rounds T", "payoff (money)", (model,)),
+        ),
+    )
+
+
+@given(SAMPLES)
+def test_the_interval_is_students(samples):
+    mean, low, high = mean_interval(samples)
+    spread = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    assert np.allclose(mean, samples.mean(axis=0))
+    assert (low <= mean).all()
+    assert (mean <= high).all()
+    uneven = spread > 1e-9 * (1 + np.abs(mean))
+    expected = stats.t.interval(0.95, len(samples) - 1, mean[uneven], spread[uneven])
+    assert np.allclose((low[uneven], high[uneven]), expected)
+
+
+def test_one_seed_has_no_interval():
+    assert "at least 2" in told(mean_interval, [[1.0]])
+
+
+def test_a_diverged_run_leaves_the_interval_open():
+    mean, low, high = mean_interval([1.0, np.inf, 2.0])
+    assert (mean, low, high) == (np.inf, -np.inf, np.inf)
+
+
+@given(SAMPLES)
+def test_csv_holds_every_number_in_full(samples):
+    line = series("a, line", np.arange(samples.shape[1]), samples)
+    rows = list(csv.DictReader(io.StringIO(figure_csv(Figure(2, "", "", (Panel("p", "x", "y", (line,)),))))))
+    assert [float(row["mean"]) for row in rows] == list(line.mean)
+    assert [float(row["low"]) for row in rows] == list(line.low)
+    assert [float(row["high"]) for row in rows] == list(line.high)
+    assert {row["series"] for row in rows} == {"a, line"}
+
+
+def test_series_parts_belong_together():
+    assert "differ in length" in told(Series, "s", (1.0, 2.0), (1.0,), (1.0,), (1.0,))
+
+
+def test_the_picture_shows_every_panel_and_line():
+    figure = a_figure()
+    png = figure_png(figure)
+    assert png.startswith(b"\x89PNG")
+    root = ET.fromstring(figure_svg(figure))
+    assert root.tag == f"{SVG}svg"
+    for panel in figure.panels:
+        root = ET.fromstring(panel_svg(panel, "p"))
+        texts = {"".join(node.itertext()) for node in root.iter(f"{SVG}text")}
+        assert {panel.title, panel.x_label, panel.y_label, *(line.name for line in panel.series)} <= texts
+
+
+def test_the_plotted_points_are_those_of_the_csv():
+    """The y of a line's markers is a straight function of its means."""
+    panel = a_figure().panels[0]
+    root = ET.fromstring(panel_svg(panel, "p"))
+    uses = [(float(u.get("x")), float(u.get("y"))) for g in root.iter(f"{SVG}g") for u in g.findall(f"{SVG}use")]
+    line = panel.series[0]
+    slopes = []
+    for other in panel.series:
+        drawn = [uses[k : k + 4] for k in range(len(uses) - 3)]
+        fits = [
+            np.polyfit(other.mean, [y for _, y in four], 1, full=True)
+            for four in drawn
+            if np.all(np.diff([x for x, _ in four]) > 0)
+        ]
+        best = min(fits, key=lambda fit: fit[1][0] if len(fit[1]) else np.inf)
+        assert best[1][0] < 1e-6
+        slopes.append(best[0][0])
+    assert np.ptp(slopes) < 1e-4
+    assert slopes[0] < 0, line.name
+
+
+def test_a_panel_in_a_page_takes_the_colours_of_the_page():
+    text = panel_svg(a_figure().panels[0], "f4p0")
+    assert text.startswith("<svg")
+    assert INK not in text
+    assert "currentColor" in text
+    assert "<metadata" not in text
+    assert "#ffffff" not in text.lower()
+    ids = [node.get("id") for node in ET.fromstring(text).iter() if node.get("id")]
+    assert len(ids) == len(set(ids))
+    assert all(name.startswith("f4p0-") for name in ids)
+
+
+def test_pictures_are_the_same_every_time():
+    assert figure_svg(a_figure()) == figure_svg(a_figure())
+
+
+def test_infinite_values_leave_a_gap_and_not_an_error():
+    line = Series("s", (1.0, 2.0, 3.0), (1.0, float("inf"), 2.0), (0.5, float("-inf"), 1.5), (1.5, float("inf"), 2.5))
+    assert figure_png(Figure(2, "", "", (Panel("p", "x", "y", (line,)),))).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["--help", "plan"])
+def test_other_commands_do_not_wait_for_matplotlib(command):
+    code = (
+        "import sys; sys.argv = ['truthfl', sys.argv[1]]\nfrom truthfl.cli.app import main\n"
+        "try: main()\nexcept SystemExit: pass\nprint('matplotlib' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
