@@ -72,3 +72,8 @@ def calibration_at(
         gradients["gradient_variance"], float(gradients["label_shift"]), float(gradients["gradient_bound"])
     )
     return calibrate(scene_of(**paper.place.said()).pilot, Pilot(Strategies(*profiles), loss), sampled)
+
+
+def shows_work(found: Calibration) -> bool:
+    """Whether batches and labels have a price in this loss model, without which there is no contract on it."""
+    return bool(found.model.sampling.min() > 0 and found.model.labeling.min() > 0)

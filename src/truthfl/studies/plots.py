@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -30,20 +31,18 @@ STYLES = (
 )
 INK = "#123457"  # drawn with this, and replaced by the page's own colour; no line has it
 PANEL_SIZE = (4.9, 4.3)  # inches
+DOTS = 150  # to the inch
 MOST_MARKERS = 8
 SALT = "truthfl"  # the same figure gives the same SVG
 
 
-def figure_png(figure: Figure) -> bytes:
-    """All panels side by side, on white."""
-    out = io.BytesIO()
-    _drawn(figure.panels, "black", svg_text_as_text=False).savefig(out, format="png", dpi=150, facecolor="white")
-    return out.getvalue()
-
-
-def figure_svg(figure: Figure) -> str:
-    """The same as SVG; letters are outlines, so it looks the same everywhere."""
-    return _svg(_drawn(figure.panels, "black", svg_text_as_text=False), facecolor="white", text_as_text=False)
+def figure_pictures(figure: Figure) -> tuple[bytes, str]:
+    """PNG and SVG: all panels side by side, on white. Letters in the SVG are outlines: the same everywhere."""
+    canvas = _drawn(figure.panels, "black")
+    png = io.BytesIO()
+    canvas.savefig(png, format="png", dpi=DOTS, facecolor="white")
+    canvas.set_layout_engine("none")  # what the first picture found stays
+    return png.getvalue(), _svg(canvas, facecolor="white", text_as_text=False)
 
 
 def panel_svg(panel: Panel, prefix: str) -> str:
@@ -51,7 +50,7 @@ def panel_svg(panel: Panel, prefix: str) -> str:
 
     `prefix` goes before every name inside, so that several can be on one page.
     """
-    text = _svg(_drawn((panel,), INK, svg_text_as_text=True), facecolor="none", text_as_text=True)
+    text = _svg(_drawn((panel,), INK), facecolor="none", text_as_text=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
@@ -59,11 +58,11 @@ def panel_svg(panel: Panel, prefix: str) -> str:
     return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
 
 
-def _drawn(panels: tuple[Panel, ...] | Any, ink: str, *, svg_text_as_text: bool) -> Canvas:
+def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewCanvas
 
-    with mpl.rc_context(_settings(ink, svg_text_as_text)):
+    with mpl.rc_context(_settings(ink)):
         canvas = NewCanvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
         for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
             _draw(axes, panel, ink)
@@ -74,12 +73,12 @@ def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
     import matplotlib as mpl
 
     out = io.StringIO()
-    with mpl.rc_context(_settings("black", text_as_text)):
+    with mpl.rc_context({"svg.fonttype": "none" if text_as_text else "path", "svg.hashsalt": SALT}):
         canvas.savefig(out, format="svg", facecolor=facecolor, metadata={"Date": None})
     return out.getvalue()
 
 
-def _settings(ink: str, svg_text_as_text: bool) -> Any:  # matplotlib wants its own literal keys
+def _settings(ink: str) -> Any:  # matplotlib wants its own literal keys
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return dict.fromkeys(coloured, ink) | {
         "axes.titlecolor": ink,
@@ -89,8 +88,6 @@ def _settings(ink: str, svg_text_as_text: bool) -> Any:  # matplotlib wants its 
         "axes.facecolor": "none",
         "axes.spines.top": False,
         "axes.spines.right": False,
-        "svg.fonttype": "none" if svg_text_as_text else "path",
-        "svg.hashsalt": SALT,
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from truthfl.errors import InputError
 from truthfl.studies.claims import DOES_NOT_HOLD, HOLDS, UNDECIDED, Claim, claims_csv
 from truthfl.studies.figure import Figure, figure_csv
-from truthfl.studies.plots import figure_png, figure_svg, panel_svg
+from truthfl.studies.plots import figure_pictures, panel_svg
 from truthfl.studies.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.reproduction import Reproduction
 
@@ -33,8 +33,9 @@ def publish(found: Reproduction, folder: Path, made: Section) -> Path:
     try:
         for figure in found.figures:
             stem = folder / f"figure-{figure.number}"
-            stem.with_suffix(".png").write_bytes(figure_png(figure))
-            stem.with_suffix(".svg").write_text(figure_svg(figure), encoding="utf-8")
+            png, svg = figure_pictures(figure)
+            stem.with_suffix(".png").write_bytes(png)
+            stem.with_suffix(".svg").write_text(svg, encoding="utf-8")
             stem.with_suffix(".csv").write_text(figure_csv(figure), encoding="utf-8")
         (folder / "claims.csv").write_text(claims_csv(found.claims), encoding="utf-8")
         path = folder / "report.html"

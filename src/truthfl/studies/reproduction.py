@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from truthfl.errors import InputError
 from truthfl.studies import figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, pilot, text_claims
 from truthfl.studies.cells import Cell, Seen
-from truthfl.studies.claims import Claim
+from truthfl.studies.claims import UNDECIDED, Claim
 from truthfl.studies.figure import Figure
 from truthfl.studies.paper import Paper, Prepared, Study
 from truthfl.studies.tasks import Result, Store, Task, do_all
@@ -52,11 +52,15 @@ def reproduce(
     """Do what has not been done before, and make figures and claims of all of it."""
     work = _Work(store, workers, watch or (lambda _what, _done, _all: None))
     prepared = _prepared(paper, studies, work)
-    by_study = [study.cells(paper, prepared) for study in studies]
+    lacking = {study.name for study in studies if not set(study.modelled(paper)) <= set(prepared.calibration)}
+    by_study = [{} if study.name in lacking else study.cells(paper, prepared) for study in studies]
     cells = list(dict.fromkeys(cell for found in by_study for cell in found.values()))
     trained = dict(zip(cells, work.train("training", cells, paper.seed_list), strict=True))
     figures, claims = [], []
     for study, found in zip(studies, by_study, strict=True):
+        if study.name in lacking:
+            claims.append(_no_contract(study))
+            continue
         seen = {key: trained[cell] for key, cell in found.items()}
         if study.figure is not None:
             figures.append(study.figure(paper, prepared, seen))
@@ -72,7 +76,19 @@ def _prepared(paper: Paper, studies: Sequence[Study], work: _Work) -> Prepared:
     gradients = work.do("pilot: gradients", [pilot.gradients_task(paper, step)])[0]
     cells = pilot.pilot_cells(paper, step)
     seen = work.train("pilot: loss model", cells, range(paper.pilot_seeds))
-    return Prepared(step, {moment: pilot.calibration_at(paper, moment, cells, seen, gradients) for moment in moments})
+    fitted = {moment: pilot.calibration_at(paper, moment, cells, seen, gradients) for moment in moments}
+    return Prepared(step, {moment: found for moment, found in fitted.items() if pilot.shows_work(found)})
+
+
+def _no_contract(study: Study) -> Claim:
+    return Claim(
+        study.name,
+        "All that is claimed here.",
+        "nothing: there is no contract",
+        UNDECIDED,
+        "The pilot's trainings show no harm from small batches or from missing labels, and pay by the loss cannot "
+        "reward work that the loss does not show. More rounds or pilot seeds may show it.",
+    )
 
 
 class _Work:
