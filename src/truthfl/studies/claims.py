@@ -58,11 +58,18 @@ def verdict(low: float, high: float) -> str:
 
 
 def sampled_claim(
-    figure: str, claimed: str, measure: str, comparisons: Sequence[Comparison], reason: str = ""
+    figure: str,
+    claimed: str,
+    measure: str,
+    comparisons: Sequence[Comparison],
+    *,
+    reason: str = "",
+    doubt: str = "",
 ) -> Claim:
     """A claim about all of these comparisons stands and falls with the one that speaks for it least.
 
-    `measure` says what a difference above 0 is, such as "loss lower by".
+    `measure` says what a difference above 0 is, such as "loss lower by"; `reason` why the claim does not hold, if it
+    does not; `doubt` why it cannot be told, if it cannot.
     """
     if not comparisons:
         raise InputError(f"the claim {claimed!r} has nothing to be held against.")
@@ -76,7 +83,7 @@ def sampled_claim(
         claimed=claimed,
         obtained=f"{measure} {said_interval(estimate, low, high)} ({comparisons[weakest].what}{among})",
         verdict=said,
-        reason=_why(said, len(comparisons[weakest].differences), reason),
+        reason=_why(said, len(comparisons[weakest].differences), reason, doubt),
         estimate=estimate,
         low=low,
         high=high,
@@ -122,9 +129,7 @@ def _order(said: str) -> int:
     return (DOES_NOT_HOLD, UNDECIDED, HOLDS).index(said)
 
 
-def _why(said: str, seeds: int, reason: str) -> str:
-    if said == HOLDS:
-        return ""
+def _why(said: str, seeds: int, reason: str, doubt: str) -> str:
     if said == UNDECIDED:
-        return f"The interval contains 0: {seeds} seeds do not tell." + (f" {reason}" if reason else "")
-    return reason
+        return " ".join(filter(None, (f"The interval contains 0: {seeds} seeds do not tell.", doubt)))
+    return reason if said == DOES_NOT_HOLD else ""

@@ -60,7 +60,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                 f"The training loss is lowest when all report what they computed ({at}).",
                 "loss higher by",
                 untruthful(paper, partial(loss, step)),
-                "A larger report acts like a larger step, and lowers the loss while the step is smaller than what "
+                reason="A larger report acts like a larger step, and lowers the loss while the step is smaller than what "
                 f"would serve these rounds best: γ = 2 changes it by {dips}.",
             )
         )
@@ -70,7 +70,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                 f"Reporting nothing (γ = 0) hurts the loss less than doubling (γ = 2) ({at}).",
                 "loss lower by",
                 [comparison("γ = 0 against γ = 2", loss(step, 2.0), loss(step, 0.0))],
-                "γ = 0 takes part of the data out of training and makes the common step smaller; "
+                reason="γ = 0 takes part of the data out of training and makes the common step smaller; "
                 "γ = 2 makes it larger, which costs less here.",
             )
         )

@@ -34,7 +34,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             f"The accuracy is highest when all report what they computed ({step}, {size:g}).",
             "percentage points lost:",
             untruthful(paper, partial(wrong, step)),
-            "A larger report acts like a larger step, which helps while the step is smaller than the best one.",
+            reason="A larger report acts like a larger step, which helps while the step is smaller than the best one.",
         )
         for step, size in steps(paper, prepared).items()
     ]

@@ -121,7 +121,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                 f"In real training honesty earns more than: {lie.name}, at every D₁.",
                 "money lost by lying:",
                 [comparison(f"D₁ = {size}", truth[:, k], real[lie][:, k]) for k, size in enumerate(sizes)],
-                _reason(lie),
+                reason=_reason(lie),
             )
         )
     rows.append(
@@ -130,7 +130,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             f"In real training an honest client earns most with the batch she was asked for, {paper.assigned}.",
             "money lost by another batch:",
             [comparison(f"D₁ = {size}", truth[:, asked], truth[:, k]) for k, size in enumerate(sizes) if k != asked],
-            "One client's batch moves the loss by less than the noise of training.",
+            doubt="One client's batch moves the loss by less than the noise of training.",
         )
     )
     rows.append(
@@ -139,7 +139,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "An honest client's payoff is positive in real training.",
             "payoff",
             [Comparison(f"D₁ = {paper.assigned}, pay by the test loss", truth[:, asked])],
-            "The loss of the clients' training is not the pilot's: the slope turns that difference into money.",
+            reason="The loss of the clients' training is not the pilot's: the slope turns that difference into money.",
         )
     )
     return rows

@@ -122,7 +122,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                     comparison(f"T = {rounds}", real[better][:, k], real[worse][:, k])
                     for k, rounds in enumerate(paper.moments)
                 ],
-                "What the assignments differ by is small beside κ times the noise of the loss.",
+                doubt="What the assignments differ by is small beside κ times the noise of the loss.",
             )
         )
     return rows

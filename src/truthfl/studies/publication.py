@@ -62,15 +62,19 @@ def count(claims: tuple[Claim, ...], verdict: str) -> int:
 
 
 def _claims(found: Reproduction) -> list[Paragraph | Table | Plot]:
-    rows = [(claim.figure, claim.claimed, claim.obtained, claim.verdict, claim.reason) for claim in found.claims]
-    return [
+    rows = [(claim.figure, claim.verdict, claim.claimed, claim.obtained) for claim in found.claims]
+    reasons = [(claim.figure, claim.verdict, claim.claimed, claim.reason) for claim in found.claims if claim.reason]
+    parts: list[Paragraph | Table | Plot] = [
         Paragraph(
             "Numbers in brackets are 95% confidence intervals of mean differences, seed by seed, after the last round. "
             "A claim about several comparisons stands and falls with the one that speaks for it least. "
             "Claims are in our own words."
         ),
-        Table(("figure", "claimed", "obtained", "verdict", "why"), rows, TONES),
+        Table(("figure", "verdict", "claimed", "obtained"), rows, TONES),
     ]
+    if reasons:
+        parts += [Paragraph("Why:"), Table(("figure", "verdict", "claimed", "why"), reasons, TONES)]
+    return parts
 
 
 def _plot(figure: Figure) -> Plot:

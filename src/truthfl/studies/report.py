@@ -16,11 +16,12 @@ from truthfl.errors import InputError
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --line: #d0d7de; --paper: #ffffff; --shade: #f6f8fa;
-  --good: #0b6b3a; --bad: #a1260d; --open: #7a5200; }
+  --good: #0b6b3a; --bad: #a1260d; --open: #7a5200;
+  --face: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", Arial, sans-serif; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --line: #3a424c; --paper: #0f1419;
   --shade: #182028; --good: #5fd38d; --bad: #ff9b80; --open: #e8b64c; } }
 * { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 var(--face); }
 main { max-width: 76rem; margin: 0 auto; padding: 1.25rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0.5rem 0; }
 h2 { font-size: 1.25rem; line-height: 1.3; margin: 2.5rem 0 0.5rem; padding-top: 0.75rem;
@@ -30,7 +31,7 @@ figure { margin: 1rem 0; }
 figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.5rem; }
 .panels { display: flex; flex-wrap: wrap; gap: 0.75rem; }
 .panels svg { flex: 1 1 20rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
-.panels svg text { font-family: system-ui, sans-serif !important; }
+.panels svg text { font-family: var(--face) !important; }
 .wide { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.7rem; border-bottom: 1px solid var(--line);
@@ -56,7 +57,10 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text. `tones` gives some texts a colour wherever they are a whole cell: "good", "bad" or "open"."""
+    """Rows of text; columns that hold nothing but numbers are aligned to the right.
+
+    `tones` gives some texts a colour wherever they are a whole cell: "good", "bad" or "open".
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -143,17 +147,20 @@ def _part(part: Part) -> str:
 def _table(table: Table) -> str:
     tones = dict(table.tones)
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    rows = "\n".join("<tr>" + "".join(_cell(cell, tones) for cell in row) + "</tr>" for row in table.rows)
+    numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
+    rows = "\n".join(
+        "<tr>" + "".join(_cell(*pair, tones) for pair in zip(row, numeric, strict=True)) + "</tr>" for row in table.rows
+    )
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="table">\n<table>\n<thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
     )
 
 
-def _cell(cell: str, tones: dict[str, str]) -> str:
+def _cell(cell: str, numeric: bool, tones: dict[str, str]) -> str:
     if cell in tones:
         kind = f' class="{escape(tones[cell])}"'
-    elif _is_number(cell):
+    elif numeric:
         kind = ' class="number"'
     else:
         kind = ' class="long"' if len(cell) > LONG_CELL else ""
