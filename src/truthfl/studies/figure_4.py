@@ -60,8 +60,8 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                 f"The training loss is lowest when all report what they computed ({at}).",
                 "loss higher by",
                 untruthful(paper, partial(loss, step)),
-                reason="A larger report acts like a larger step, and lowers the loss while the step is smaller than what "
-                f"would serve these rounds best: γ = 2 changes it by {dips}.",
+                reason="A larger report acts like a larger step, and lowers the loss while the step is smaller than "
+                f"what would serve these rounds best: γ = 2 changes it by {dips}.",
             )
         )
         rows.append(

@@ -125,7 +125,7 @@ def a_quick_look(source: str = "mnist", seeds: int = 3) -> Paper:
         report_scales=(0.0, 2.0),
         own_batch_sizes=(10, 60),
         moments=(20, 40),
-        search_seeds=2,
+        search_seeds=4,
         pilot_seeds=2,
         pilot_batch_sizes=(5, 10, 40, 80),
     )

@@ -30,7 +30,7 @@ p, figcaption { max-width: 46rem; overflow-wrap: anywhere; }
 figure { margin: 1rem 0; }
 figcaption { color: var(--soft); font-size: 0.9rem; margin-top: 0.5rem; }
 .panels { display: flex; flex-wrap: wrap; gap: 0.75rem; }
-.panels svg { flex: 1 1 20rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
+.panels svg { flex: 1 1 26rem; min-width: 0; max-width: 36rem; width: 100%; height: auto; }
 .panels svg text { font-family: var(--face) !important; }
 .wide { overflow-x: auto; margin: 1rem 0; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; }
