@@ -128,9 +128,10 @@ def _done_here(lacking: Mapping[str, Task]) -> Iterator[tuple[str, Result]]:
 def _done_by_processes(lacking: Mapping[str, Task], count: int) -> Iterator[tuple[str, Result]]:
     """Results as they come. Whatever ends this early (an error, Ctrl-C) ends the processes at once."""
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
     try:
-        running = {pool.submit(task.do): address for address, task in lacking.items()}
+        with _interrupts_later():
+            running = {pool.submit(task.do): address for address, task in lacking.items()}
         for done in as_completed(running):
             yield running[done], done.result()
         pool.shutdown()
@@ -145,9 +146,20 @@ def _done_by_processes(lacking: Mapping[str, Task], count: int) -> Iterator[tupl
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that started this one, which ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C reaches every process of a command; it is for the one that started the others, which ends them.
+
+    Processes started in here never see it; this one sees it at the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _remove(path: Path) -> None:
