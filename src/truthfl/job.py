@@ -1,22 +1,35 @@
-"""A job as its operator writes it down: one TOML file. Looks at the mechanism, whose objects it fills, and at disk.
+"""A job as its operator writes it down: one TOML file. Looks at the mechanism and at learning, whose objects it fills.
 
-Its sections `[training]`, `[constants]`, `[server]` and `[clients]` have the fields of the classes of those names.
+There are two kinds. A job on paper has `[constants]` and says what the clients' gradients are like: it can be planned.
+A job on data has `[data]` and `[model]`: it can be planned, verified and run. Sections have the fields of the classes
+here.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.learning.behaviours import behaviour as known_behaviour
+from truthfl.learning.planning import Effort, Plan, make_plan
+from truthfl.learning.scene import Data, ModelChoice, Scene, build
 from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.checks import FloatArray, IntArray, number, whole_number
+from truthfl.mechanism.checks import (
+    FloatArray,
+    IntArray,
+    client_array,
+    client_whole_numbers,
+    names,
+    number,
+    whole_number,
+)
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
 
@@ -28,17 +41,19 @@ class Server:
     """What the operator decides.
 
     loss_value     κ, money that one unit of loss is worth to her
-    bound          which loss model to plan on: "paper" or "sound"
+    bound          of a job on paper: which loss model to plan on, "paper" or "sound"
     budget         the most that honest work may cost in all; no limit unless given
     margin         money added to everybody's base pay
+    confidence     of a job on data: that the margin keeps honest work from being paid below cost
     test_samples   how many test samples the final loss is averaged over
-    loss_variance  variance of the loss from one test sample to another
+    loss_variance  of a job on paper: variance of the loss from one test sample to another
     """
 
     loss_value: float = 1.0
     bound: str = "paper"
     budget: float | None = None
     margin: float = 0.0
+    confidence: float = 0.95
     test_samples: int = 1
     loss_variance: float = 0.0
 
@@ -49,13 +64,15 @@ class Server:
         number("margin", self.margin)
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
+        if not 0.5 <= number("confidence", self.confidence) < 1.0:
+            raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
 
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that is needed to plan."""
+    """A job on paper: everything that is needed to plan."""
 
     clients: Clients
     training: Training
@@ -79,10 +96,87 @@ class Job:
         )
 
 
-def read_job(path: Path | None = None) -> Job:
-    """The job in this file; the built-in example of ten clients when there is none."""
+@dataclass(frozen=True, init=False, eq=False)
+class Participants:
+    """Who takes part in a job on data; a single value stands for everybody, and at least one field is a list.
+
+    dataset_size   how many samples she holds
+    labeling_cost  her cost of labeling them once
+    sample_cost    her cost of one sample in one round's gradient
+    behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`
+    name           what tables and messages call her
+    """
+
+    dataset_size: tuple[int, ...]
+    labeling_cost: FloatArray
+    sample_cost: FloatArray
+    behaviour: tuple[str, ...]
+    name: tuple[str, ...]
+
+    def __init__(
+        self,
+        dataset_size: Any,
+        labeling_cost: Any,
+        sample_cost: Any,
+        behaviour: Any = "truthful",
+        name: Any = None,
+    ) -> None:
+        count = next((len(v) for v in (name, dataset_size, labeling_cost, sample_cost, behaviour) if _many(v)), 0)
+        if count == 0:
+            raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
+        known = names(name, count) or tuple(f"client {i}" for i in range(count))
+        sizes = client_whole_numbers("dataset_size", dataset_size, count, known.__getitem__, at_least=1)
+        object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
+        for field, value in (("labeling_cost", labeling_cost), ("sample_cost", sample_cost)):
+            object.__setattr__(self, field, client_array(field, value, count, known.__getitem__, positive=True))
+        played = tuple(behaviour) if _many(behaviour) else (behaviour,) * count
+        if len(played) != count:
+            raise InputError(f"behaviour has {len(played)} entries; it must have {count}, one per client.")
+        for one in played:
+            known_behaviour(one)
+        object.__setattr__(self, "behaviour", played)
+        object.__setattr__(self, "name", known)
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True)
+class DataJob:
+    """Everything that is needed to run: data, model, rounds, who takes part. A step size that is not given is tuned."""
+
+    data: Data
+    model: ModelChoice
+    training: Training
+    server: Server
+    clients: Participants
+    tune_step: bool
+
+    def scene(self) -> Scene:
+        """Its federation, the server's own, and the test set."""
+        return build(self.data, self.model, self.clients.dataset_size, self.training)
+
+    def plan(self, scene: Scene, effort: Effort | None = None) -> Plan:
+        """The calibrated contract, from the server's own data."""
+        return make_plan(
+            scene,
+            name=self.clients.name,
+            sample_cost=self.clients.sample_cost,
+            labeling_cost=self.clients.labeling_cost,
+            loss_value=self.server.loss_value,
+            budget=self.server.budget,
+            margin=self.server.margin,
+            confidence=self.server.confidence,
+            test_samples=self.server.test_samples,
+            tune_step=self.tune_step,
+            effort=effort,
+        )
+
+
+def read_job(path: Path | None = None) -> Job | DataJob:
+    """The job in this file; the built-in one, ten clients with real digits, when there is none."""
     if path is None:
-        source, text = "the example job", resources.files("truthfl").joinpath("examples/ten_clients.toml").read_text()
+        source, text = "the built-in job", resources.files("truthfl").joinpath("examples/mnist.toml").read_text()
     else:
         source, text = str(path), _read(path)
     try:
@@ -106,24 +200,38 @@ def _read(path: Path) -> str:
         raise InputError(f"{path} cannot be read: it is not UTF-8 text.") from None
 
 
-def _job(tables: Mapping[str, Any]) -> Job:
-    sections: dict[str, type[Any]] = {
+def _job(tables: Mapping[str, Any]) -> Job | DataJob:
+    on_paper: dict[str, Callable[..., Any]] = {
         "clients": Clients,
         "training": Training,
         "constants": Constants,
         "server": Server,
     }
-    unknown = sorted(set(tables) - set(sections))
+    on_data: dict[str, Callable[..., Any]] = {
+        "clients": Participants,
+        "training": Training,
+        "data": Data,
+        "model": ModelChoice,
+        "server": Server,
+    }
+    known = list(dict.fromkeys([*on_paper, *on_data]))
+    unknown = [name for name in tables if name not in known]
     if unknown:
-        raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(sections)}.")
+        raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(known)}.")
+    sections = on_data if "data" in tables or "model" in tables else on_paper
+    misplaced = [name for name in tables if name not in sections]
+    if misplaced:
+        raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
     parts = {name: _section(name, made_by, tables.get(name, {})) for name, made_by in sections.items()}
-    return Job(**parts)
+    if sections is on_paper:
+        return Job(**parts)
+    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
 
 
-def _section(section: str, made_by: type[Any], values: object) -> Any:
+def _section(section: str, made_by: Callable[..., Any], values: object) -> Any:
     if not isinstance(values, Mapping):
         raise InputError(f"{section} is {values!r}; it must be a section, [{section}].")
-    known = [field.name for field in fields(made_by)]
+    known = list(signature(made_by).parameters)
     for name in values:
         if name not in known:
             raise InputError(f"[{section}] has no field {name!r}; its fields are {', '.join(known)}.")
@@ -135,3 +243,7 @@ def _section(section: str, made_by: type[Any], values: object) -> Any:
         return made_by(**values)
     except InputError as error:
         raise type(error)(f"[{section}] {error}") from None
+
+
+def _many(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -23,6 +23,7 @@ from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.strategies import Strategies
 
 PARTS = ("constant", "sampling", "labeling", "reporting")
+TYPICAL_RUNS = 20.0  # how many runs of a kind weigh as much as what is typical of all kinds
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,17 +66,25 @@ def pilot_runs(
     batch_sizes: Sequence[int] = (5, 10, 20, 40, 80, 160),
     report_scales: Sequence[float] = (0.5, 0.75, 1.25, 1.5),
     seeds: int = 20,
+    honest_seeds: int | None = None,
     lie_batch_size: int = 40,
 ) -> Pilot:
-    """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales her report."""
+    """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales her report.
+
+    `honest_seeds` are for the honest runs, as many as `seeds` unless given: what batch size does to the loss is small,
+    and takes more runs to see.
+    """
     count = len(federated.partition)
     sizes = np.asarray(batch_sizes, dtype=float)
-    lies = seeds * count
+    lies, honest = seeds * count, len(sizes) * (honest_seeds or seeds)
     who = np.eye(count, dtype=bool).repeat(seeds, axis=0)
-    efforts = [np.ones((len(sizes) * seeds, count)), np.where(who, 0.0, 1.0)]
-    batches = [np.repeat(sizes, seeds)[:, None] * np.ones(count), np.full((lies, count), float(lie_batch_size))]
-    scales = [np.ones((len(sizes) * seeds, count)), np.ones((lies, count))]
-    draws = [np.tile(np.arange(seeds), len(sizes)), np.tile(np.arange(seeds), count)]
+    efforts = [np.ones((honest, count)), np.where(who, 0.0, 1.0)]
+    batches = [
+        np.repeat(sizes, honest // len(sizes))[:, None] * np.ones(count),
+        np.full((lies, count), float(lie_batch_size)),
+    ]
+    scales = [np.ones((honest, count)), np.ones((lies, count))]
+    draws = [np.tile(np.arange(honest // len(sizes)), len(sizes)), np.tile(np.arange(seeds), count)]
     for scale in report_scales:
         efforts.append(np.ones((lies, count)))
         batches.append(np.full((lies, count), float(lie_batch_size)))
@@ -97,7 +106,10 @@ def pilot_runs(
 
 
 def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibration:
-    """Least squares of the pilot losses on the four parts of the gap. A part that comes out negative is set to 0."""
+    """Least squares of the pilot losses on the four parts of the gap, runs that scatter more counting less.
+
+    A part that comes out negative is set to 0.
+    """
     if not np.isfinite(runs.loss).all():
         raise InputError("a pilot run ended with no finite loss; the step size is too large to calibrate at.")
     p, played = federated.weight, runs.strategies
@@ -139,13 +151,25 @@ def _least_squares(
     design: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Coefficients, their covariance (valid also where the spread differs between runs), and R²."""
-    inverse = np.linalg.pinv(design.T @ design)
-    factor = inverse @ design.T @ loss
+    weighted = design / _scatter(design, loss)[:, None]
+    inverse = np.linalg.pinv(weighted.T @ design)
+    factor = inverse @ weighted.T @ loss
     residual = loss - design @ factor
     scale = len(loss) / max(len(loss) - design.shape[1], 1)
-    covariance = inverse @ ((design * np.square(residual)[:, None]).T @ design) @ inverse * scale
+    covariance = inverse @ ((weighted * np.square(residual)[:, None]).T @ weighted) @ inverse * scale
     total = np.square(loss - loss.mean()).sum()
     return factor, covariance, float(1.0 - np.square(residual).sum() / total)
+
+
+def _scatter(design: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The variance of each run's loss: that among runs of its kind, drawn to the typical one where these are few."""
+    kind = np.unique(design, axis=0, return_inverse=True)[1].ravel()
+    times = np.bincount(kind)
+    squares = np.bincount(kind, np.square(loss - (np.bincount(kind, loss) / times)[kind]))
+    repeated = (times > 1) & (squares > 0)
+    typical = float(np.median(squares[repeated] / (times[repeated] - 1))) if repeated.any() else 1.0
+    variance: NDArray[np.float64] = (squares + TYPICAL_RUNS * typical) / (np.maximum(times - 1, 0) + TYPICAL_RUNS)
+    return variance[kind]
 
 
 def _r_squared_of_means(x: NDArray[np.float64], loss: NDArray[np.float64]) -> float:

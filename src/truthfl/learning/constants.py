@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from truthfl.errors import InputError
 from truthfl.learning import convex
@@ -79,6 +80,11 @@ def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int =
             f"{type(model).__name__} has no strongly convex loss, so the bounds' constants are not defined for it; "
             "calibrate its loss model instead, or use softmax regression."
         )
+    with threadpool_limits(limits=1, user_api="blas"):  # many small products: threads would wait for each other
+        return _measured(model, federated, batch_size, seed)
+
+
+def _measured(model: SoftmaxRegression, federated: Federated, batch_size: int, seed: int) -> Measured:
     visited = [convex.as_matrix(model, p) for p in honest_path(federated, batch_size, seed)]
     pieces = [
         (
