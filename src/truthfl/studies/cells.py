@@ -88,6 +88,10 @@ class Seen:
     test_loss: NDArray[np.float64]
     accuracy: NDArray[np.float64]
 
+    def test_loss_at(self, rounds: int) -> NDArray[np.float64]:
+        """After so many rounds, one for each seed."""
+        return self.test_loss[:, int(np.flatnonzero(self.rounds == rounds)[0])]
+
     @classmethod
     def of(cls, results: Sequence[Result]) -> Seen:
         """From the results of a cell's tasks, in their order."""

@@ -88,7 +88,12 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. Labels carry their units. A level is a horizontal line to compare with, such as 0."""
+    """One pair of axes. Labels carry their units.
+
+    level   a horizontal line to compare with, such as 0
+    mark_x  a vertical line, such as at what was asked for
+    log_y   whether equal factors are equally far apart
+    """
 
     title: str
     x_label: str
@@ -96,6 +101,7 @@ class Panel:
     series: Sequence[Series]
     level: float | None = None
     mark_x: float | None = None
+    log_y: bool = False
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
         2,
         "Effort and the training loss",
         said_setting(paper, prepared) + " Training loss: on 1,000 of the clients' samples, with their true labels.",
-        panels(paper, seen, "train_loss", "training loss (nats per sample)"),
+        panels(paper, seen, "train_loss", "training loss (nats per sample)", log_y=True),
     )
 
 
@@ -54,7 +54,9 @@ def claims(paper: Paper, _prepared: Prepared, seen: Mapping[Key, Seen]) -> list[
     ]
 
 
-def panels(paper: Paper, seen: Mapping[Key, Seen], what: str, label: str) -> tuple[Panel, Panel]:
+def panels(
+    paper: Paper, seen: Mapping[Key, Seen], what: str, label: str, *, log_y: bool = False
+) -> tuple[Panel, Panel]:
     """The two panels, for the loss or for the accuracy."""
 
     def lines(keys: list[tuple[str, Key]]) -> tuple[Series, ...]:
@@ -67,8 +69,8 @@ def panels(paper: Paper, seen: Mapping[Key, Seen], what: str, label: str) -> tup
         for idle in (0, *paper.idle_clients)
     ]
     return (
-        Panel("All clients label", "round", label, lines(by_size)),
-        Panel("Some clients do not label", "round", label, lines(by_idle)),
+        Panel("All clients label", "round", label, lines(by_size), log_y=log_y),
+        Panel("Some clients do not label", "round", label, lines(by_idle), log_y=log_y),
     )
 
 

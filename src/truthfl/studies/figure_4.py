@@ -7,6 +7,7 @@ Looks at `paper`, `cells`, `figure`, `claims`, and at `figure_2` for its caption
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -18,12 +19,12 @@ from truthfl.studies.figure import Figure, Panel, mean_interval, series
 from truthfl.studies.figure_2 import said_setting
 from truthfl.studies.paper import Key, Paper, Prepared, Study
 
-TUNED, SMALL = "best step size", "small step size"
+TUNED, SMALL, LARGER = "best step size", "small step size", "larger step"
 
 
 def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
-    """By (which step size, γ)."""
-    return {
+    """By (which step size, γ); and for each step size all honest at one as much larger as doubled reports make it."""
+    scaled: dict[Key, Cell] = {
         (step, scale): Cell(
             paper.place,
             paper.rounds,
@@ -35,6 +36,11 @@ def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
         for step in (TUNED, SMALL)
         for scale in all_scales(paper)
     }
+    larger: dict[Key, Cell] = {
+        (step, LARGER): replace(scaled[step, 1.0], step_size=float(f"{size * larger_step(paper):.3g}"))
+        for step, size in steps(paper, prepared).items()
+    }
+    return scaled | larger
 
 
 def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
@@ -42,16 +48,15 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
         4,
         "Scaled reports and the training loss",
         said_caption(paper, prepared) + " Training loss: on 1,000 of the clients' samples.",
-        panels(paper, prepared, seen, "train_loss", "training loss (nats per sample)"),
+        panels(paper, prepared, seen, "train_loss", "training loss (nats per sample)", log_y=True),
     )
 
 
 def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
-    def loss(step: str, scale: float) -> NDArray[np.float64]:
+    def loss(step: str, scale: float | str) -> NDArray[np.float64]:
         return seen[step, scale].train_loss[:, -1]
 
     rows = []
-    dips = " and ".join(_dip(loss(step, 2.0) - loss(step, 1.0), step) for step in (TUNED, SMALL))
     for step, size in steps(paper, prepared).items():
         at = f"{step}, {size:g}"
         rows.append(
@@ -60,8 +65,9 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
                 f"The training loss is lowest when all report what they computed ({at}).",
                 "loss higher by",
                 untruthful(paper, partial(loss, step)),
-                reason="A larger report acts like a larger step, and lowers the loss while the step is smaller than "
-                f"what would serve these rounds best: γ = 2 changes it by {dips}.",
+                reason="A larger report acts like a larger step, and lowers the loss while a larger step would: γ = 2 "
+                f"changes it by {_mean(loss(step, 2.0) - loss(step, 1.0))}, a step {larger_step(paper):g} times as "
+                f"large with honest reports by {_mean(loss(step, LARGER) - loss(step, 1.0))}.",
             )
         )
         rows.append(
@@ -93,7 +99,14 @@ def steps(paper: Paper, prepared: Prepared) -> dict[str, float]:
     return {TUNED: best, SMALL: float(f"{best * paper.small_step:.3g}")}
 
 
-def panels(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen], what: str, label: str) -> tuple[Panel, ...]:
+def larger_step(paper: Paper) -> float:
+    """By how much the common step grows when some clients double their reports."""
+    return 1.0 + paper.scaling_clients / paper.clients
+
+
+def panels(
+    paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen], what: str, label: str, *, log_y: bool = False
+) -> tuple[Panel, ...]:
     """One for each step size, for the loss or for the accuracy."""
     return tuple(
         Panel(
@@ -104,6 +117,7 @@ def panels(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen], what: str
                 series(f"γ = {scale:g}", seen[step, scale].rounds, getattr(seen[step, scale], what))
                 for scale in all_scales(paper)
             ),
+            log_y=log_y,
         )
         for step, size in steps(paper, prepared).items()
     )
@@ -118,8 +132,8 @@ def said_caption(paper: Paper, prepared: Prepared) -> str:
     )
 
 
-def _dip(change: NDArray[np.float64], step: str) -> str:
-    return f"{said_interval(*(float(x) for x in mean_interval(change)))} at the {step}"
+def _mean(change: NDArray[np.float64]) -> str:
+    return said_interval(*(float(x) for x in mean_interval(change)))
 
 
 STUDY = Study("4", lambda _: (), cells, figure, claims)

@@ -114,16 +114,16 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "model nothing speaks against it.",
         )
     ]
-    for lie in LIES:
-        rows.append(
-            sampled_claim(
-                "6",
-                f"In real training honesty earns more than: {lie.name}, at every D₁.",
-                "money lost by lying:",
-                [comparison(f"D₁ = {size}", truth[:, k], real[lie][:, k]) for k, size in enumerate(sizes)],
-                reason=_reason(lie),
-            )
+    rows += [
+        sampled_claim(
+            "6",
+            f"In real training honest work earns more than: {lie.name}, whatever D₁.",
+            "money lost by lying:",
+            [comparison(f"D₁ = {size}", truth[:, asked], real[lie][:, k]) for k, size in enumerate(sizes)],
+            reason=_reason(lie),
         )
+        for lie in LIES
+    ]
     rows.append(
         sampled_claim(
             "6",

@@ -58,11 +58,17 @@ def market(paper: Paper, prepared: Prepared) -> Market:
 
 
 def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
-    """By (how it is shared out, rounds)."""
+    """By (how it is shared out, rounds); one training serves all rounds where the batches do not change with them."""
     asked = market(paper, prepared).asked
     return {
-        key: Cell(paper.place, key[1], prepared.step_size, batch_size=tuple(sizes.tolist()))
-        for key, sizes in asked.items()
+        (how, rounds): Cell(
+            paper.place,
+            paper.rounds if how == _large(paper) else rounds,
+            prepared.step_size,
+            batch_size=tuple(sizes.tolist()),
+            every=paper.every if how == _large(paper) else None,
+        )
+        for (how, rounds), sizes in asked.items()
     }
 
 
@@ -145,7 +151,7 @@ def in_training(
     """The server's payoff at the loss of real training, (seeds, T)."""
     return np.stack(
         [
-            -held.loss_value * seen[how, rounds].test_loss[:, -1] - held.pay(prepared, how, rounds)
+            -held.loss_value * seen[how, rounds].test_loss_at(rounds) - held.pay(prepared, how, rounds)
             for rounds in paper.moments
         ],
         axis=1,

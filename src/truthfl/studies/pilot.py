@@ -67,7 +67,7 @@ def calibration_at(
         np.repeat([cell.each(getattr(cell, field)) for cell in cells], seeds, axis=0)
         for field in ("labeling_effort", "batch_size", "report_scale")
     ]
-    loss = np.concatenate([one.test_loss[:, np.flatnonzero(one.rounds == rounds)[0]] for one in seen])
+    loss = np.concatenate([one.test_loss_at(rounds) for one in seen])
     sampled = Gradients(
         gradients["gradient_variance"], float(gradients["label_shift"]), float(gradients["gradient_bound"])
     )

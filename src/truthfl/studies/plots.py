@@ -32,7 +32,7 @@ STYLES = (
 INK = "#123457"  # drawn with this, and replaced by the page's own colour; no line has it
 PANEL_SIZE = (4.9, 4.3)  # inches
 DOTS = 150  # to the inch
-MOST_MARKERS = 8
+MOST_MARKERS, MOST_TICKS = 12, 12
 SALT = "truthfl"  # the same figure gives the same SVG
 
 
@@ -92,8 +92,6 @@ def _settings(ink: str) -> Any:  # matplotlib wants its own literal keys
 
 
 def _draw(axes: Axes, panel: Panel, ink: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
     if panel.level is not None:
         axes.axhline(panel.level, color=ink, linewidth=0.8)
     if panel.mark_x is not None:
@@ -104,31 +102,51 @@ def _draw(axes: Axes, panel: Panel, ink: str) -> None:
     axes.set_xlabel(panel.x_label)
     axes.set_ylabel(panel.y_label)
     axes.grid(color=ink, alpha=0.15, linewidth=0.6)
-    axes.set_ylim(*_limits(panel))
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    axes.ticklabel_format(axis="y", style="plain", useOffset=False)
-    if max(abs(end) for end in axes.get_ylim()) >= 10_000:
-        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}".replace("-", "−"))
+    _set_axes(axes, panel)
     columns = 1 if max(len(line.name) for line in panel.series) > 22 else 2
     axes.legend(
         loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns, frameon=False, handlelength=3.4, fontsize=9.0
     )
 
 
+def _set_axes(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    places = sorted({x for line in panel.series for x in line.x})
+    if len(places) <= MOST_TICKS:
+        axes.set_xticks(places)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(*_limits(panel))
+    if max(abs(end) for end in axes.get_ylim()) >= 1000:
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}".replace("-", "−"))
+    else:
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:.4g}".replace("-", "−"))
+
+
 def _limits(panel: Panel) -> tuple[float, float]:
     """All means, and of the bands what is no further away than the means from each other: doubt may leave the axes."""
+    scale, back = (np.log, np.exp) if panel.log_y else (np.asarray, np.asarray)
     low, mean, high = (
         np.array([value for line in panel.series for value in getattr(line, part)], dtype=float)
         for part in ("low", "mean", "high")
     )
-    there = mean[np.isfinite(mean)] if np.isfinite(mean).any() else np.zeros(1)
-    level = () if panel.level is None else (panel.level,)
-    bottom, top = min(there.min(), *level, there.min()), max(there.max(), *level, there.max())
+    inside = np.isfinite(mean) & ((mean > 0) | (not panel.log_y))
+    levels = np.array([] if panel.level is None else [panel.level])
+    there = np.append(mean[inside], levels) if inside.any() else np.ones(1)
+    near = scale(there)
+    bottom, top = float(near.min()), float(near.max())
     reach = (top - bottom) or abs(top) or 1.0
-    bottom = max(min(bottom, np.nanmin(low, initial=np.inf)), bottom - 0.7 * reach)
-    top = min(max(top, np.nanmax(high, initial=-np.inf)), top + 0.7 * reach)
+    known = inside & np.isfinite(low) & np.isfinite(high)
+    lowest = scale(low[known & ((low > 0) | (not panel.log_y))])
+    bottom = max(min(bottom, lowest.min(initial=np.inf)), bottom - 0.7 * reach)
+    top = min(max(top, scale(high[known]).max(initial=-np.inf)), top + 0.7 * reach)
     room = 0.04 * (top - bottom)
-    return float(bottom - room), float(top + room)
+    return float(back(bottom - room)), float(back(top + room))
 
 
 def _draw_line(axes: Axes, line: Series, colour: str, dashes: Any, marker: str) -> None:
