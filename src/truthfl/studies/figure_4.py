@@ -59,15 +59,16 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
     rows = []
     for step, size in steps(paper, prepared).items():
         at = f"{step}, {size:g}"
+        doubled, larger = (loss(step, what) - loss(step, 1.0) for what in (2.0, LARGER))
         rows.append(
             sampled_claim(
                 "4",
                 f"The training loss is lowest when all report what they computed ({at}).",
                 "loss higher by",
                 untruthful(paper, partial(loss, step)),
-                reason="A larger report acts like a larger step, and lowers the loss while a larger step would: γ = 2 "
-                f"changes it by {_mean(loss(step, 2.0) - loss(step, 1.0))}, a step {larger_step(paper):g} times as "
-                f"large with honest reports by {_mean(loss(step, LARGER) - loss(step, 1.0))}.",
+                reason=f"A larger report acts like a larger step: γ = 2 changes the loss by {_mean(doubled)}, a step "
+                f"{larger_step(paper):g} times as large, with honest reports, by {_mean(larger)}. The best step was "
+                "found by the test loss on pilot data, which is not the clients' training loss.",
             )
         )
         rows.append(

@@ -31,6 +31,8 @@ class Play:
     report_scale: float
 
 
+NO_PRICE = " On this loss model a scaled report costs nothing, so lines that differ in γ alone are one line."
+
 HONEST = Play("honest", 1.0, 1.0)
 LIES = (
     Play("no labels", 0.0, 1.0),
@@ -62,6 +64,7 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
     sizes = _sizes(paper)
     real = {play: payoffs(paper, contract, clients, seen, play) for play in (HONEST, *LIES)}
     truth = real[HONEST][:, sizes.index(paper.assigned)]
+    price = prepared.calibration[paper.rounds].model.reporting[0]
     x, y = "batch size D₁ that client 1 really uses (samples)", "payoff of client 1 (money)"
     return Figure(
         6,
@@ -72,7 +75,7 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
         f"margin {_margin(paper, prepared, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In real "
         f"training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel takes "
         "differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch she was "
-        "asked for.",
+        "asked for." + ("" if price > 0 else NO_PRICE),
         (
             Panel("On the loss model", x, y, _on_model(paper, prepared), 0.0, paper.assigned),
             Panel(
