@@ -32,8 +32,9 @@ MAY_LOOK_AT = {
     "mechanism": {"mechanism", "errors"},
     "learning": {"learning", "mechanism", "errors"},
     "studies": {"studies", "learning", "mechanism", "errors"},
-    "job": {"mechanism", "errors"},
-    "cli": {"cli", "studies", "learning", "mechanism", "errors", "job", "__version__"},
+    "job": {"learning", "mechanism", "errors"},
+    "federation": {"federation", "job", "studies", "learning", "mechanism", "errors"},
+    "cli": {"cli", "federation", "studies", "learning", "mechanism", "errors", "job", "__version__"},
 }
 
 

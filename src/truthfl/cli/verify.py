@@ -1,59 +1,159 @@
-"""`truthfl verify`: does lying pay, under LCEME and under other ways of paying, on the loss model?"""
+"""`truthfl verify`: does lying pay? In real training for a job on data, on the loss model for a job on paper."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.job import read_job
-from truthfl.studies.lying import Answer, does_lying_pay
+from truthfl.cli.progress import Watch, progress
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.job import DataJob, Job
+    from truthfl.studies.report import Section
+    from truthfl.studies.verification import Examination
+
+FAILED, INTERRUPTED = 1, 130
+QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
 
 
 def verify(
     job_file: JobFile = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Two clients, fewer lies and runs: about a minute.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-verification"),
+    workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One object per payment rule.")] = False,
 ) -> None:
-    """Does lying pay? The best lie under each payment rule, on the job's loss model.
+    """Does lying pay? The best lie of any client under each payment rule, the others being honest.
 
-    Example: truthfl verify hospital.toml
+    For a job on data: in real training, with confidence intervals, more runs where the answer is open; report.html in
+    the folder. For a job on paper: on its loss model, by formula and search.
+
+    Example: truthfl verify hospital.toml --quick
     """
+    from truthfl.job import Job, read_job
+
+    if workers is not None and workers < 1:
+        raise InputError(f"workers is {workers}; it must be at least 1.")
     job = read_job(job_file)
+    if isinstance(job, Job):
+        _on_paper(job, json)
+        return
+    if data is not None:
+        if not data.is_dir():
+            raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
+        whole = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
+        job = replace(job, data=whole)
+    _on_data(job, quick, out, workers, json)
+
+
+def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bool) -> None:
+    from truthfl.learning.planning import Effort
+    from truthfl.studies.cells import Place
+    from truthfl.studies.contests import contests
+    from truthfl.studies.lies import SHORT_GRID
+    from truthfl.studies.lying_report import COLUMNS, empty_report_sentence, publish, rows
+    from truthfl.studies.publication import require_writable
+    from truthfl.studies.tasks import Store, WorkError
+    from truthfl.studies.verification import Examination
+    from truthfl.studies.verification import verify as examine
+
+    require_writable(out)
+    started, store = time.monotonic(), Store(out / "tasks")
+    place = Place(job.data, job.model, job.clients.dataset_size)
+    everybody = tuple(range(len(job.clients)))
+    examined = (
+        Examination(everybody[:: max(1, len(everybody) // QUICK_CLIENTS)][:QUICK_CLIENTS], SHORT_GRID, QUICK_LOOKS)
+        if quick
+        else Examination(everybody)
+    )
+    try:
+        with progress() as watch:
+            _told(watch, "planning on pilot data")(0, 0)
+            plan = job.plan(job.scene(), Effort(seeds=4, honest_seeds=16) if quick else None)
+            ways, absent = contests(place, plan, store, workers=workers, progress=_told(watch, "pricing"))
+            verdicts = tuple(
+                verdict
+                for way in ways
+                for verdict in examine(
+                    way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}")
+                )
+            )
+        report = publish(verdicts, absent, _asked(examined), out, _made(time.monotonic() - started))
+    except KeyboardInterrupt:
+        print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    except WorkError as error:
+        print(f"truthfl: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    if json:
+        print_json(verdicts)
+        return
+    screen = console()
+    screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 5, 6)))
+    screen.print(_asked(examined))
+    screen.print(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}")
+    for rule, why in absent.items():
+        screen.print(f"{rule} is not shown: {why}")
+    screen.print(f"Report: {report}")
+
+
+def _told(watch: Watch | None, what: str) -> Callable[[int, int], None]:
+    return lambda done, number: None if watch is None else watch(what, done, number)
+
+
+def _asked(examined: Examination) -> str:
+    return (
+        f"{len(examined.lies)} lies of each of {len(examined.clients)} clients, {examined.looks[0]} pairs of runs "
+        f"each, up to {examined.looks[-1]} where it is open whether the gain exceeds {examined.tolerance:.0%} of "
+        "honest pay."
+    )
+
+
+def _made(seconds: float) -> Section:
+    from truthfl.learning.compiled import kernel
+    from truthfl.studies.report import how_made
+
+    built = kernel()
+    return how_made(
+        version=__version__,
+        command=shlex.join(["truthfl", *sys.argv[1:]]),
+        seeds="0 and up, the same for every lie and rule",
+        engine="NumPy" if built is None else f"compiled kernel, {built.instruction_set}",
+        seconds=seconds,
+    )
+
+
+def _on_paper(job: Job, json: bool) -> None:
+    from truthfl.studies.lying import does_lying_pay
+
     model = job.loss_model()
-    batches = job.assignment(model)
-    answers = does_lying_pay(job.clients, model, job.training, batches)
+    answers = does_lying_pay(job.clients, model, job.training, job.assignment(model))
     if json:
         print_json(answers)
         return
-    rows = [
+    lines = [
         [
             answer.rule,
             "–" if answer.gain is None else f"{answer.gain:,.2f}",
             "–" if answer.regret is None else f"{answer.regret:.1%}",
-            job.clients.label(answer.client) if answer.gain else "nobody",
-            _lie(answer),
+            str(answer.worst_deviation["client"]) if answer.gain else "nobody",
+            str(answer.worst_deviation["description"]) if answer.gain else "none",
             answer.evidence,
         ]
         for answer in answers
     ]
     columns = ["payment rule", "gain", "of her pay", "best for", "her lie", "shown by"]
-    out = console()
-    out.print(
-        table("Does lying pay? The best lie of any client, others being honest", columns, rows, text=(0, 3, 4, 5))
+    console().print(
+        table("Does lying pay, on the loss model? The best lie of any client", columns, lines, text=(0, 3, 4, 5))
     )
-
-
-def _lie(answer: Answer) -> str:
-    if not answer.gain:
-        return "none"
-    parts = []
-    if answer.labeling_effort == 0:
-        parts.append("no labels")
-    if abs(answer.batch_size - answer.assigned_batch_size) > 1e-6 * answer.assigned_batch_size:
-        parts.append(f"batch {answer.batch_size:.1f}, not {answer.assigned_batch_size:.0f}")
-    if abs(answer.report_scale - 1.0) > 1e-6:
-        parts.append(f"report × {answer.report_scale:.2f}")
-    if answer.claimed_batch_size != answer.assigned_batch_size:
-        parts.append(f"claims {answer.claimed_batch_size:.0f}")
-    return ", ".join(parts)

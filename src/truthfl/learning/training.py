@@ -7,7 +7,7 @@ Looks at `federated`, `engines`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -52,12 +52,13 @@ def train(
     watch: Mapping[str, LabeledImages] | None = None,
     every: int | None = None,
     threads: int | None = None,
+    progress: Callable[[], None] | None = None,
 ) -> Trained:
     """Train once per seed.
 
     `strategies` are one profile for all runs or one per run, (runs, N); `labels` likewise, (samples,) or (runs,
     samples), client after client; `step_sizes` one per run, the training's own unless given. Data sets in `watch` are
-    looked at every so many rounds, and always after the last.
+    looked at every so many rounds, and always after the last; `progress` is called each time, by any thread.
     """
     runs = _runs(federated, strategies, labels, seeds, step_sizes)
     rounds = federated.training.rounds
@@ -75,6 +76,8 @@ def train(
             done = int(moment)
             params = by.params(inner)
             seen.append([by.evaluate(params, data.images, data.labels) for data in sets.values()])
+            if progress is not None:
+                progress()
         return params, seen
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:

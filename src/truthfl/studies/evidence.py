@@ -33,12 +33,16 @@ class Losses:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """Of one client under one rule, per lie, as a share of her truthful pay: mean and 95% interval."""
+    """Of one client under one rule, per lie: mean gain and 95% interval, as a share of what honest work is paid.
+
+    Where that is less than honest work costs, as a share of the cost, for a share of nothing says nothing.
+    """
 
     share: FloatArray
     low: FloatArray
     high: FloatArray
     pay: float
+    cost: float
     money: FloatArray
 
 
@@ -78,8 +82,9 @@ def gains(
     spread = np.sqrt(np.nansum(np.square(money - mean[:, None]), axis=1) / np.maximum(times - 1, 1) / times)
     reach = student.ppf(1.0 - 0.025 / looks, np.maximum(times - 1, 1)) * spread
     pay = float(np.nanmean(paid[0]))
-    scale = max(pay, 1e-12)
-    return Gains(mean / scale, (mean - reach) / scale, (mean + reach) / scale, pay, mean)
+    cost = float(clients.labeling_cost[client]) + price * assigned
+    scale = max(pay, cost)
+    return Gains(mean / scale, (mean - reach) / scale, (mean + reach) / scale, pay, cost, mean)
 
 
 def _pay(rule: PaymentRule, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,19 +21,20 @@ from truthfl.mechanism.setting import Clients, Training
 class Answer:
     """The lie that gains most under one rule, over all clients.
 
-    gain      money above honest work; None where the rule cannot pay at all, and `evidence` says why
-    regret    the gain as a share of her honest pay; None where that is not positive
+    gain             money above honest work; None where the rule cannot pay at all, and `evidence` says why
+    regret           the gain as a share of her honest pay; None where that is not positive. A loss model leaves nothing
+                     to chance, so its interval has no width
+    elicited_effort  the batch of that client's best choice, as a share of the one she was asked for
+    worst_deviation  who lies how
     """
 
     rule: str
     gain: float | None = None
+    elicited_effort: float | None = None
     regret: float | None = None
-    client: int = 0
-    labeling_effort: float = 1.0
-    batch_size: float = 0.0
-    assigned_batch_size: float = 0.0
-    report_scale: float = 1.0
-    claimed_batch_size: float = 0.0
+    regret_low: float | None = None
+    regret_high: float | None = None
+    worst_deviation: Mapping[str, float | str] = field(default_factory=dict)
     evidence: str = ""
 
 
@@ -59,26 +60,47 @@ def does_lying_pay(clients: Clients, model: LossModel, training: Training, batch
         except InputError as error:
             answers.append(Answer(name, evidence=f"cannot pay: {error}"))
             continue
-        answers.append(_answer(rule, best_deviation(rule, clients, model, training)))
+        answers.append(_answer(rule, clients, best_deviation(rule, clients, model, training)))
     return tuple(answers)
 
 
-def _answer(rule: PaymentRule, found: Deviation) -> Answer:
+def _answer(rule: PaymentRule, clients: Clients, found: Deviation) -> Answer:
     gain = np.where(found.gain > found.resolution, found.gain, 0.0)
     worst = int(np.argmax(gain))
     if found.closed_form_gain is None:
         evidence = "search"
     else:
         evidence = "formula and search agree" if found.confirmed else "formula and search disagree"
+    regret = float(gain[worst] / found.honest_pay[worst]) if found.honest_pay[worst] > 0 else None
+    assigned, batch = float(rule.batch_size[worst]), float(found.strategies.batch_size[worst])
+    scale, claimed = float(found.strategies.report_scale[worst]), float(found.strategies.claimed_batch_size[worst])
+    effort = float(found.strategies.labeling_effort[worst])
     return Answer(
         rule=rule.name,
-        client=worst,
         gain=float(gain[worst]),
-        regret=float(gain[worst] / found.honest_pay[worst]) if found.honest_pay[worst] > 0 else None,
-        labeling_effort=float(found.strategies.labeling_effort[worst]),
-        batch_size=float(found.strategies.batch_size[worst]),
-        assigned_batch_size=float(rule.batch_size[worst]),
-        report_scale=float(found.strategies.report_scale[worst]),
-        claimed_batch_size=float(found.strategies.claimed_batch_size[worst]),
+        elicited_effort=batch / assigned,
+        regret=regret,
+        regret_low=regret,
+        regret_high=regret,
+        worst_deviation={
+            "client": clients.label(worst),
+            "description": _described(effort, batch, assigned, scale, claimed),
+            "labeling_effort": effort,
+            "batch_size": batch,
+            "assigned_batch_size": assigned,
+            "report_scale": scale,
+            "claimed_batch_size": claimed,
+        },
         evidence=evidence,
     )
+
+
+def _described(effort: float, batch: float, assigned: float, scale: float, claimed: float) -> str:
+    parts = ["no labels"] if effort == 0 else []
+    if abs(batch - assigned) > 1e-6 * assigned:
+        parts.append(f"batch {batch:.1f}, not {assigned:.0f}")
+    if abs(scale - 1.0) > 1e-6:
+        parts.append(f"report × {scale:.2f}")
+    if claimed != assigned:
+        parts.append(f"claims {claimed:.0f}")
+    return ", ".join(parts) or "none"

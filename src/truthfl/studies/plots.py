@@ -38,7 +38,11 @@ SALT = "truthfl"  # the same figure gives the same SVG
 
 def figure_pictures(figure: Figure) -> tuple[bytes, str]:
     """PNG and SVG: all panels side by side, on white. Letters in the SVG are outlines: the same everywhere."""
-    canvas = _drawn(figure.panels, "black")
+    return pictures(_drawn(figure.panels, "black"))
+
+
+def pictures(canvas: Canvas) -> tuple[bytes, str]:
+    """PNG and SVG of what was drawn in black."""
     png = io.BytesIO()
     canvas.savefig(png, format="png", dpi=DOTS, facecolor="white")
     canvas.set_layout_engine("none")  # what the first picture found stays
@@ -50,7 +54,12 @@ def panel_svg(panel: Panel, prefix: str) -> str:
 
     `prefix` goes before every name inside, so that several can be on one page.
     """
-    text = _svg(_drawn((panel,), INK), facecolor="none", text_as_text=True)
+    return page_svg(_drawn((panel,), INK), prefix)
+
+
+def page_svg(canvas: Canvas, prefix: str) -> str:
+    """What was drawn in `INK`, for a page."""
+    text = _svg(canvas, facecolor="none", text_as_text=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)

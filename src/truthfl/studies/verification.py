@@ -81,6 +81,7 @@ class Verdict:
     regret              the largest gain of any lie, as a share of that client's truthful pay; with its 95% interval
     lying_pays          True or False where the interval says so against the tolerance, None where it does not
     empty_report        what an empty report would gain if it were paid like any other
+    pay_over_cost       what honest work is paid, over what it costs
     runs                how many training runs this rests on
     """
 
@@ -94,7 +95,7 @@ class Verdict:
     worst_deviation: Worst
     lying_pays: bool | None
     empty_report: float
-    truthful_pay: tuple[float, ...]
+    pay_over_cost: float
     runs: int
     by_kind: tuple[ByKind, ...] = field(default=())
 
@@ -235,7 +236,7 @@ def _verdict(
         ),
         lying_pays=True if low > examined.tolerance else False if high < examined.tolerance else None,
         empty_report=max(float(one.share[-1]) for one in if_paid),
-        truthful_pay=tuple(one.pay for one in found.values()),
+        pay_over_cost=sum(one.pay for one in found.values()) / sum(one.cost for one in found.values()),
         runs=runs,
         by_kind=tuple(_best_of_kind(kind, examined.lies, tuple(found.values())) for kind in KINDS),
     )
