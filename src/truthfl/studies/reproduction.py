@@ -55,7 +55,7 @@ def reproduce(
     lacking = {study.name for study in studies if not set(study.modelled(paper)) <= set(prepared.calibration)}
     by_study = [{} if study.name in lacking else study.cells(paper, prepared) for study in studies]
     cells = list(dict.fromkeys(cell for found in by_study for cell in found.values()))
-    trained = dict(zip(cells, work.train("training", cells, paper.seed_list), strict=True))
+    trained = dict(zip(cells, work.train("training", cells, paper.seed_list)[0], strict=True))
     figures, claims = [], []
     for study, found in zip(studies, by_study, strict=True):
         if study.name in lacking:
@@ -73,9 +73,10 @@ def _prepared(paper: Paper, studies: Sequence[Study], work: _Work) -> Prepared:
     moments = sorted({moment for study in studies for moment in study.modelled(paper)})
     if not moments:
         return Prepared(step, {})
-    gradients = work.do("pilot: gradients", [pilot.gradients_task(paper, step)])[0]
     cells = pilot.pilot_cells(paper, step)
-    seen = work.train("pilot: loss model", cells, range(paper.pilot_seeds))
+    seen, (gradients,) = work.train(
+        "pilot: loss model", cells, range(paper.pilot_seeds), besides=[pilot.gradients_task(paper, step)]
+    )
     fitted = {moment: pilot.calibration_at(paper, moment, cells, seen, gradients) for moment in moments}
     return Prepared(step, {moment: found for moment, found in fitted.items() if pilot.shows_work(found)})
 
@@ -108,8 +109,11 @@ class _Work:
         self.done += told[-1] - told[0]
         return results
 
-    def train(self, what: str, cells: Sequence[Cell], seeds: Sequence[int]) -> list[Seen]:
-        """What each cell gave, in order."""
+    def train(
+        self, what: str, cells: Sequence[Cell], seeds: Sequence[int], besides: Sequence[Task] = ()
+    ) -> tuple[list[Seen], list[Result]]:
+        """What each cell gave, in order; and the results of other tasks, done at the same time."""
         tasks = [cell.tasks(seeds) for cell in cells]
-        results = iter(self.do(what, [task for some in tasks for task in some]))
-        return [Seen.of([next(results) for _ in some]) for some in tasks]
+        results = self.do(what, [*besides, *(task for some in tasks for task in some)])
+        rest = iter(results[len(besides) :])
+        return [Seen.of([next(rest) for _ in some]) for some in tasks], results[: len(besides)]
