@@ -91,3 +91,10 @@ def test_the_texts_claims_about_formulas_hold_both_ways():
     rows = computed()
     assert len(rows) == 5
     assert {row.verdict for row in rows} == {HOLDS}
+
+
+def test_diverged_trainings_leave_a_claim_undecided():
+    found = sampled_claim("6", "It pays.", "by", [comparison("γ = 2", [1.0, -np.inf, 2.0], [0.0, -np.inf, -np.inf])])
+    assert found.verdict == UNDECIDED
+    assert found.low is None
+    assert "inf" in found.obtained

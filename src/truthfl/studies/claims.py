@@ -22,9 +22,10 @@ HOLDS, DOES_NOT_HOLD, UNDECIDED = "holds", "does not hold", "undecided"
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the table. `estimate` with its 95% interval is oriented so that above 0 speaks for the claim;
+    """One row of the table; `reason` says why, where the claim does not hold or cannot be told.
 
-    the interval is None where the number was computed, not sampled. `reason` says why, where the claim does not hold.
+    `estimate` and the 95% interval are oriented so that above 0 speaks for the claim. They are None where the number
+    was computed, not sampled, or is not finite.
     """
 
     figure: str
@@ -47,7 +48,8 @@ class Comparison:
 
 def comparison(what: str, better: ArrayLike, worse: ArrayLike) -> Comparison:
     """The claim is that `better` is the larger one; both have one number per seed, and the same seeds."""
-    return Comparison(what, np.asarray(better, dtype=float) - np.asarray(worse, dtype=float))
+    with np.errstate(invalid="ignore"):  # of two trainings that diverged neither is the better
+        return Comparison(what, np.asarray(better, dtype=float) - np.asarray(worse, dtype=float))
 
 
 def verdict(low: float, high: float) -> str:
@@ -84,9 +86,9 @@ def sampled_claim(
         obtained=f"{measure} {said_interval(estimate, low, high)} ({comparisons[weakest].what}{among})",
         verdict=said,
         reason=_why(said, len(comparisons[weakest].differences), reason, doubt),
-        estimate=estimate,
-        low=low,
-        high=high,
+        estimate=_finite(estimate),
+        low=_finite(low),
+        high=_finite(high),
     )
 
 
@@ -123,6 +125,10 @@ def said_number(value: float) -> str:
 def _interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
     mean, low, high = mean_interval(differences)
     return float(mean), float(low), float(high)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _order(said: str) -> int:
