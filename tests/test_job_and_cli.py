@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib import resources
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ import pytest
 from truthfl import lceme, optimal_batch_sizes
 from truthfl.job import read_job
 
-EXAMPLE = resources.files("truthfl").joinpath("examples/ten_clients.toml").read_text()
+EXAMPLE_FILE = Path(str(resources.files("truthfl"))) / "examples" / "ten_clients.toml"
+EXAMPLE = EXAMPLE_FILE.read_text()
 
 
 def run(*arguments):
@@ -29,18 +31,18 @@ def changed(tmp_path, old, new):
 
 
 def test_plan_prints_every_client_and_the_total():
-    done = run("plan")
+    done = run("plan", EXAMPLE_FILE)
     assert done.returncode == 0
     assert done.stderr == ""
-    for name in read_job().clients.name:
+    for name in read_job(EXAMPLE_FILE).clients.name:
         assert f" {name} " in done.stdout
     assert "formula and search agree" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
 def test_plan_json_is_the_librarys_result():
-    told = json.loads(run("plan", "--json").stdout)
-    job = read_job()
+    told = json.loads(run("plan", EXAMPLE_FILE, "--json").stdout)
+    job = read_job(EXAMPLE_FILE)
     model = job.loss_model()
     batches = optimal_batch_sizes(job.clients, model, job.training, loss_value=job.server.loss_value)
     contract = lceme(job.clients, model, job.training, batches)
@@ -51,11 +53,13 @@ def test_plan_json_is_the_librarys_result():
 
 
 def test_verify_has_one_answer_per_rule_and_only_lceme_withstands():
-    told = {answer["rule"]: answer for answer in json.loads(run("verify", "--json").stdout)}
+    told = {answer["rule"]: answer for answer in json.loads(run("verify", EXAMPLE_FILE, "--json").stdout)}
     assert list(told) == ["lceme", "flat", "per claimed sample", "leave-one-out", "shapley share"]
     assert told["lceme"]["gain"] == 0.0
     assert all(answer["regret"] > 0.5 for rule, answer in told.items() if rule != "lceme")
-    assert "does lying pay?" in run("verify").stdout.lower()
+    assert {"elicited_effort", "regret_low", "regret_high", "worst_deviation"} <= set(told["flat"])
+    assert told["flat"]["worst_deviation"]["client"] == "client 9 (Jun)"
+    assert "does lying pay" in run("verify", EXAMPLE_FILE).stdout.lower()
 
 
 def test_errata_prints_all_six():
@@ -93,7 +97,7 @@ def test_a_budget_in_the_job_is_kept(tmp_path):
         (
             "[training]",
             "[trainin]",
-            "[trainin] is no section of a job; the sections are clients, training, constants, server.",
+            "[trainin] is no section of a job; the sections are clients, training, constants, server, data, model.",
         ),
         ("[training]", "[training", "is not valid TOML"),
         ("0.14, 0.14, 0.06", "0.14, 0.14, 0.07", "[clients] weight sums to 1.01 over 10 clients; it must sum to 1."),
@@ -183,12 +187,13 @@ def test_verify_answers_for_every_rule_even_where_one_cannot_pay(tmp_path, bound
 
 def test_a_terminal_without_our_letters_gets_others():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-m", "truthfl", "plan"], capture_output=True, env=environment, timeout=60)
+    command = [sys.executable, "-m", "truthfl", "plan", EXAMPLE_FILE]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60)
     assert done.returncode == 0
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("command", ["plan", "verify", "errata"])
+@pytest.mark.parametrize("command", ["run", "plan", "verify", "reproduce", "errata"])
 def test_help_has_an_example(command):
     done = run(command, "--help")
     assert done.returncode == 0

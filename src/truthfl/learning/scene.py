@@ -24,6 +24,7 @@ from truthfl.mechanism.setting import Training
 
 SPLITS = ("paper", "iid", "dirichlet")
 MODELS = ("softmax", "cnn")
+TEST_SAMPLES = 1000  # where there is no test set, and no number is given
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,14 @@ def _sets(
     source: str, pilot_samples: int, test_samples: int | None, seed: int
 ) -> tuple[LabeledImages, LabeledImages, LabeledImages]:
     train, test = _loaded(source)
+    kept = pilot_samples + (0 if test is not None else test_samples or TEST_SAMPLES)
+    if kept >= len(train):
+        raise InputError(
+            f"pilot_samples and test_samples keep {kept} of the {len(train)} samples of {source}; fewer must be kept, "
+            "to leave some to the clients."
+        )
     if test is None:
-        train, test = train.split_off(test_samples or 1000, seed)
+        train, test = train.split_off(test_samples or TEST_SAMPLES, seed)
     elif test_samples is not None and test_samples < len(test):
         test = test.split_off(test_samples, seed)[1]
     clients, pilot = train.split_off(pilot_samples, seed + 1)

@@ -1,0 +1,33 @@
+"""A job on data that is done in a second or two: four clients, small digits."""
+
+SMALL_JOB = """
+[data]
+source = "digits"
+pilot_samples = 600
+test_samples = 400
+
+[model]
+kind = "softmax"
+
+[training]
+rounds = 30
+
+[server]
+loss_value = 4000.0
+test_samples = 2000
+
+[clients]
+name = ["Ada", "Ben", "Cleo", "Dora"]
+dataset_size = [120, 120, 150, 90]
+labeling_cost = [120, 120, 150, 90]
+sample_cost = 0.05
+behaviour = ["truthful", "free rider", "truthful", "small batch"]
+"""
+
+
+def small_job_file(folder, old="", new=""):
+    """The job as a file, with something in it changed."""
+    assert old in SMALL_JOB
+    path = folder / "job.toml"
+    path.write_text(SMALL_JOB.replace(old, new) if old else SMALL_JOB)
+    return path

@@ -1,0 +1,168 @@
+"""`truthfl run` and the plan on pilot data: what is announced, what is paid, what is written; bad jobs."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from small_jobs import small_job_file
+from truthfl import Strategies
+from truthfl.federation.embedded import run_job
+from truthfl.job import read_job
+from truthfl.learning.planning import Effort, make_plan
+from truthfl.learning.scene import Data, ModelChoice, build, with_training
+from truthfl.learning.training import train
+from truthfl.mechanism.deviation import best_deviation
+from truthfl.mechanism.setting import Training
+
+QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+
+
+def run(*arguments, cwd):
+    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    job = read_job(small_job_file(tmp_path_factory.mktemp("job")))
+    scene = job.scene()
+    return job, scene, job.plan(scene, QUICK)
+
+
+def test_the_three_sets_have_nothing_in_common():
+    scene = build(Data("digits", pilot_samples=500, test_samples=300), ModelChoice(), (50, 60), Training(5))
+    sets = [scene.federated.data, scene.pilot.data, scene.test]
+    seen = [{image.tobytes() for image in one.images} for one in sets]
+    assert sum(map(len, sets)) == 1797
+    assert [len(one) for one in sets] == [997, 500, 300]
+    assert sum(len(a & b) for a, b in ((seen[0], seen[1]), (seen[0], seen[2]), (seen[1], seen[2]))) == 0
+
+
+def test_the_plan_does_not_look_at_the_clients_data(planned):
+    job, scene, plan = planned
+    other = build(job.data, job.model, job.clients.dataset_size, job.training)
+    other.federated.data.images.flags.writeable = True
+    blind = type(scene)(
+        type(scene.federated)(
+            scene.federated.model,
+            scene.federated.data.take(np.arange(len(scene.federated.data))[::-1]),
+            scene.federated.partition,
+            scene.federated.training,
+        ),
+        scene.pilot,
+        scene.test,
+    )
+    again = job.plan(blind, QUICK)
+    assert (again.contract.base == plan.contract.base).all()
+
+
+def test_the_plan_is_truthful_on_its_model_and_covers_cost(planned):
+    _, _, plan = planned
+    found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
+    assert found.gain.max() <= found.resolution.max()
+    assert (found.honest_payoff > 0).all()  # the margin
+    assert plan.search is not None
+    assert plan.training.step_size == plan.search.best
+
+
+def test_honest_work_is_rarely_paid_below_cost(planned):
+    """The margin is for 95%; with 40 jobs, more than 6 below cost would be a chance of 1 in 100 if it kept its word."""
+    _, scene, plan = planned
+    federated = with_training(scene.federated, plan.training)
+    honest = Strategies.truthful(plan.contract.batch_size)
+    done = train(federated, honest, federated.true_labels(), np.arange(40), watch={"test": scene.test})
+    payoff = plan.contract.reward(done.watched["test"].loss[:, -1]) - (
+        plan.clients.labeling_cost + plan.training.rounds * plan.clients.sample_cost * plan.contract.batch_size
+    )
+    assert (payoff < 0).any(axis=1).sum() <= 6
+
+
+def test_a_job_pays_what_the_contract_says(planned):
+    job, scene, plan = planned
+    outcome = run_job(job, scene, plan, seed=3)
+    settled = outcome.settled
+    expected = plan.contract.reward(settled.test_loss)
+    assert settled.refused.tolist() == [False, True, False, False]
+    assert (settled.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
+    assert settled.pay[1] == settled.cost[1] == 0.0
+    assert np.isnan(outcome.honest).tolist() == [True, False, True, False]
+    assert outcome.honest[1] > settled.payoff[1]
+    assert (run_job(job, scene, plan, seed=3).settled.pay == settled.pay).all()
+    assert run_job(job, scene, plan, seed=4).settled.test_loss != settled.test_loss
+
+
+def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
+    job = read_job(small_job_file(tmp_path, "rounds = 30", "rounds = 30\nstep_size = 0.4"))
+    scene = job.scene()
+    plan = job.plan(scene, QUICK)
+    assert plan.training.step_size == 0.4
+    assert plan.search is None
+    with_budget = make_plan(
+        scene,
+        sample_cost=0.05,
+        labeling_cost=[120, 120, 150, 90],
+        loss_value=4000.0,
+        budget=495.0,
+        tune_step=False,
+        effort=QUICK,
+    )
+    cost = 480 + (0.05 * 30 * with_budget.contract.batch_size).sum()
+    assert cost <= 495.0 + 1e-9
+
+
+def test_run_writes_results_and_a_report(tmp_path):
+    done = run("run", small_job_file(tmp_path), "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    told = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [one["name"] for one in told["clients"]] == ["Ada", "Ben", "Cleo", "Dora"]
+    assert told["clients"][1]["refused"] is True
+    for one in told["clients"]:
+        assert one["payoff"] == pytest.approx(one["pay"] - one["cost"])
+        assert f"{one['pay']:,.2f}" in done.stdout
+    total = sum(one["pay"] for one in told["clients"])
+    server = told["server"]
+    assert server["payoff"] == pytest.approx(-server["loss_value"] * server["test_loss"] - total)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "free rider" in page
+    assert not re.search(r'(?:src|href)="https?:', page)
+    assert (tmp_path / "out" / "training.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('source = "digits"', 'source = "nowhere"', 'source is \'nowhere\'; it must be "mnist", "digits", a'),
+        ('kind = "softmax"', 'kind = "resnet"', "[model] kind is 'resnet'; it must be one of 'softmax', 'cnn'."),
+        ("pilot_samples = 600", "pilot_samples = 6000", "pilot_samples"),
+        ('"small batch"]', '"angel"]', "[clients] behaviour is 'angel'; it must be one of: truthful"),
+        ('"free rider", ', "", "[clients] behaviour has 3 entries; it must have 4, one per client."),
+        ("dataset_size = [120, 120, 150, 90]", "dataset_size = [120, 0, 150, 90]", "dataset_size of Ben is 0"),
+        ("sample_cost = 0.05", "sample_cost = nan", "sample_cost is nan for every client"),
+        ("rounds = 30", "rounds = 0", "[training] rounds is 0; it must be at least 1."),
+        ("[model]", "[constants]\nsmoothness = 1\n[model]", "[constants] does not belong to a job with [data]"),
+        ("loss_value = 4000.0", "confidence = 1.0", "[server] confidence is 1; it must be a number from 0.5"),
+    ],
+)
+def test_bad_jobs_on_data_get_one_sentence(tmp_path, old, new, told):
+    done = run("run", small_job_file(tmp_path, old, new), "--out", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_other_bad_input(tmp_path):
+    paper = tmp_path / "paper.toml"
+    paper.write_text("[clients]\n")
+    assert "lacks" in run("run", paper, cwd=tmp_path).stderr
+    assert "seed is -1" in run("run", "--seed", "-1", cwd=tmp_path).stderr
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = run("run", small_job_file(tmp_path), "--out", blocked / "x", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "cannot be written to" in done.stderr
