@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test check format fuzz bench clean
-demo: $(READY)  ## plan the example job of ten clients
-	$(BIN)/truthfl plan
+demo: $(READY)  ## a whole job: ten clients, real digits, two of them dishonest
+	$(BIN)/truthfl run
 
 test: check  ## all checks, all tests
 	$(BIN)/python -m pytest -n 2

@@ -21,6 +21,7 @@ from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import scene_of
 from truthfl.studies.tasks import Result
 
+EVENLY = (5**0.5 - 1) / 2  # steps of this size, modulo 1, fill the interval from 0 to 1 evenly, however many they are
 NO_MODEL = 100.0  # the loss of a model that has no finite loss, or a greater one
 
 
@@ -88,11 +89,12 @@ def lied_losses(
 
 
 def coalition(client: int, count: int, seed: int) -> NDArray[np.bool_]:
-    """Who of the others is there: a random choice of (seed mod N) of them."""
+    """Who of the others is there: a random choice; their number goes evenly from 0 to N − 1 as seeds go on."""
     turn = key(seed, Purpose.TEST, client, np.arange(count))
     others = np.delete(np.arange(count), client)
+    size = int(count * ((client + 1) * EVENLY + seed * EVENLY) % count)
     members = np.zeros(count, dtype=bool)
-    members[others[np.argsort(turn[others])][: seed % count]] = True
+    members[others[np.argsort(turn[others])][:size]] = True
     return members
 
 

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import secrets
 import signal
+import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -144,6 +145,18 @@ def _done_by_processes(lacking: Mapping[str, Task], count: int) -> Iterator[tupl
         for process in set(multiprocessing.active_children()) - others:
             process.terminate()
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """In a process at work: when the one that started it is gone, however it went, nobody waits for this one."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextlib.contextmanager

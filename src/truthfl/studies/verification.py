@@ -23,6 +23,7 @@ from truthfl.studies.tasks import Progress, Store, Task, do_all
 
 BoolArray = NDArray[np.bool_]
 
+MOST_PROMISING = 3
 TOLERANCE = 0.02  # of truthful pay: what counts as a gain
 
 
@@ -46,7 +47,7 @@ class Examination:
 
     clients: tuple[int, ...]
     lies: tuple[Lie, ...] = GRID
-    looks: tuple[int, ...] = (6, 12, 24, 48, 96)
+    looks: tuple[int, ...] = (6, 12, 24, 48)
     tolerance: float = TOLERANCE
 
 
@@ -134,7 +135,7 @@ def verify(
         for client in asked:
             still = np.zeros(len(examined.lies), dtype=bool)
             for rule in waiting:
-                still |= _open(_gains(contest, examined, rule, client, losses[client]), examined)
+                still |= _open(rule, _gains(contest, examined, rule, client, losses[client]), examined)
             open_lies[client] &= still
         if not any(some.any() for some in open_lies.values()):
             break
@@ -200,9 +201,15 @@ def _unsettled(
     )
 
 
-def _open(found: Gains, examined: Examination) -> BoolArray:
-    """Which lies' intervals do not say on which side of the tolerance they are."""
-    return (found.low <= examined.tolerance) & (found.high >= examined.tolerance)
+def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
+    """Which lies' intervals do not say on which side of the tolerance they are.
+
+    Coalitions scatter so much that under Shapley pay all lies would stay open: of them, only the most promising.
+    """
+    still = (found.low <= examined.tolerance) & (found.high >= examined.tolerance)
+    if isinstance(rule, ShapleySharePay):
+        still &= found.share >= np.sort(found.share)[-MOST_PROMISING:].min()
+    return still
 
 
 def _verdict(
