@@ -129,7 +129,7 @@ def _done_here(lacking: Mapping[str, Task]) -> Iterator[tuple[str, Result]]:
 def _done_by_processes(lacking: Mapping[str, Task], count: int) -> Iterator[tuple[str, Result]]:
     """Results as they come. Whatever ends this early (an error, Ctrl-C) ends the processes at once."""
     others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"))
+    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
         with _interrupts_later():
             running = {pool.submit(task.do): address for address, task in lacking.items()}
