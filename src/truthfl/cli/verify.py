@@ -100,7 +100,7 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
         print_json(verdicts)
         return
     screen = console()
-    screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 5, 6)))
+    screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 6, 7)))
     screen.print(_asked(examined))
     screen.print(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}")
     for rule, why in absent.items():
@@ -116,7 +116,7 @@ def _asked(examined: Examination) -> str:
     return (
         f"{len(examined.lies)} lies of each of {len(examined.clients)} clients, {examined.looks[0]} pairs of runs "
         f"each, up to {examined.looks[-1]} where it is open whether the gain exceeds {examined.tolerance:.0%} of "
-        "honest pay."
+        "what honest work costs."
     )
 
 

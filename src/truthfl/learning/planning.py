@@ -32,11 +32,15 @@ RESAMPLED_PILOTS = 12
 
 @dataclass(frozen=True)
 class Effort:
-    """How much a plan may compute: runs per setting for the step size and for the calibration, sizes and scales."""
+    """How much a plan may compute: runs per setting for the step size and for the calibration, sizes and scales.
+
+    Batches much smaller than those that will be asked for are left out: when everybody's are tiny at once, the loss
+    rises faster than c + v/D, and work would be overvalued.
+    """
 
     seeds: int = 8
-    honest_seeds: int = 40
-    batch_sizes: tuple[int, ...] = (5, 10, 20, 40, 80)
+    honest_seeds: int = 60
+    batch_sizes: tuple[int, ...] = (20, 40, 80, 160)
     report_scales: tuple[float, ...] = (0.5, 1.5)
 
 

@@ -45,6 +45,11 @@ class Gains:
     cost: float
     money: FloatArray
 
+    @property
+    def of_cost(self) -> float:
+        """What a share here is worth as a share of what honest work costs."""
+        return max(self.pay, self.cost) / self.cost
+
 
 def batch_of(lie: Lie, assigned: float, dataset_size: float) -> float:
     """Her real batch: a whole number, at least one sample, at most all she has."""

@@ -43,7 +43,10 @@ class Contest:
 
 @dataclass(frozen=True)
 class Examination:
-    """Which lies of which clients, and after how many runs each to look whether it is decided if they pay."""
+    """Which lies of which clients, and after how many runs each to look whether it is decided if they pay.
+
+    A lie pays if it gains more than the tolerance, a share of what honest work costs her.
+    """
 
     clients: tuple[int, ...]
     lies: tuple[Lie, ...] = GRID
@@ -80,7 +83,8 @@ class Verdict:
 
     elicited_effort     real best-response batch over the assigned one
     regret              the largest gain of any lie, as a share of that client's truthful pay; with its 95% interval
-    lying_pays          True or False where the interval says so against the tolerance, None where it does not
+    gain_over_cost      the same gain as a share of what honest work costs her
+    lying_pays          whether that exceeds the tolerance; None where the interval does not say
     empty_report        what an empty report would gain if it were paid like any other
     pay_over_cost       what honest work is paid, over what it costs
     runs                how many training runs this rests on
@@ -93,6 +97,7 @@ class Verdict:
     regret: float
     regret_low: float
     regret_high: float
+    gain_over_cost: float
     worst_deviation: Worst
     lying_pays: bool | None
     empty_report: float
@@ -195,10 +200,13 @@ def _unsettled(
     return tuple(
         rule
         for rule in contest.rules
-        if not any(
-            (_gains(contest, examined, rule, c, seen).low > examined.tolerance).any() for c, seen in losses.items()
-        )
+        if not any(_pays(_gains(contest, examined, rule, c, seen), examined).any() for c, seen in losses.items())
     )
+
+
+def _pays(found: Gains, examined: Examination) -> BoolArray:
+    """Which lies are known to pay."""
+    return found.low > examined.tolerance / found.of_cost
 
 
 def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
@@ -206,7 +214,8 @@ def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
 
     Coalitions scatter so much that under Shapley pay all lies would stay open: of them, only the most promising.
     """
-    still = (found.low <= examined.tolerance) & (found.high >= examined.tolerance)
+    limit = examined.tolerance / found.of_cost
+    still = (found.low <= limit) & (found.high >= limit)
     if isinstance(rule, ShapleySharePay):
         still &= found.share >= np.sort(found.share)[-MOST_PROMISING:].min()
     return still
@@ -216,12 +225,12 @@ def _verdict(
     contest: Contest, examined: Examination, rule: PaymentRule, losses: Mapping[int, Losses], runs: int
 ) -> Verdict:
     found = {c: _gains(contest, examined, rule, c, seen) for c, seen in losses.items()}
-    client = max(found, key=lambda c: float(np.nanmax(found[c].share)))
+    client = max(found, key=lambda c: float(np.nanmax(found[c].share)) * found[c].of_cost)
     lie = int(np.nanargmax(found[client].share))
     worst, at = examined.lies[lie], found[client]
     assigned, owned = float(rule.batch_size[client]), float(contest.clients.dataset_size[client])
-    low = max(float(np.nanmax(one.low)) for one in found.values())
-    high = max(float(np.nanmax(one.high)) for one in found.values())
+    pays = any(_pays(one, examined).any() for one in found.values())
+    highest = max(float(np.nanmax(one.high)) * one.of_cost for one in found.values())
     if_paid = [_gains(contest, examined, rule, c, seen, empty_is_paid=True) for c, seen in losses.items()]
     effort: Elicited = elicited_effort(rule, contest.clients, contest.training, examined.lies, losses)
     return Verdict(
@@ -232,6 +241,7 @@ def _verdict(
         regret=float(at.share[lie]),
         regret_low=float(at.low[lie]),
         regret_high=float(at.high[lie]),
+        gain_over_cost=float(at.share[lie]) * at.of_cost,
         worst_deviation=Worst(
             client=contest.clients.label(client),
             description=worst.description,
@@ -241,7 +251,7 @@ def _verdict(
             report_scale=worst.report_scale,
             gain=float(at.money[lie]),
         ),
-        lying_pays=True if low > examined.tolerance else False if high < examined.tolerance else None,
+        lying_pays=True if pays else False if highest < examined.tolerance else None,
         empty_report=max(float(one.share[-1]) for one in if_paid),
         pay_over_cost=sum(one.pay for one in found.values()) / sum(one.cost for one in found.values()),
         runs=runs,
