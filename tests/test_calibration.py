@@ -10,7 +10,7 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import Gradients, measure_gradients
 from truthfl.learning.partition import paper_partition
 from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
+from truthfl.learning.step_size import StepSearch, effect_of_scaled_reports, find_step_size
 
 TRAIN, TEST = small_digits().split_off(400, seed=0)
 
@@ -98,3 +98,15 @@ def test_exaggeration_helps_while_the_step_is_small_and_not_at_the_best(federate
     best = find_step_size(federated, TEST, 30, low=1e-2, high=30.0, seeds=3).best
     tuned = effect_of_scaled_reports(federated, TEST, 30, step_size=best, report_scales=(2.0,), seeds=8)
     assert tuned.change[0] > 0.25 * small.change[1]
+
+
+def test_the_bottom_is_a_parabolas_and_stays_between_neighbours():
+    tried = np.geomspace(0.1, 10.0, 9)
+    loss = 0.3 + 0.02 * np.square(np.log(tried / 1.3))
+    noise = np.random.default_rng(2).normal(0.0, 1e-4, 9)
+    found = StepSearch(float(tried[np.argmin(loss)]), tried, loss + noise, np.full(9, 1e-4))
+    assert found.bottom == pytest.approx(1.3, rel=0.03)
+    falling = StepSearch(10.0, tried, -np.log(tried), np.full(9, 1e-4))
+    assert tried[-2] <= falling.bottom <= 10.0
+    few = StepSearch(0.1, tried, np.where(tried < 0.3, tried, np.inf), np.full(9, 1e-4))
+    assert few.bottom == 0.1

@@ -66,7 +66,8 @@ def test_the_plan_is_truthful_on_its_model_and_covers_cost(planned):
     assert found.gain.max() <= found.resolution.max()
     assert (found.honest_payoff > 0).all()  # the margin
     assert plan.search is not None
-    assert plan.training.step_size == plan.search.best
+    assert plan.training.step_size == plan.search.bottom
+    assert 0.5 * plan.search.best < plan.search.bottom < 2 * plan.search.best
 
 
 def test_honest_work_is_rarely_paid_below_cost(planned):

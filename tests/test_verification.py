@@ -64,6 +64,7 @@ def test_on_a_loss_model_the_gains_are_the_mechanisms():
     assert (found.high[:-1] < 0.02).all()
     assert (found.low <= found.share).all()
     assert (found.share <= found.high).all()
+    assert (found.surely <= found.low).all()
     assert found.pay == pytest.approx(found.cost, rel=0.2)
     exact = gains(rule, CLIENTS, TRAINING, 1, GRID, known_losses(rule, MODEL, 1, GRID), looks=4)
     for lie, money in zip(GRID[:-1], exact.money[:-1], strict=True):

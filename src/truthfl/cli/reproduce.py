@@ -5,8 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,11 +12,12 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import console, print_json, table
+from truthfl.cli.progress import progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.studies.report import Section
-    from truthfl.studies.reproduction import Reproduction, Watch
+    from truthfl.studies.reproduction import Reproduction
 
 FAILED, INTERRUPTED = 1, 130
 FULL_SEEDS, QUICK_SEEDS = 20, 3
@@ -58,7 +57,7 @@ def reproduce(
     require_writable(out)
     started = time.monotonic()
     try:
-        with _progress() as watch:
+        with progress() as watch:
             found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
         report = publish(found, out, _made(found, time.monotonic() - started))
     except KeyboardInterrupt:
@@ -71,26 +70,6 @@ def reproduce(
         print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
     else:
         _print(found, report)
-
-
-@contextmanager
-def _progress() -> Iterator[Watch | None]:
-    """A bar on standard error where that is a terminal; nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    shown = Console(stderr=True)
-    if not shown.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=shown, transient=True) as bars:
-        bar = bars.add_task("starting", total=None)
-
-        def watch(what: str, done: int, number: int) -> None:
-            bars.update(bar, description=what, completed=done, total=number)
-
-        yield watch
 
 
 def _made(found: Reproduction, seconds: float) -> Section:

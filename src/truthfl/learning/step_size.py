@@ -23,12 +23,31 @@ FINE = 6
 
 @dataclass(frozen=True, eq=False)
 class StepSearch:
-    """The best step size, and the mean loss (with its standard error) at each one tried."""
+    """The best step size of those tried, and the mean loss (with its standard error) at each."""
 
     best: float
     tried: NDArray[np.float64]
     loss: NDArray[np.float64]
     standard_error: NDArray[np.float64]
+
+    @property
+    def bottom(self) -> float:
+        """Where a parabola in log η, through the least loss and two on either side, is lowest; between its neighbours.
+
+        Near its minimum the loss is so flat that of two neighbours it is chance which has the lesser mean.
+        """
+        least = int(np.nanargmin(self.loss))
+        around = slice(max(least - 2, 0), least + 3)
+        x, y, error = np.log(self.tried[around]), self.loss[around], self.standard_error[around]
+        known = np.isfinite(y) & np.isfinite(error)
+        if known.sum() < 4:
+            return self.best
+        typical = max(float(np.median(error[known])), 1e-12)
+        square, slope, _ = np.polyfit(x[known], y[known], 2, w=1.0 / np.maximum(error[known], typical))
+        if square <= 0:
+            return self.best
+        ends = self.tried[max(least - 1, 0)], self.tried[min(least + 1, len(self.tried) - 1)]
+        return float(np.clip(np.exp(-slope / (2.0 * square)), *ends))
 
 
 def find_step_size(

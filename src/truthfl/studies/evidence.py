@@ -35,12 +35,15 @@ class Losses:
 class Gains:
     """Of one client under one rule, per lie: mean gain and 95% interval, as a share of what honest work is paid.
 
+    `surely` is the lower end of an interval so wide that all of those compared hold at once with 95%: the one to use
+    when the best of many lies is to be found out, for among hundreds some always look good.
     Where that is less than honest work costs, as a share of the cost, for a share of nothing says nothing.
     """
 
     share: FloatArray
     low: FloatArray
     high: FloatArray
+    surely: FloatArray
     pay: float
     cost: float
     money: FloatArray
@@ -65,6 +68,7 @@ def gains(
     seen: Losses,
     *,
     looks: int,
+    compared: int = 1,
     empty_is_paid: bool = False,
 ) -> Gains:
     """What each lie gains her over the truth, from runs with the same draws.
@@ -85,11 +89,19 @@ def gains(
     times = np.sum(~np.isnan(money), axis=1)
     mean = np.nansum(money, axis=1) / np.maximum(times, 1)
     spread = np.sqrt(np.nansum(np.square(money - mean[:, None]), axis=1) / np.maximum(times - 1, 1) / times)
-    reach = student.ppf(1.0 - 0.025 / looks, np.maximum(times - 1, 1)) * spread
+    reach, far = (student.ppf(1.0 - 0.025 / n, np.maximum(times - 1, 1)) * spread for n in (looks, looks * compared))
     pay = float(np.nanmean(paid[0]))
     cost = float(clients.labeling_cost[client]) + price * assigned
     scale = max(pay, cost)
-    return Gains(mean / scale, (mean - reach) / scale, (mean + reach) / scale, pay, cost, mean)
+    return Gains(
+        share=mean / scale,
+        low=(mean - reach) / scale,
+        high=(mean + reach) / scale,
+        surely=(mean - far) / scale,
+        pay=pay,
+        cost=cost,
+        money=mean,
+    )
 
 
 def _pay(rule: PaymentRule, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:

@@ -187,6 +187,7 @@ def _gains(
         examined.lies,
         seen,
         looks=len(examined.looks),
+        compared=len(examined.lies) * len(examined.clients),
         empty_is_paid=empty_is_paid,
     )
 
@@ -205,8 +206,8 @@ def _unsettled(
 
 
 def _pays(found: Gains, examined: Examination) -> BoolArray:
-    """Which lies are known to pay."""
-    return found.low > examined.tolerance / found.of_cost
+    """Which lies are known to pay, even though they are the best of many."""
+    return found.surely > examined.tolerance / found.of_cost
 
 
 def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
