@@ -39,7 +39,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.45rem 0.7rem; border-
 td.long { min-width: 15rem; }
 th { background: var(--shade); }
 tr:last-child td { border-bottom: 0; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 td.good { color: var(--good); font-weight: 600; }
 td.bad { color: var(--bad); font-weight: 600; }
 td.open { color: var(--open); font-weight: 600; }
@@ -57,7 +57,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; columns that hold nothing but numbers are aligned to the right.
+    """Rows of text; columns that hold numbers, and perhaps empty cells, are aligned to the right.
 
     `tones` gives some texts a colour wherever they are a whole cell: "good", "bad" or "open".
     """
@@ -146,8 +146,11 @@ def _part(part: Part) -> str:
 
 def _table(table: Table) -> str:
     tones = dict(table.tones)
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
-    numeric = [all(map(_is_number, column)) for column in zip(*table.rows, strict=True)]
+    numeric = [any(cells) and all(map(_is_number, filter(None, cells))) for cells in zip(*table.rows, strict=True)]
+    aligned = [' class="number"' if right else "" for right in numeric] or [""] * len(table.columns)
+    head = "".join(
+        f'<th scope="col"{how}>{escape(column)}</th>' for column, how in zip(table.columns, aligned, strict=True)
+    )
     rows = "\n".join(
         "<tr>" + "".join(_cell(*pair, tones) for pair in zip(row, numeric, strict=True)) + "</tr>" for row in table.rows
     )
