@@ -19,7 +19,7 @@ from truthfl.studies.contests import contests
 from truthfl.studies.evidence import Losses, batch_of, elicited_effort, gains
 from truthfl.studies.lied import coalition, lied_losses
 from truthfl.studies.lies import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, Lie
-from truthfl.studies.lying_report import drawn, rows, verdicts_csv
+from truthfl.studies.lying_report import drawn, lies_csv, rows, verdicts_csv
 from truthfl.studies.tasks import Store
 from truthfl.studies.verification import Examination, verify
 
@@ -169,7 +169,8 @@ def test_verification_of_a_small_job(small):
     assert {"flat", "per claimed sample", "shapley share", "lceme as printed"} <= set(names) | set(absent)
     examined = Examination((0, 3), SHORT_GRID, looks=(3, 6))
     told = []
-    verdicts = verify(ways[0], examined, store, workers=1, progress=lambda what: told.append(what) or (lambda *_: None))
+    done = verify(ways[0], examined, store, workers=1, progress=lambda what: told.append(what) or (lambda *_: None))
+    verdicts = done.verdicts
     assert [one.rule for one in verdicts] == [rule.name for rule in ways[0].rules]
     by_rule = {one.rule: one for one in verdicts}
     assert by_rule["flat"].lying_pays is True
@@ -180,7 +181,8 @@ def test_verification_of_a_small_job(small):
         assert one.regret_low <= one.regret <= one.regret_high
         assert one.regret == pytest.approx(max(kind.regret for kind in one.by_kind))
     assert told[0] == f"look 1: {2 * len(SHORT_GRID)} lies"
-    assert verify(ways[0], examined, store, workers=1) == verdicts  # kept, and the same
+    assert verify(ways[0], examined, store, workers=1).verdicts == verdicts  # kept, and the same
+    assert lies_csv([done]).count("\n") == 1 + 2 * len(SHORT_GRID)
     assert len(rows(verdicts)) == len(verdicts)
     assert verdicts_csv(verdicts).count("\n") == 1 + len(KINDS) * len(verdicts)
     assert len(drawn(verdicts, "black").axes[0].get_yticklabels()) == len(verdicts)
@@ -205,7 +207,7 @@ def test_the_command(tmp_path):
     wanted = {"rule", "elicited_effort", "regret", "regret_low", "regret_high", "worst_deviation"}
     assert all(wanted <= set(one) for one in told.values())
     assert told["flat"]["lying_pays"] is True
-    for name in ("report.html", "does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv"):
+    for name in ("report.html", "does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv", "lies.csv"):
         assert (tmp_path / "out" / name).stat().st_size > 100
     again = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert "lceme calibrated" in again.stdout

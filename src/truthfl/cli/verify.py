@@ -82,20 +82,18 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
             _told(watch, "planning on pilot data")(0, 0)
             plan = job.plan(job.scene(), Effort(seeds=4, honest_seeds=16) if quick else None)
             ways, absent = contests(place, plan, store, workers=workers, progress=_told(watch, "pricing"))
-            verdicts = tuple(
-                verdict
+            verified = [
+                examine(way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}"))
                 for way in ways
-                for verdict in examine(
-                    way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}")
-                )
-            )
-        report = publish(verdicts, absent, _asked(examined), out, _made(time.monotonic() - started))
+            ]
+        report = publish(verified, absent, _asked(examined), out, _made(time.monotonic() - started))
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     except WorkError as error:
         print(f"truthfl: {error}", file=sys.stderr)
         raise typer.Exit(FAILED) from None
+    verdicts = [verdict for one in verified for verdict in one.verdicts]
     if json:
         print_json(verdicts)
         return

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from truthfl.errors import InputError
 from truthfl.studies.lies import KINDS
 from truthfl.studies.plots import INK, STYLES, page_svg, pictures
 from truthfl.studies.report import Paragraph, Plot, Report, Section, Table, page
-from truthfl.studies.verification import Verdict
+from truthfl.studies.verification import Verdict, Verified
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -83,8 +85,29 @@ def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
     return text.getvalue()
 
 
-def publish(verdicts: Sequence[Verdict], absent: Mapping[str, str], asked: str, folder: Path, made: Section) -> Path:
-    """Write picture, table and page; the page's path."""
+def lies_csv(verified: Sequence[Verified]) -> str:
+    """What each lie does to the test loss: mean change against the truth, standard error, number of pairs of runs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["step size", "client", "labeling effort", "batch share", "report scale", "change", "error", "pairs"]
+    )
+    for one in verified:
+        for client, seen in one.losses.items():
+            change = seen.loss[1:] - seen.loss[0]
+            pairs = np.sum(~np.isnan(change), axis=1)
+            error = np.nanstd(change, axis=1, ddof=1) / np.sqrt(pairs)
+            for k, lie in enumerate(one.examined.lies):
+                told = [f"{one.contest.training.step_size:.6g}", one.contest.clients.label(client)]
+                told += [f"{value:g}" for value in (lie.labeling_effort, lie.batch_share, lie.report_scale)]
+                told += [f"{np.nanmean(change[k]):.6f}", f"{error[k]:.6f}", str(pairs[k])]
+                writer.writerow(told)
+    return text.getvalue()
+
+
+def publish(verified: Sequence[Verified], absent: Mapping[str, str], asked: str, folder: Path, made: Section) -> Path:
+    """Write picture, tables and page; the page's path."""
+    verdicts = [verdict for one in verified for verdict in one.verdicts]
     png, svg = pictures(drawn(verdicts, "black"))
     answer = Section(
         "Does lying pay?",
@@ -93,7 +116,7 @@ def publish(verdicts: Sequence[Verdict], absent: Mapping[str, str], asked: str, 
             Plot(
                 [page_svg(drawn(verdicts, INK), "lying")],
                 "The best lie of each kind under each rule, with its 95% interval. Marks at the edge lie beyond it.",
-                ["does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv"],
+                ["does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv", "lies.csv"],
             ),
             *(Paragraph(f"{one.rule}: {empty_report_sentence(one)}") for one in verdicts),
             *(Paragraph(f"{rule} is not shown: {why}") for rule, why in absent.items()),
@@ -106,6 +129,7 @@ def publish(verdicts: Sequence[Verdict], absent: Mapping[str, str], asked: str, 
         (folder / "does-lying-pay.png").write_bytes(png)
         (folder / "does-lying-pay.svg").write_text(svg, encoding="utf-8")
         (folder / "does-lying-pay.csv").write_text(verdicts_csv(verdicts), encoding="utf-8")
+        (folder / "lies.csv").write_text(lies_csv(verified), encoding="utf-8")
         path = folder / "report.html"
         path.write_text(page(Report("Does lying pay?", lead, [answer, meaning, made])), encoding="utf-8")
     except OSError as error:

@@ -106,6 +106,16 @@ class Verdict:
     by_kind: tuple[ByKind, ...] = field(default=())
 
 
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """A contest's verdicts, and the losses of each client's lies that they rest on."""
+
+    contest: Contest
+    examined: Examination
+    verdicts: tuple[Verdict, ...]
+    losses: Mapping[int, Losses]
+
+
 def verify(
     contest: Contest,
     examined: Examination,
@@ -113,7 +123,7 @@ def verify(
     *,
     workers: int | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> tuple[Verdict, ...]:
+) -> Verified:
     """Look at every lie with a few runs; make more where some rule's answer is still open."""
     most = examined.looks[-1]
     shape = (1 + len(examined.lies), most)
@@ -144,7 +154,8 @@ def verify(
             open_lies[client] &= still
         if not any(some.any() for some in open_lies.values()):
             break
-    return tuple(_verdict(contest, examined, rule, losses, runs) for rule in contest.rules)
+    verdicts = tuple(_verdict(contest, examined, rule, losses, runs) for rule in contest.rules)
+    return Verified(contest, examined, verdicts, losses)
 
 
 def _rows(some: BoolArray) -> IntArray:
