@@ -179,6 +179,7 @@ def test_verification_of_a_small_job(small):
     assert by_rule["lceme calibrated"].regret < 0.5
     for one in verdicts:
         assert one.regret_low <= one.regret <= one.regret_high
+        assert one.regret_low <= one.certain_regret <= one.regret_high
         assert one.regret == pytest.approx(max(kind.regret for kind in one.by_kind))
     assert told[0] == f"look 1: {2 * len(SHORT_GRID)} lies"
     assert verify(ways[0], examined, store, workers=1).verdicts == verdicts  # kept, and the same

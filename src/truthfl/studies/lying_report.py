@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = (-0.5, 1.15)  # shares of pay; what is beyond is drawn at the edge
 ANSWERS = {True: "yes", False: "no", None: "undecided"}
-COLUMNS = ("payment rule", "pay / cost", "effort", "regret", "95% interval", "gain / cost", "best lie", "pays?")
+COLUMNS = ("payment rule", "pay / cost", "effort", "regret", "95% interval", "surely", "best lie", "pays?")
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
@@ -33,7 +33,7 @@ def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
             f"{one.elicited_effort:.2f}",
             f"{one.regret:.1%}",
             f"{one.regret_low:.1%} to {one.regret_high:.1%}",
-            f"{one.gain_over_cost:.1%}",
+            f"{one.certain_regret:.1%}",
             f"{one.worst_deviation.client}: {one.worst_deviation.description}",
             ANSWERS[one.lying_pays],
         ]
@@ -147,6 +147,7 @@ def empty_report_sentence(verdict: Verdict) -> str:
 MEANING = (
     "Regret is the largest gain of any lie on the grid, by any client looked at, as a share of what her honest work is "
     "paid (or of what it costs her, where it is paid less). It comes from pairs of training runs with the same draws.",
+    "Surely is the largest lower end of any lie's interval: no lie is known to gain a larger share of honest pay.",
     "Lying is said to pay where the gain is known to exceed 2% of what honest work costs: a contract that pays a "
     "thousand times the cost has little regret, and still makes it worth while not to work.",
     "Elicited effort is the batch size that would really serve her best, as a share of the one she was asked for.",

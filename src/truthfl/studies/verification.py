@@ -83,7 +83,8 @@ class Verdict:
 
     elicited_effort     real best-response batch over the assigned one
     regret              the largest gain of any lie, as a share of that client's truthful pay; with its 95% interval
-    gain_over_cost      the same gain as a share of what honest work costs her
+    certain_regret      the largest lower end of any lie's interval: no lie is known to gain a larger share of pay
+    gain_over_cost      the largest gain as a share of what honest work costs her
     lying_pays          whether that exceeds the tolerance; None where the interval does not say
     empty_report        what an empty report would gain if it were paid like any other
     pay_over_cost       what honest work is paid, over what it costs
@@ -97,6 +98,7 @@ class Verdict:
     regret: float
     regret_low: float
     regret_high: float
+    certain_regret: float
     gain_over_cost: float
     worst_deviation: Worst
     lying_pays: bool | None
@@ -253,6 +255,7 @@ def _verdict(
         regret=float(at.share[lie]),
         regret_low=float(at.low[lie]),
         regret_high=float(at.high[lie]),
+        certain_regret=max(float(np.nanmax(one.low)) for one in found.values()),
         gain_over_cost=float(at.share[lie]) * at.of_cost,
         worst_deviation=Worst(
             client=contest.clients.label(client),
