@@ -41,12 +41,13 @@ def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
     ]
 
 
-def drawn(verdicts: Sequence[Verdict], ink: str) -> Canvas:
+def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
     """One line per rule, one mark with its interval per kind of lie."""
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import PercentFormatter
 
-    canvas = Canvas(figsize=(8.0, 1.6 + 0.75 * len(verdicts)), layout="constrained")
+    width = 5.2 if narrow else 8.0  # inches; a page on a telephone shrinks what is wide
+    canvas = Canvas(figsize=(width, 1.8 + 0.75 * len(verdicts)), layout="constrained")
     axes = canvas.add_subplot()
     low, high = SHOWN
     for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES, strict=False)):
@@ -63,13 +64,15 @@ def drawn(verdicts: Sequence[Verdict], ink: str) -> Canvas:
     axes.set_ylim(len(verdicts) - 0.5, -0.5)
     axes.set_xlim(low - 0.04, high + 0.04)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("gain of the best lie of a kind, as a share of honest pay (left of 0: it costs her)")
+    axes.set_xlabel("gain of the best lie of a kind,\nas a share of honest pay (left of 0: it costs her)")
     axes.grid(axis="x", alpha=0.25)
     axes.tick_params(colors=ink)
     axes.xaxis.label.set_color(ink)
     for spine in axes.spines.values():
         spine.set_color(ink)
-    legend = canvas.legend(loc="outside upper center", ncols=len(KINDS), frameon=False, fontsize="small")
+    legend = canvas.legend(
+        loc="outside upper center", ncols=3 if narrow else len(KINDS), frameon=False, fontsize="small"
+    )
     for text in legend.get_texts():
         text.set_color(ink)
     return canvas
@@ -114,11 +117,11 @@ def publish(verified: Sequence[Verified], absent: Mapping[str, str], asked: str,
         [
             Table(COLUMNS, rows(verdicts), tones=(("yes", "bad"), ("no", "good"), ("undecided", "open"))),
             Plot(
-                [page_svg(drawn(verdicts, INK), "lying")],
+                [page_svg(drawn(verdicts, INK, narrow=True), "lying")],
                 "The best lie of each kind under each rule, with its 95% interval. Marks at the edge lie beyond it.",
                 ["does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv", "lies.csv"],
             ),
-            *(Paragraph(f"{one.rule}: {empty_report_sentence(one)}") for one in verdicts),
+            Paragraph(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}"),
             *(Paragraph(f"{rule} is not shown: {why}") for rule, why in absent.items()),
         ],
     )
