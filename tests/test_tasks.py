@@ -132,3 +132,13 @@ def test_errors_in_other_processes_arrive_as_they_are(tmp_path):
 def test_more_seeds_leave_earlier_tasks_as_they_are():
     few, many = cell().tasks(range(20)), cell().tasks(range(30))
     assert [task.address for task in many[:2]] == [task.address for task in few]
+
+
+def test_changed_data_are_another_task(tmp_path):
+    file = tmp_path / "own.npz"
+    file.write_bytes(b"one")
+    task = Task("studies.cells:train_cell", {"data": {"source": str(file)}})
+    before = task.address
+    assert task.address == before
+    file.write_bytes(b"three")
+    assert task.address != before

@@ -12,14 +12,13 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import console, print_json, table
-from truthfl.cli.progress import progress
+from truthfl.cli.progress import kept_work, progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.studies.report import Section
     from truthfl.studies.reproduction import Reproduction
 
-FAILED, INTERRUPTED = 1, 130
 FULL_SEEDS, QUICK_SEEDS = 20, 3
 
 
@@ -48,7 +47,7 @@ def reproduce(
     from truthfl.studies.publication import publish, require_writable
     from truthfl.studies.reproduction import chosen_studies
     from truthfl.studies.reproduction import reproduce as do
-    from truthfl.studies.tasks import Store, WorkError
+    from truthfl.studies.tasks import Store
 
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
@@ -56,16 +55,10 @@ def reproduce(
     paper = (a_quick_look if quick else the_paper)(source, number)
     require_writable(out)
     started = time.monotonic()
-    try:
+    with kept_work(out):
         with progress() as watch:
             found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
         report = publish(found, out, _made(found, time.monotonic() - started))
-    except KeyboardInterrupt:
-        print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    except WorkError as error:
-        print(f"truthfl: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
     if json:
         print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
     else:

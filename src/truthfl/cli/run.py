@@ -12,10 +12,8 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import progress
+from truthfl.cli.progress import INTERRUPTED, progress
 from truthfl.errors import InputError
-
-INTERRUPTED = 130
 
 
 def run(

@@ -14,7 +14,7 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import Watch, progress
+from truthfl.cli.progress import Watch, kept_work, progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from truthfl.studies.report import Section
     from truthfl.studies.verification import Examination
 
-FAILED, INTERRUPTED = 1, 130
 QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
 
 
@@ -64,7 +63,7 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
     from truthfl.studies.lies import SHORT_GRID
     from truthfl.studies.lying_report import COLUMNS, empty_report_sentence, publish, rows
     from truthfl.studies.publication import require_writable
-    from truthfl.studies.tasks import Store, WorkError
+    from truthfl.studies.tasks import Store
     from truthfl.studies.verification import Examination
     from truthfl.studies.verification import verify as examine
 
@@ -77,7 +76,7 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
         if quick
         else Examination(everybody)
     )
-    try:
+    with kept_work(out):
         with progress() as watch:
             _told(watch, "planning on pilot data")(0, 0)
             plan = job.plan(job.scene(), Effort(seeds=4, honest_seeds=16) if quick else None)
@@ -87,12 +86,6 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
                 for way in ways
             ]
         report = publish(verified, absent, _asked(examined), out, _made(time.monotonic() - started))
-    except KeyboardInterrupt:
-        print(f"truthfl: interrupted; what was done is kept in {out}, and the same call goes on.", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
-    except WorkError as error:
-        print(f"truthfl: {error}", file=sys.stderr)
-        raise typer.Exit(FAILED) from None
     verdicts = [verdict for one in verified for verdict in one.verdicts]
     if json:
         print_json(verdicts)

@@ -129,6 +129,5 @@ def _without_each(place: Place, plan: Plan) -> Task:
 
 
 def _constants(place: Place, plan: Plan, share: float) -> Task:
-    return Task(
-        "studies.lied:bound_constants", place.said() | {"rounds": plan.training.rounds, "share_of_limit": share}
-    )
+    how = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
+    return Task("studies.lied:bound_constants", place.said() | how)

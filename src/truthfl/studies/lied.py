@@ -120,11 +120,17 @@ def losses_without(
 
 
 def bound_constants(
-    *, data: Mapping[str, Any], model: Mapping[str, Any], sizes: Sequence[int], rounds: int, share_of_limit: float
+    *,
+    data: Mapping[str, Any],
+    model: Mapping[str, Any],
+    sizes: Sequence[int],
+    rounds: int,
+    local_steps: int,
+    share_of_limit: float,
 ) -> Result:
     """The bounds' constants on the server's pilot data, at this share of 1/L as the step size."""
     pilot = scene_of(data, model, sizes).pilot
-    first = measure_constants(with_training(pilot, Training(rounds, 1, 1e-3)))
+    first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
-    found = measure_constants(with_training(pilot, Training(rounds, 1, step_size)))
+    found = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))
     return {"step_size": np.array(step_size)} | {name: np.asarray(one.value) for name, one in vars(found).items()}

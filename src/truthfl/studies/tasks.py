@@ -45,7 +45,7 @@ class Task:
     @property
     def address(self) -> str:
         """The same for the same work, whoever asks for it and when."""
-        said = json.dumps([REVISION, self.work, self.settings], sort_keys=True, allow_nan=False)
+        said = json.dumps([REVISION, self.work, self.settings, _files(self.settings)], sort_keys=True, allow_nan=False)
         return hashlib.sha256(said.encode()).hexdigest()[:32]
 
     def do(self) -> Result:
@@ -62,6 +62,14 @@ class Task:
 
 class WorkError(RuntimeError):
     """A task failed, and not for what it was given: the message says which, with which settings, and how."""
+
+
+def _files(settings: Mapping[str, Any]) -> list[list[Any]]:
+    """Name, size and time of the files that a task's data are in, where they are files: changed data are other data."""
+    source = Path(str(settings.get("data", {}).get("source", "")))
+    files = sorted(source.iterdir()) if source.is_dir() else [source]
+    found = [(path, path.stat()) for path in files if path.is_file()]
+    return [[str(path), seen.st_size, seen.st_mtime_ns] for path, seen in found]
 
 
 @dataclass(frozen=True)
