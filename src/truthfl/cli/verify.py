@@ -29,6 +29,7 @@ def verify(
     job_file: JobFile = None,
     quick: Annotated[bool, typer.Option("--quick", help="Two clients, fewer lies and runs: about a minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
+    seed: Annotated[int, typer.Option(help="The first run's seed; the others follow it.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-verification"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One object per payment rule.")] = False,
@@ -44,6 +45,8 @@ def verify(
 
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1.")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more.")
     job = read_job(job_file)
     if isinstance(job, Job):
         _on_paper(job, json)
@@ -53,10 +56,10 @@ def verify(
             raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
         whole = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
         job = replace(job, data=whole)
-    _on_data(job, quick, out, workers, json)
+    _on_data(job, quick, seed, out, workers, json)
 
 
-def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bool) -> None:
+def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
     from truthfl.learning.planning import Effort
     from truthfl.studies.cells import Place
     from truthfl.studies.contests import contests
@@ -76,6 +79,7 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
         if quick
         else Examination(everybody)
     )
+    examined = replace(examined, first_seed=seed)
     with kept_work(out):
         with progress() as watch:
             _told(watch, "planning on pilot data")(0, 0)
@@ -85,7 +89,7 @@ def _on_data(job: DataJob, quick: bool, out: Path, workers: int | None, json: bo
                 examine(way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}"))
                 for way in ways
             ]
-        report = publish(verified, absent, _asked(examined), out, _made(time.monotonic() - started))
+        report = publish(verified, absent, _asked(examined), out, _made(seed, time.monotonic() - started))
     verdicts = [verdict for one in verified for verdict in one.verdicts]
     if json:
         print_json(verdicts)
@@ -111,7 +115,7 @@ def _asked(examined: Examination) -> str:
     )
 
 
-def _made(seconds: float) -> Section:
+def _made(seed: int, seconds: float) -> Section:
     from truthfl.learning.compiled import kernel
     from truthfl.studies.report import how_made
 
@@ -119,7 +123,7 @@ def _made(seconds: float) -> Section:
     return how_made(
         version=__version__,
         command=shlex.join(["truthfl", *sys.argv[1:]]),
-        seeds="0 and up, the same for every lie and rule",
+        seeds=f"{seed} and up, the same for every lie and rule",
         engine="NumPy" if built is None else f"compiled kernel, {built.instruction_set}",
         seconds=seconds,
     )

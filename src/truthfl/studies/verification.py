@@ -52,6 +52,7 @@ class Examination:
     lies: tuple[Lie, ...] = GRID
     looks: tuple[int, ...] = (6, 12, 24, 48)
     tolerance: float = TOLERANCE
+    first_seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _task(
             "batch_size": contest.batch_size.tolist(),
             "client": client,
             "lies": [[lie.labeling_effort, batch_of(lie, assigned, owned), lie.report_scale] for lie in lies],
-            "seeds": list(seeds),
+            "seeds": [examined.first_seed + seed for seed in seeds],
             "coalitions": shapley,
         },
     )

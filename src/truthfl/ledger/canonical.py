@@ -1,0 +1,37 @@
+"""One way to write a document down as bytes, so that a hash or a signature of it means something. Looks at `errors`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from truthfl.errors import InputError
+
+Document = Mapping[str, Any]
+
+
+def canonical_bytes(document: Document) -> bytes:
+    """JSON with sorted keys and no spaces, in UTF-8; numbers as Python writes them, so that they read back exactly."""
+    try:
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
+        raise InputError(f"a document cannot be written down: {error}.") from None
+
+
+def digest(document: Document) -> str:
+    """SHA-256 of the canonical bytes, in hexadecimal."""
+    return sha256(canonical_bytes(document)).hexdigest()
+
+
+def read_document(text: str | bytes, what: str = "the document") -> dict[str, Any]:
+    """A document from its JSON; whoever wrote it may not be trusted."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{what} is not valid JSON.") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{what} is a {type(found).__name__}; it must be a JSON object.")
+    return found

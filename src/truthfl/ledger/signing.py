@@ -1,0 +1,106 @@
+"""Keys and signatures: ECDSA on the curve P-384, the kind Flower's nodes use, so one key is one participant everywhere.
+
+Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). Looks at
+`canonical`.
+"""
+
+from __future__ import annotations
+
+import os
+from base64 import b64decode, b64encode
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+
+from truthfl.errors import InputError
+from truthfl.ledger.canonical import Document, canonical_bytes
+
+PrivateKey = ec.EllipticCurvePrivateKey
+_ALGORITHM = ec.ECDSA(hashes.SHA384(), deterministic_signing=True)
+
+
+def new_key() -> PrivateKey:
+    return ec.generate_private_key(ec.SECP384R1())
+
+
+def public_line(key: PrivateKey) -> str:
+    """The public key as one line of text, as in an .pub file, without a comment."""
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def write_key(key: PrivateKey, path: Path, comment: str = "") -> None:
+    """The private key at `path`, for its owner's eyes alone, the public one beside it in `path`.pub; never replaced."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+        line = f"{public_line(key)} {comment}".strip()
+        Path(f"{path}.pub").write_text(line + "\n", encoding="utf-8")
+    except FileExistsError:
+        raise InputError(f"{path} exists already, and a key is not replaced; name another file.") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def read_key(path: Path) -> PrivateKey:
+    """The private key in this file."""
+    try:
+        key = load_ssh_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise InputError(
+            f"{path} is no private key in OpenSSH form without a password; truthfl keys makes one."
+        ) from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise InputError(f"{path} is a key of another kind; it must be ECDSA on P-384, as truthfl keys makes them.")
+    return key
+
+
+def read_public_line(path: Path) -> str:
+    """The public key in this .pub file, without its comment."""
+    try:
+        line = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}.") from None
+    return normal_public_line(line, str(path))
+
+
+def normal_public_line(line: str, what: str = "the public key") -> str:
+    """The same key in the one form that we compare by."""
+    try:
+        key = load_ssh_public_key(line.strip().encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise InputError(f"{what} is no public key; it must be the line of a .pub file.") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP384R1):
+        raise InputError(f"{what} is a key of another kind; it must be ECDSA on P-384.")
+    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def sign(key: PrivateKey, document: Document) -> str:
+    """A signature of the document's canonical bytes, in base64."""
+    return b64encode(key.sign(canonical_bytes(document), _ALGORITHM)).decode()
+
+
+def signed_by(public_key: str, document: Document, signature: str) -> bool:
+    """Whether the holder of this key signed just this document; in just these letters, so that no byte can change."""
+    try:
+        key = load_ssh_public_key(public_key.encode())
+        raw = b64decode(signature, validate=True)
+        if not isinstance(key, ec.EllipticCurvePublicKey) or b64encode(raw).decode() != signature:
+            return False
+        key.verify(raw, canonical_bytes(document), _ALGORITHM)
+    except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
+        return False
+    return True
