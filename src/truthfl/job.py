@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from inspect import signature
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.planning import Effort, Plan, make_plan
-from truthfl.learning.scene import Data, ModelChoice, Scene, build
+from truthfl.learning.scene import Data, ModelChoice, Scene, ServerSide, build, server_side
 from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
@@ -47,6 +47,10 @@ class Server:
     confidence     of a job on data: that the margin keeps honest work from being paid below cost
     test_samples   how many test samples the final loss is averaged over
     loss_variance  of a job on paper: variance of the loss from one test sample to another
+    currency       what the money is called
+    minor_units    how many whole units of the ledger make one unit of the job's money
+    enrol_seconds, answer_seconds, label_seconds, round_seconds
+                   how long the server waits for clients to appear, to answer an offer, to label, to report
     """
 
     loss_value: float = 1.0
@@ -56,6 +60,12 @@ class Server:
     confidence: float = 0.95
     test_samples: int = 1
     loss_variance: float = 0.0
+    currency: str = "cent"
+    minor_units: int = 1
+    enrol_seconds: float = 600.0
+    answer_seconds: float = 86_400.0
+    label_seconds: float = 604_800.0
+    round_seconds: float = 600.0
 
     def __post_init__(self) -> None:
         number("loss_value", self.loss_value, positive=True)
@@ -64,6 +74,11 @@ class Server:
         number("margin", self.margin)
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
+        whole_number("minor_units", self.minor_units, at_least=1)
+        for field in ("enrol_seconds", "answer_seconds", "label_seconds", "round_seconds"):
+            number(field, getattr(self, field), positive=True)
+        if not isinstance(self.currency, str) or not self.currency:
+            raise InputError(f"currency is {self.currency!r}; it must be a word.")
         if not 0.5 <= number("confidence", self.confidence) < 1.0:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
@@ -156,10 +171,39 @@ class DataJob:
         """Its federation, the server's own, and the test set."""
         return build(self.data, self.model, self.clients.dataset_size, self.training)
 
-    def plan(self, scene: Scene, effort: Effort | None = None) -> Plan:
+    def with_clients(self, clients: Participants) -> DataJob:
+        """The same job with others taking part."""
+        return replace(self, clients=clients)
+
+    def document(self) -> dict[str, Any]:
+        """The job as plain values."""
+        training, clients = self.training, self.clients
+        return {
+            "data": asdict(self.data),
+            "model": asdict(self.model),
+            "training": {
+                "rounds": training.rounds,
+                "local_steps": training.local_steps,
+                "step_size": None if self.tune_step else training.step_size,
+            },
+            "server": asdict(self.server),
+            "clients": {
+                "name": list(clients.name),
+                "dataset_size": list(clients.dataset_size),
+                "labeling_cost": clients.labeling_cost.tolist(),
+                "sample_cost": clients.sample_cost.tolist(),
+                "behaviour": list(clients.behaviour),
+            },
+        }
+
+    def server_side(self) -> ServerSide:
+        """The server's own part of it."""
+        return server_side(self.data, self.model, self.clients.dataset_size, self.training)
+
+    def plan(self, side: ServerSide, effort: Effort | None = None) -> Plan:
         """The calibrated contract, from the server's own data."""
         return make_plan(
-            scene,
+            side,
             name=self.clients.name,
             sample_cost=self.clients.sample_cost,
             labeling_cost=self.clients.labeling_cost,

@@ -19,17 +19,23 @@ from truthfl.errors import InputError
 def run(
     job_file: JobFile = None,
     seed: Annotated[int, typer.Option(help="Of labels, batches and the test draw.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for results.json and report.html.")] = Path("truthfl-run"),
+    out: Annotated[Path, typer.Option(help="Folder for the ledger, results.json and report.html.")] = Path(
+        "truthfl-run"
+    ),
+    ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print results.json.")] = False,
 ) -> None:
-    """Run a job in one process: plan, offer, label, train, test, pay, report.
+    """Run a job in one process: enrol, plan, offer, label, train, test, pay, report.
+
+    It is the protocol of a real federation, with simulated clients; what was promised and paid is in the ledger. A job
+    that was interrupted goes on where it was.
 
     Without a job: ten clients with real MNIST digits, two of them dishonest.
 
     Example: truthfl run hospital.toml --out results
     """
     from truthfl.federation.account import COLUMNS, as_plain, client_rows, publish, sentences
-    from truthfl.federation.embedded import LOOKS, run_job
+    from truthfl.federation.embedded import run_job
     from truthfl.job import DataJob, read_job
     from truthfl.learning.compiled import kernel
     from truthfl.studies.publication import require_writable
@@ -44,21 +50,9 @@ def run(
     started = time.monotonic()
     try:
         with progress() as watch:
-            done = 0
-
-            def step() -> None:
-                nonlocal done
-                done += 1
-                if watch is not None:
-                    watch("training", done, LOOKS)
-
-            if watch is not None:
-                watch("planning on pilot data", 0, 0)
-            scene = job.scene()
-            plan = job.plan(scene)
-            outcome = run_job(job, scene, plan, seed=seed, progress=step)
+            outcome = run_job(job, out, seed=seed, ledger=ledger, watch=watch or (lambda *_: None))
     except KeyboardInterrupt:
-        print("truthfl: interrupted; nothing was paid.", file=sys.stderr)
+        print(f"truthfl: interrupted; the same command goes on where it was ({out}).", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     built = kernel()
     engine = "NumPy" if built is None else f"compiled kernel, {built.instruction_set}"
@@ -66,13 +60,15 @@ def run(
     command = shlex.join(["truthfl", *sys.argv[1:]])
     made = {"command": command, "seed": seed, "truthfl": __version__, "engine": engine, "seconds": round(seconds, 2)}
     last = how_made(version=__version__, command=command, seeds=str(seed), engine=engine, seconds=seconds)
-    report = publish(job, plan, outcome, out, made, last)
+    report = publish(job, outcome, out, made, last)
     if json:
-        print_json(as_plain(job, plan, outcome, made))
+        print_json(as_plain(job, outcome, made))
         return
     screen = console()
-    title = f"{len(job.clients)} clients, {plan.training.rounds} rounds, step size {plan.training.step_size:.3g}"
-    screen.print(table(title, COLUMNS, client_rows(plan, outcome), text=(0, 1)))
-    for sentence in sentences(job, plan, outcome):
+    offer = outcome.found.contract[0]
+    title = f"{len(job.clients)} clients, {offer.rounds} rounds, step size {offer.step_size:.3g}"
+    screen.print(table(title, COLUMNS, client_rows(outcome), text=(0, 1)))
+    for sentence in sentences(job, outcome):
         screen.print(sentence)
     screen.print(f"Report: {report}")
+    screen.print(f"Ledger: {ledger or out / 'ledger.db'}, job {outcome.found.name}")

@@ -12,8 +12,6 @@ from truthfl.errors import InputError
 from truthfl.federation.embedded import Outcome
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS
-from truthfl.learning.planning import Plan
-from truthfl.mechanism.checks import FloatArray
 from truthfl.studies.figure import Figure, Panel, Series, figure_csv
 from truthfl.studies.plots import figure_pictures, panel_svg
 from truthfl.studies.report import Paragraph, Plot, Report, Section, Table, page
@@ -21,45 +19,44 @@ from truthfl.studies.report import Paragraph, Plot, Report, Section, Table, page
 COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
 
 
-def client_rows(plan: Plan, outcome: Outcome) -> list[list[str]]:
+def client_rows(outcome: Outcome) -> list[list[str]]:
     """One row per client, and the total."""
-    settled, names = outcome.settled, plan.clients.name or ()
     rows = [
         [
-            names[i],
+            offer.client,
             outcome.behaviour[i],
-            f"{plan.contract.batch_size[i]:.0f}",
-            f"{settled.pay[i]:,.2f}",
-            f"{settled.cost[i]:,.2f}",
-            f"{settled.payoff[i]:,.2f}",
+            str(offer.batch_size),
+            f"{outcome.pay[i]:,.2f}",
+            f"{outcome.cost[i]:,.2f}",
+            f"{outcome.payoff[i]:,.2f}",
             "" if np.isnan(outcome.honest[i]) else f"{outcome.honest[i]:,.2f}",
         ]
-        for i in range(len(names))
+        for i, offer in enumerate(outcome.found.contract)
     ]
-    totals = (settled.pay.sum(), settled.cost.sum(), settled.payoff.sum())
+    totals = (outcome.pay.sum(), outcome.cost.sum(), outcome.payoff.sum())
     return [*rows, ["total", "", "", *(f"{one:,.2f}" for one in totals), ""]]
 
 
-def sentences(job: DataJob, plan: Plan, outcome: Outcome) -> list[str]:
+def sentences(job: DataJob, outcome: Outcome) -> list[str]:
     """What the numbers say."""
-    settled, expected = outcome.settled, plan.calibration.model.truthful_loss(plan.contract.batch_size)
-    seen = outcome.trained.watched["test"]
+    assert outcome.found.test is not None
+    loss, offers = outcome.test_loss, outcome.found.contract
+    expected = offers[0].expected_loss
     liars = [i for i, name in enumerate(outcome.behaviour) if not BEHAVIOURS[name].truthful]
-    worth = -job.server.loss_value * settled.test_loss
+    worth = -job.server.loss_value * loss
     told = [
-        f"Test loss {settled.test_loss:.4f} on {job.server.test_samples:,} draws; with everybody honest the contract "
-        f"expected {expected:.4f}. Accuracy {seen.accuracy[0, -1]:.1%}.",
-        f"The server: the loss costs it {-worth:,.2f}, it pays {settled.pay.sum():,.2f}, which makes its payoff "
-        f"{worth - settled.pay.sum():,.2f}.",
+        f"Test loss {loss:.4f} on {job.server.test_samples:,} draws; with everybody honest the contract "
+        f"expected {expected:.4f}. Accuracy {outcome.found.test.document['accuracy']:.1%}.",
+        f"The server: the loss costs it {-worth:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
+        f"{worth - outcome.pay.sum():,.2f}.",
     ]
     for i in liars:
-        lost = outcome.honest[i] - settled.payoff[i]
-        name = (plan.clients.name or ())[i]
+        lost = outcome.honest[i] - outcome.payoff[i]
         told.append(
-            f"{name} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "
-            "she alone had been honest."
+            f"{offers[i].client} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
+            f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
         )
-    if liars and settled.test_loss > expected:
+    if liars and loss > expected:
         told.append(
             "Pay falls for everybody when the loss rises: the contract promises honest clients their cost if the "
             "others are honest too, and no more."
@@ -67,46 +64,45 @@ def sentences(job: DataJob, plan: Plan, outcome: Outcome) -> list[str]:
     return told
 
 
-def as_plain(job: DataJob, plan: Plan, outcome: Outcome, made: dict[str, Any]) -> dict[str, Any]:
+def as_plain(job: DataJob, outcome: Outcome, made: dict[str, Any]) -> dict[str, Any]:
     """Everything, for results.json."""
-    settled, seen, contract = outcome.settled, outcome.trained.watched["test"], plan.contract
+    found, plan = outcome.found, outcome.found.plans[-1].document
+    assert found.test is not None
+    looks = [entry.document for entry in found.rounds if "loss" in entry.document]
     return {
+        "job": found.name,
         "clients": [
             {
-                "name": (plan.clients.name or ())[i],
+                "name": offer.client,
                 "behaviour": outcome.behaviour[i],
-                "batch_size": int(contract.batch_size[i]),
-                "slope": float(contract.slope[i]),
-                "base": float(contract.base[i]),
-                "labeling_cost": float(contract.labeling_cost[i]),
-                "refused": bool(settled.refused[i]),
-                "pay": float(settled.pay[i]),
-                "cost": float(settled.cost[i]),
-                "payoff": float(settled.payoff[i]),
+                "batch_size": offer.batch_size,
+                "slope": offer.terms.slope,
+                "base": offer.terms.base,
+                "labeling_cost": offer.terms.labeling_cost,
+                "rounds_delivered": found.delivered[offer.client],
+                "refused": bool(outcome.refused[i]),
+                "pay": float(outcome.pay[i]),
+                "cost": float(outcome.cost[i]),
+                "payoff": float(outcome.payoff[i]),
                 "payoff_if_honest": None if np.isnan(outcome.honest[i]) else float(outcome.honest[i]),
             }
-            for i in range(len(outcome.behaviour))
+            for i, offer in enumerate(found.contract)
         ],
         "server": {
-            "test_loss": settled.test_loss,
-            "expected_loss": plan.calibration.model.truthful_loss(contract.batch_size),
-            "loss_error": plan.loss_error,
-            "accuracy": float(seen.accuracy[0, -1]),
-            "step_size": plan.training.step_size,
+            "test_loss": outcome.test_loss,
+            "expected_loss": plan["expected_loss"],
+            "loss_error": plan["loss_error"],
+            "accuracy": found.test.document["accuracy"],
+            "step_size": plan["step_size"],
             "loss_value": job.server.loss_value,
-            "total_pay": float(settled.pay.sum()),
-            "payoff": float(-job.server.loss_value * settled.test_loss - settled.pay.sum()),
+            "total_pay": float(outcome.pay.sum()),
+            "payoff": float(-job.server.loss_value * outcome.test_loss - outcome.pay.sum()),
         },
-        "calibration": {
-            "r_squared": plan.calibration.r_squared,
-            "sampling_r_squared": plan.calibration.sampling_r_squared,
-            "factor": plan.calibration.factor.tolist(),
-            "standard_error": plan.calibration.standard_error.tolist(),
-        },
+        "calibration": {name: plan[name] for name in ("r_squared", "sampling_r_squared", "factor", "standard_error")},
         "by_round": {
-            "round": outcome.trained.rounds.tolist(),
-            "test_loss": seen.loss[0].tolist(),
-            "accuracy": seen.accuracy[0].tolist(),
+            "round": [look["round"] for look in looks],
+            "test_loss": [look["loss"] for look in looks],
+            "accuracy": [look["accuracy"] for look in looks],
         },
         "made": made,
     }
@@ -114,36 +110,34 @@ def as_plain(job: DataJob, plan: Plan, outcome: Outcome, made: dict[str, Any]) -
 
 def by_round(outcome: Outcome) -> Figure:
     """Loss and accuracy on the way."""
-    seen, rounds = outcome.trained.watched["test"], tuple(outcome.trained.rounds.astype(float).tolist())
+    looks = [entry.document for entry in outcome.found.rounds if "loss" in entry.document]
+    rounds = tuple(float(look["round"]) for look in looks)
 
-    def line(title: str, label: str, values: FloatArray) -> Panel:
-        line = tuple(values.tolist())
-        return Panel(title, "round", label, (Series("this job", rounds, line, line, line),))
+    def line(title: str, label: str, values: tuple[float, ...]) -> Panel:
+        return Panel(title, "round", label, (Series("this job", rounds, values, values, values),))
 
     return Figure(
         number=1,
         title="Training",
         caption="Loss and accuracy of the common model on the test set, round by round.",
         panels=(
-            line("Test loss", "loss (nats per sample)", seen.loss[0]),
-            line("Accuracy", "share of test samples", seen.accuracy[0]),
+            line("Test loss", "loss (nats per sample)", tuple(look["loss"] for look in looks)),
+            line("Accuracy", "share of test samples", tuple(look["accuracy"] for look in looks)),
         ),
     )
 
 
-def publish(job: DataJob, plan: Plan, outcome: Outcome, folder: Path, made: dict[str, Any], last: Section) -> Path:
+def publish(job: DataJob, outcome: Outcome, folder: Path, made: dict[str, Any], last: Section) -> Path:
     """Write results.json, the picture and the page; the page's path."""
     figure = by_round(outcome)
     png, svg = figure_pictures(figure)
     files = ("training.png", "training.svg", "training.csv", "results.json")
+    told = sentences(job, outcome)
     report = Report(
         "A job, run",
-        sentences(job, plan, outcome)[0],
+        told[0],
         [
-            Section(
-                "Assignment, pay and payoff",
-                [Table(COLUMNS, client_rows(plan, outcome)), *map(Paragraph, sentences(job, plan, outcome)[1:])],
-            ),
+            Section("Assignment, pay and payoff", [Table(COLUMNS, client_rows(outcome)), *map(Paragraph, told[1:])]),
             Section(
                 "Training",
                 [Plot([panel_svg(p, f"run{k}") for k, p in enumerate(figure.panels)], figure.caption, files)],
@@ -155,7 +149,7 @@ def publish(job: DataJob, plan: Plan, outcome: Outcome, folder: Path, made: dict
         (folder / "training.png").write_bytes(png)
         (folder / "training.svg").write_text(svg, encoding="utf-8")
         (folder / "training.csv").write_text(figure_csv(figure), encoding="utf-8")
-        text = json.dumps(as_plain(job, plan, outcome, made), indent=2, allow_nan=False)
+        text = json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False)
         (folder / "results.json").write_text(text + "\n", encoding="utf-8")
         path = folder / "report.html"
         path.write_text(page(report), encoding="utf-8")

@@ -1,113 +1,180 @@
-"""A whole job in one process: everybody labels, trains and reports as she behaves, the server tests and pays.
+"""A whole job in one process: the protocol as it is deployed, with simulated clients on an in-process grid.
 
-Looks at `job`, `learning` and the mechanism.
+Looks at `conduct`, `participant`, `client`, `grid`, and at `learning` for what would have been had a liar been honest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from flwr.app import Context
 from numpy.typing import NDArray
 
+from truthfl.errors import InputError
+from truthfl.federation.client import client_app
+from truthfl.federation.conduct import Desk, Watch, conduct, job_name, test_loss
+from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.participant import Participant
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
-from truthfl.learning.draws import Purpose, below, bits, key
-from truthfl.learning.federated import Federated
 from truthfl.learning.labelers import assigned_labels
-from truthfl.learning.planning import Plan
+from truthfl.learning.model import Labels
+from truthfl.learning.planning import Effort
 from truthfl.learning.scene import Scene, with_training
-from truthfl.learning.training import Trained, train
+from truthfl.learning.training import train
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.commitment import secret_of
+from truthfl.ledger.contents import Contents
+from truthfl.ledger.documents import Offer
+from truthfl.ledger.settlement import read_settlement
+from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.payoff import work_cost
+from truthfl.mechanism.setting import Training
 
-LOOKS = 20  # at the model on the way
+FIRST_NODE = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Settlement:
-    """What it came to.
+class Outcome:
+    """A job that was run: what the book says of it, and what only a simulation knows. Money is the job's.
 
-    test_loss  of the final model on the drawn test samples; what pay is computed from
-    refused    whose reports were empty: she is not paid
-    pay, cost  of each client
+    behaviour  what each client did
+    pay, cost  of each
+    refused    of whom no report was taken: she is not paid
+    honest     what she would have been left with had she alone been honest, of those who are not; NaN for the others
     """
 
-    test_loss: float
+    found: Contents
+    behaviour: tuple[str, ...]
     refused: NDArray[np.bool_]
     pay: FloatArray
     cost: FloatArray
+    honest: FloatArray
 
     @property
     def payoff(self) -> FloatArray:
         return self.pay - self.cost
 
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """A job that was run.
-
-    trained  the final model, and loss and accuracy by round
-    settled  what everybody got
-    honest   what she would have been left with had she alone been honest, of those who are not; NaN for the others
-    """
-
-    behaviour: tuple[str, ...]
-    trained: Trained
-    settled: Settlement
-    honest: FloatArray
+    @property
+    def test_loss(self) -> float:
+        assert self.found.test is not None
+        return float(self.found.test.document["loss"])
 
 
 def run_job(
-    job: DataJob, scene: Scene, plan: Plan, *, seed: int = 0, progress: Callable[[], None] | None = None
+    job: DataJob,
+    folder: Path,
+    *,
+    seed: int = 0,
+    ledger: str | None = None,
+    effort: Effort | None = None,
+    watch: Watch = lambda *_: None,
 ) -> Outcome:
-    """Label, train, test, pay; and once more for each liar, with her alone honest, to see what lying brought her."""
-    names = job.clients.behaviour
-    trained, settled = _played(job, scene, plan, names, seed, progress)
-    honest = np.full(len(names), np.nan)
-    for client, name in enumerate(names):
-        if not BEHAVIOURS[name].truthful:
-            instead = (*names[:client], "truthful", *names[client + 1 :])
-            honest[client] = _played(job, scene, plan, instead, seed, None)[1].payoff[client]
-    return Outcome(names, trained, settled, honest)
+    """Plan, offer, label, train, test, pay; and once more for each liar, with her alone honest.
+
+    A job that was interrupted in this folder goes on where it was.
+    """
+    scene = job.scene()
+    with open_ledger(ledger or folder / "ledger.db") as book:
+        desk = Desk(book, folder, kept_key(folder / "operator"), secret_of(seed), seed)
+        grid = grid_of(simulated(job, scene, folder, _labels(scene, job.clients.behaviour, seed)))
+        name = job_name(book, job, seed)
+        found = conduct(grid, job, name, desk, lambda some, side: some.plan(side, effort), watch)
+    return _outcome(job, scene, found, desk)
 
 
-def looks_of(rounds: int) -> int:
-    """How many rounds are between two looks at the model."""
-    return max(1, rounds // LOOKS)
+def simulated(job: DataJob, scene: Scene, folder: Path, labels: Labels) -> dict[int, Participant]:
+    """Every client of the job, by the number of her node; they accept any offer, and their labels are made."""
+    return {FIRST_NODE + i: _participant(job, scene, i, folder, labels) for i in range(len(job.clients))}
 
 
-def _played(
-    job: DataJob, scene: Scene, plan: Plan, names: tuple[str, ...], seed: int, progress: Callable[[], None] | None
-) -> tuple[Trained, Settlement]:
-    federated = with_training(scene.federated, plan.training)
-    played = play(names, plan.contract.batch_size)
-    labels = assigned_labels(
+def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
+    """A grid on which each of them has a node."""
+
+    def whose(context: Context) -> Participant:
+        return participants[context.node_id]
+
+    return InProcessGrid(client_app(whose), {node: {} for node in participants})
+
+
+def kept_key(path: Path) -> PrivateKey:
+    """The key in this file, made if there is none."""
+    if not path.exists():
+        write_key(new_key(), path)
+    return read_key(path)
+
+
+def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: Labels) -> Participant:
+    own = labels[scene.federated.samples_of(client)]
+    desk = folder / "participants" / _folder_name(job, client)
+    return Participant(
+        name=job.clients.name[client],
+        images=scene.federated.data.images[scene.federated.partition.rows_of(client)],
+        labels=lambda: own,
+        key=kept_key(desk / "key"),
+        folder=desk,
+        decide=lambda offer: True,  # noqa: ARG005
+        behaviour=job.clients.behaviour[client],
+    )
+
+
+def _folder_name(job: DataJob, client: int) -> str:
+    """Her name where it can be a folder's and is nobody else's in other letters, her number otherwise."""
+    name, alike = job.clients.name[client], [one.lower() for one in job.clients.name]
+    plain = name.isascii() and name.replace("-", "").replace(" ", "").isalnum() and name == name.strip()
+    return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
+
+
+def _labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
+    federated = scene.federated
+    return assigned_labels(
         federated.data.labels,
         federated.partition,
-        labeling_effort=played.labeling_effort,
+        labeling_effort=play(names, np.ones(len(names), dtype=int)).labeling_effort,
         error_rate=error_rates(names),
         classes=len(federated.data.classes),
         seed=seed,
     )
-    trained = train(
-        federated,
-        played,
-        labels,
-        seed,
-        watch={"test": scene.test},
-        every=looks_of(plan.training.rounds),
-        progress=progress,
+
+
+def _outcome(job: DataJob, scene: Scene, found: Contents, desk: Desk) -> Outcome:
+    offers, names = found.contract, job.clients.behaviour
+    if len(offers) != len(names):
+        raise InputError("a simulated job has all of its clients; this book has another number of offers.")
+    settled = [read_settlement(found.settlements[offer.client]) for offer in offers]
+    honest = np.full(len(names), np.nan)
+    for client, name in enumerate(names):
+        if not BEHAVIOURS[name].truthful:
+            instead = (*names[:client], "truthful", *names[client + 1 :])
+            honest[client] = _payoff_if(job, scene, offers, instead, desk)[client]
+    return Outcome(
+        found,
+        names,
+        np.array([one.delivered == 0 for one in settled]),
+        np.array([one.pay / job.server.minor_units for one in settled]),
+        _cost(offers, names),
+        honest,
     )
-    refused = played.report_scale == 0
-    loss = _test_loss(federated, trained.params[0], scene, job.server.test_samples, seed)
-    pay = np.where(refused, 0.0, plan.contract.reward(loss))
-    cost = np.where(refused & (played.labeling_effort == 0), 0.0, work_cost(plan.clients, plan.training, played))
-    return trained, Settlement(loss, refused, pay, cost)
 
 
-def _test_loss(federated: Federated, params: NDArray[np.float32], scene: Scene, samples: int, seed: int) -> float:
-    """The mean loss over so many draws, with replacement, from the test set."""
-    drawn = below(bits(key(seed, Purpose.TEST), samples), len(scene.test))
-    return federated.model.loss(params, scene.test.images[drawn], scene.test.labels[drawn])
+def _cost(offers: list[Offer], names: tuple[str, ...]) -> FloatArray:
+    """What each really spends: her labeling, and T batches of the size she uses; nothing if she does nothing."""
+    played = play(names, np.array([offer.batch_size for offer in offers]))
+    labeling = np.array([offer.terms.labeling_cost for offer in offers]) * played.labeling_effort
+    computing = np.array([offer.rounds * offer.sample_cost for offer in offers]) * played.batch_size
+    return labeling + np.where(played.report_scale == 0, 0.0, computing)
+
+
+def _payoff_if(job: DataJob, scene: Scene, offers: list[Offer], names: tuple[str, ...], desk: Desk) -> FloatArray:
+    """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
+    training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
+    federated = with_training(scene.federated, training)
+    played = play(names, np.array([offer.batch_size for offer in offers]))
+    done = train(federated, played, _labels(scene, names, desk.seed), desk.seed)
+    loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, desk.secret)
+    taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
+    pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]
+    return np.array(pay) / job.server.minor_units - _cost(offers, names)

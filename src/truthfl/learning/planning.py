@@ -17,7 +17,7 @@ from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.scene import Scene, with_training
+from truthfl.learning.scene import ServerSide, with_training
 from truthfl.learning.step_size import StepSearch, find_step_size
 from truthfl.learning.training import train
 from truthfl.mechanism.assignment import optimal_batch_sizes
@@ -68,7 +68,7 @@ class Plan:
 
 
 def make_plan(
-    scene: Scene,
+    side: ServerSide,
     *,
     name: tuple[str, ...] | None = None,
     sample_cost: ArrayLike,
@@ -84,15 +84,15 @@ def make_plan(
     """Tune the step size (unless it is given), fit the loss model, assign batch sizes, write the contract."""
     effort = effort or Effort()
     search = None
-    training = scene.federated.training
+    training = side.pilot.training
     if tune_step:
-        search = find_step_size(scene.pilot, scene.test, TRIAL_BATCH, low=1e-2, seeds=effort.seeds)
+        search = find_step_size(side.pilot, side.test, TRIAL_BATCH, low=1e-2, seeds=effort.seeds)
         training = replace(training, step_size=search.bottom)
-    pilot = with_training(scene.pilot, training)
+    pilot = with_training(side.pilot, training)
     gradients = measure_gradients(pilot, batch_size=TRIAL_BATCH)
     runs = pilot_runs(
         pilot,
-        scene.test,
+        side.test,
         batch_sizes=effort.batch_sizes,
         report_scales=effort.report_scales,
         seeds=effort.seeds,
@@ -101,18 +101,18 @@ def make_plan(
     )
     fitted = calibrate(pilot, runs, gradients)
     clients = Clients(
-        weight=scene.federated.weight,
+        weight=side.pilot.weight,
         gradient_variance=gradients.gradient_variance,
         sample_cost=sample_cost,
         labeling_cost=labeling_cost,
-        dataset_size=scene.federated.partition.sizes,
-        participation=scene.federated.participation,
+        dataset_size=side.pilot.partition.sizes,
+        participation=side.pilot.participation,
         name=name,
     )
     batches = optimal_batch_sizes(
         clients, fitted.model, training, loss_value=loss_value, budget=budget, margin=margin
     ).astype(float)
-    spread, variance = _spread_of_loss(pilot, scene.test, batches)
+    spread, variance = _spread_of_loss(pilot, side.test, batches)
     error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
     bare = lceme(clients, fitted.model, training, batches)
     extra = confidence_margin(bare, error, confidence=confidence) + margin

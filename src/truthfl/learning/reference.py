@@ -1,14 +1,15 @@
 """The training of the paper, client by client and step by step: the version to read, to which the fast one is held.
 
-Looks at `federation` and `draws`.
+Looks at `federated`, `local` and `draws`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from truthfl.learning.draws import Purpose, below, bits, key, uniform
+from truthfl.learning.draws import Purpose, bits, key, uniform
 from truthfl.learning.federated import Federated
+from truthfl.learning.local import local_model
 from truthfl.learning.model import Labels, Params
 from truthfl.mechanism.strategies import Strategies
 
@@ -25,13 +26,18 @@ def train_plainly(federated: Federated, strategies: Strategies, labels: Labels, 
             if not there:
                 continue
             rows, own_labels = federated.partition.rows_of(i), labels[federated.samples_of(i)]
-            local = common.copy()
-            for h in range(training.local_steps):
-                size = int(strategies.batch_size[i])
-                batch = below(bits(key(seed, Purpose.BATCH, i, t, h), size), len(rows))
-                weight = np.full(size, 1.0 / size, dtype=np.float32)
-                gradient = model.weighted_gradient(local, data.images[rows[batch]], own_labels[batch], weight)
-                local -= np.float32(training.step_size) * gradient
+            local = local_model(
+                model,
+                common,
+                data.images[rows],
+                own_labels,
+                client=i,
+                round_=t,
+                batch_size=int(strategies.batch_size[i]),
+                local_steps=training.local_steps,
+                step_size=training.step_size,
+                seed=seed,
+            )
             share = federated.weight[i] / federated.participation[i] * strategies.report_scale[i]
             reports += np.float32(share) * (local - common)
         common = common + reports

@@ -87,23 +87,33 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """The clients' federation, the server's own with as many clients of the same sizes, and the test set."""
+class ServerSide:
+    """What the server has: a federation of its own with as many clients of the same sizes, and the test set."""
 
-    federated: Federated
     pilot: Federated
     test: LabeledImages
 
 
+@dataclass(frozen=True, eq=False)
+class Scene(ServerSide):
+    """The same, and the clients' own federation, in a job that is simulated."""
+
+    federated: Federated
+
+
+def server_side(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> ServerSide:
+    """The server's own, from plain values; the clients have so many samples each."""
+    _, pilot, test = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    network = model.for_images(pilot)
+    return ServerSide(Federated(network, pilot, _split(data, pilot, sizes, data.seed + 1), training), test)
+
+
 def build(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> Scene:
-    """Everything that is trained and tested, from plain values; the clients have so many samples each."""
-    clients, pilot, test = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
-    network = model.for_images(clients)
-    return Scene(
-        Federated(network, clients, _split(data, clients, sizes, data.seed), training),
-        Federated(network, pilot, _split(data, pilot, sizes, data.seed + 1), training),
-        test,
-    )
+    """Everything that is trained and tested, from plain values."""
+    side = server_side(data, model, sizes, training)
+    clients, _, _ = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    held = _split(data, clients, sizes, data.seed)
+    return Scene(side.pilot, side.test, Federated(side.pilot.model, clients, held, training))
 
 
 def with_training(federated: Federated, training: Training) -> Federated:

@@ -1,4 +1,4 @@
-"""What server and client hand each other: the offer, her answer, the receipt. Plain values, signed where it matters.
+"""What server and client hand each other: the offer and her answer. Plain values, signed where it matters.
 
 A signed paper is `{"document": …, "signature": …}`; its document says whose key signed it. Looks at `canonical`,
 `signing`, `pay`.
@@ -155,40 +155,3 @@ def answer_fault(paper: Document, offer: Offer) -> str | None:
     if not signed_by(offer.public_key, document, str(paper["signature"])):
         return "its signature is not of the offer's public key"
     return None
-
-
-def receipt(
-    offer: Offer,
-    acceptance: Document,
-    key: PrivateKey,
-    *,
-    model_digest: str,
-    test_set: str,
-    secret: str,
-    test_loss: float,
-    delivered: int,
-    asked: int,
-    chain: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """Her signed receipt: everything her pay is computed from, and where it stands in the book.
-
-    `chain` are the book's rows from her offer to the settlement, each with the digest of its payload in place of the
-    payload, so that their hashes can be recomputed without seeing what others were paid.
-    """
-    document = {
-        "kind": "receipt",
-        "job": offer.job,
-        "client": offer.client,
-        "offer": offer.document(),
-        "acceptance": dict(acceptance),
-        "model": model_digest,
-        "test_set": test_set,
-        "secret": secret,
-        "test_loss": test_loss,
-        "delivered": delivered,
-        "asked": asked,
-        "pay": offer.terms.pay(test_loss, delivered, asked),
-        "chain": chain,
-        "public_key": public_line(key),
-    }
-    return signed(key, document)

@@ -1,0 +1,139 @@
+"""The job as a protocol, from the server's side: enrol, plan, offer, accept, label, train, test, settle, receipt.
+
+Everything it has done stands in the book, so it can be stopped anywhere and called again: it goes on where it was.
+Looks at the stages (`enrolment`, `offering`, `rounds`) and the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from flwr.serverapp import Grid
+
+from truthfl.errors import InputError
+from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
+from truthfl.federation.messages import RECEIPT, question
+from truthfl.federation.offering import MakePlan, agree, wait_for_labels
+from truthfl.federation.participant import model_of
+from truthfl.federation.recorder import model_digest
+from truthfl.federation.rounds import Course, train_rounds
+from truthfl.job import DataJob
+from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Model, Params
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.canonical import digest
+from truthfl.ledger.commitment import commitment, draw_seed, test_set_digest
+from truthfl.ledger.contents import Contents, contents
+from truthfl.ledger.receipts import make_receipt
+from truthfl.ledger.settlement import settle
+from truthfl.ledger.signing import PrivateKey, public_line
+
+Watch = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Desk:
+    """What the operator brings to a job: her book, a folder, her key, and the secret of the test draw."""
+
+    book: Ledger
+    folder: Path
+    key: PrivateKey
+    secret: str
+    seed: int
+
+
+def job_name(book: Ledger, job: DataJob, seed: int) -> str:
+    """The job that this is: the unfinished one with these very contents, or else a new one."""
+    stem = digest({"job": job.document(), "seed": seed})[:12]
+    number = 1
+    while _closed(contents(f"{stem}-{number}", book.entries(f"{stem}-{number}"))):
+        number += 1
+    return f"{stem}-{number}"
+
+
+def conduct(grid: Grid, job: DataJob, name: str, desk: Desk, make_plan: MakePlan, watch: Watch) -> Contents:
+    """The whole job, or what is left of it; what the book then says of it."""
+    side = job.server_side()
+    test_set = test_set_digest(side.test.images, side.test.labels)
+    committed = commitment(test_set, job.server.test_samples, desk.secret)
+    operator = public_line(desk.key)
+    opening = {"job": job.document(), "seed": desk.seed, "commitment": committed, "operator_key": operator}
+    desk.book.append(name, "job", "job", opening)
+    before = contents(name, desk.book.entries(name))
+    roster = Roster(grid, desk.book, name, job, side.test.images.shape[1:])
+    roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
+    watch("waiting for clients", 0, 0)
+    if before.offers:
+        roster.look()
+    else:
+        wait_for_clients(roster)
+    watch("planning on pilot data", 0, 0)
+    offers = agree(roster, make_plan, seed=desk.seed, commitment=committed, operator_key=operator)
+    if before.test is None:
+        if not before.rounds:
+            wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
+        course = Course(model_of(offers[0]), offers, desk.folder / "checkpoints" / name)
+        params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
+        write_model(desk.folder / "models" / f"{name}.npy", params)
+        said = tested(course.model, params, side.test, job.server.test_samples, desk.secret, test_set)
+        desk.book.append(name, "test", "test", said)
+    settle(desk.book, name)
+    _hand_out(roster, name, desk)
+    return contents(name, desk.book.entries(name))
+
+
+def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
+    """f(w_T, ξ): the mean loss over so many draws, with replacement, from the test set; the secret says which."""
+    drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
+    return model.loss(params, test.images[drawn], test.labels[drawn])
+
+
+def tested(
+    model: Model, params: Params, test: LabeledImages, samples: int, secret: str, test_set: str
+) -> dict[str, object]:
+    """The reveal: what the server had committed itself to, and what came out."""
+    loss = test_loss(model, params, test, samples, secret)
+    if not np.isfinite(loss):
+        raise InputError("the final model has no finite loss; such a job cannot be settled.")
+    return {
+        "model": model_digest(params),
+        "test_set": test_set,
+        "samples": samples,
+        "secret": secret,
+        "loss": loss,
+        "accuracy": model.accuracy(params, test.images, test.labels),
+    }
+
+
+def write_model(path: Path, params: Params) -> None:
+    """Whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        with draft.open("wb") as file:
+            np.save(file, params, allow_pickle=False)
+        draft.replace(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _hand_out(roster: Roster, name: str, desk: Desk) -> None:
+    """Everybody's receipt: into the book, the operator's folder, and to her node if it is there."""
+    rows = desk.book.entries()
+    found = contents(name, [row for row in rows if row.job == name])
+    questions = []
+    for offer in found.contract:
+        paper = make_receipt(offer, found, rows, desk.key)
+        said = {"client": offer.client, "digest": digest(paper["document"]), "signature": paper["signature"]}
+        desk.book.append(name, "receipt", offer.client, said)
+        if offer.client in roster.node_of:
+            questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
+    list(roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN))
+
+
+def _closed(found: Contents) -> bool:
+    return bool(found.contract) and len(found.receipts) == len(found.contract)

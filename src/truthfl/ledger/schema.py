@@ -1,0 +1,43 @@
+"""The ledger's one table, as SQL has it. Looks at nothing.
+
+Rows are only ever added, and each holds the hash of the one before. Three unique keys keep it so whoever writes: a job
+says a thing once (job, kind, key), no two rows follow the same row (previous), no row is there twice (hash).
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Integer, MetaData, Table, Text, UniqueConstraint
+
+KINDS = (
+    "job",
+    "enrolment",
+    "plan",
+    "offer",
+    "answer",
+    "round",
+    "rejection",
+    "test",
+    "settlement",
+    "receipt",
+    "payment",
+)
+BEFORE_THE_FIRST = "0" * 64
+VERSIONS = ("0001",)
+VERSION_TABLE = "truthfl_ledger_version"
+
+METADATA = MetaData()
+ENTRIES = Table(
+    "entries",
+    METADATA,
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("at", Text, nullable=False),
+    Column("job", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    UniqueConstraint("job", "kind", "key", name="entries_said_once"),
+    UniqueConstraint("previous", name="entries_do_not_fork"),
+    UniqueConstraint("hash", name="entries_differ"),
+)

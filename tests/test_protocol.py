@@ -1,0 +1,351 @@
+"""The protocol in process: the same model as the trainers', strangers' replies, drop-outs, refusals, resumption."""
+
+import json
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from small_jobs import small_job_file
+from truthfl.errors import InputError
+from truthfl.federation import desk as papers
+from truthfl.federation.conduct import Desk, conduct, job_name
+from truthfl.federation.embedded import grid_of, kept_key, run_job, simulated
+from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.messages import MODEL, ROUND
+from truthfl.job import read_job
+from truthfl.learning.behaviours import error_rates, play
+from truthfl.learning.labelers import assigned_labels
+from truthfl.learning.planning import Effort
+from truthfl.learning.reference import train_plainly
+from truthfl.learning.scene import with_training
+from truthfl.learning.training import train
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.commitment import secret_of
+from truthfl.mechanism.setting import Training
+
+QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+STEP = "rounds = 30", "rounds = 12\nstep_size = 0.5"
+
+
+def nothing(*_):
+    """Nobody watches."""
+
+
+@pytest.fixture(scope="module")
+def plans():
+    """Plans, made once per set of clients: they are not what is tested here."""
+    made = {}
+
+    def plan(job, side):
+        key = json.dumps(job.document(), sort_keys=True)
+        if key not in made:
+            made[key] = job.plan(side, QUICK)
+        return made[key]
+
+    return plan
+
+
+class Setting:
+    """A small job with its simulated grid and an operator's desk, run by hand."""
+
+    def __init__(self, folder, plans, job=None, seed=5):
+        self.job = job or read_job(small_job_file(folder, *STEP))
+        self.folder, self.plans, self.seed = folder / "out", plans, seed
+        self.scene = self.job.scene()
+        names = self.job.clients.behaviour
+        self.labels = assigned_labels(
+            self.scene.federated.data.labels,
+            self.scene.federated.partition,
+            labeling_effort=play(names, np.ones(len(names), dtype=int)).labeling_effort,
+            error_rate=error_rates(names),
+            classes=10,
+            seed=seed,
+        )
+        self.people = simulated(self.job, self.scene, self.folder, self.labels)
+        self.grid = grid_of(self.people)
+
+    def go(self, grid=None):
+        with open_ledger(self.folder / "ledger.db") as book:
+            desk = Desk(book, self.folder, kept_key(self.folder / "operator"), secret_of(self.seed), self.seed)
+            name = job_name(book, self.job, self.seed)
+            return conduct(grid or self.grid, self.job, name, desk, self.plans, nothing)
+
+    def model(self, found):
+        return np.load(self.folder / "models" / f"{found.name}.npy")
+
+
+@pytest.fixture
+def setting(tmp_path, plans):
+    return Setting(tmp_path, plans)
+
+
+class Meddler(InProcessGrid):
+    """A grid on which replies are changed on their way; `change(reply)` gives the replies that arrive instead."""
+
+    def __init__(self, grid, change):
+        self.__dict__.update(vars(grid))
+        self.change = change
+
+    def send_and_receive(self, messages, *, timeout=None):
+        replies = super().send_and_receive(messages, timeout=timeout)
+        return [one for reply in replies for one in self.change(reply)]
+
+
+def sent_by(node, content, like):
+    """A reply with other contents, or from another node."""
+    made = Message(content, reply_to=like)
+    vars(made.metadata)["_src_node_id"] = node
+    return made
+
+
+def of_training(reply):
+    return reply.metadata.message_type == "train" and not reply.has_error()
+
+
+@pytest.mark.parametrize("local_steps", [1, 3])
+def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, local_steps):
+    more = f"rounds = 12\nstep_size = 0.3\nlocal_steps = {local_steps}"
+    job = read_job(small_job_file(tmp_path, "rounds = 30", more))
+    lively = ["lazy labeler", "free rider", "exaggerator", "small batch"]
+    job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": lively}))
+    setting = Setting(tmp_path, plans, job)
+    found = setting.go()
+    offers = found.contract
+    training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
+    federated = with_training(setting.scene.federated, training)
+    played = play(lively, np.array([offer.batch_size for offer in offers]))
+    fast = train(federated, played, setting.labels, setting.seed).params[0]
+    plain = train_plainly(federated, played, setting.labels, setting.seed)
+    model = setting.model(found)
+    assert np.abs(model - federated.model.init(setting.seed)).max() > 0.05
+    np.testing.assert_allclose(model, fast, atol=2e-5)
+    np.testing.assert_allclose(model, plain, atol=2e-5)
+
+
+def test_a_job_leaves_a_book_that_checks(setting):
+    found = setting.go()
+    kinds = {"job": 1, "enrolment": 4, "plan": 1, "offer": 4, "answer": 4, "round": 12, "test": 1, "settlement": 4}
+    with open_ledger(setting.folder / "ledger.db") as book:
+        for kind, count in (kinds | {"receipt": 4, "payment": 4, "rejection": 12}).items():
+            assert len(book.entries(found.name, kind)) == count, kind
+        assert check(book.entries()) is None
+    reasons = {entry.document["reason"] for entry in found.rejections}
+    assert reasons == {"empty: it is the model as it was sent"}  # Ben, the free rider
+    assert found.delivered == {"Ada": 12, "Cleo": 12, "Dora": 12}
+    assert found.settlements["Ben"].document["pay"] == 0
+    assert all(isinstance(entry.document["amount"], int) for entry in found.payments)
+
+
+def test_the_same_seed_pays_the_same_and_a_second_run_is_a_second_job(tmp_path, plans):
+    pays = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        setting = Setting(tmp_path / folder, plans)
+        first, second = setting.go(), setting.go()
+        assert first.name[:-2] == second.name[:-2]
+        assert (first.name[-2:], second.name[-2:]) == ("-1", "-2")
+        pays += [[entry.document for entry in one.settlements.values()] for one in (first, second)]
+    assert pays[0] == pays[1] == pays[2] == pays[3]
+
+
+def bad_replies():
+    def edited(reply, **changes):
+        arrays, round_ = reply.content.array_records[MODEL], reply.content.config_records[ROUND]
+        content = {MODEL: arrays, ROUND: round_} | changes
+        return sent_by(
+            reply.metadata.src_node_id, RecordDict({k: v for k, v in content.items() if v is not None}), reply
+        )
+
+    def with_array(make):
+        def change(reply):
+            params = reply.content.array_records[MODEL]["params"].numpy()
+            return [edited(reply, **{MODEL: ArrayRecord({"params": Array(make(params.copy()))})})]
+
+        return change
+
+    def poked(value):
+        def make(params):
+            params[3] = value
+            return params
+
+        return make
+
+    def lying_header(reply):
+        array = reply.content.array_records[MODEL]["params"]
+        false = Array("float32", array.shape, array.stype, b"\x93NUMPY junk")
+        return [edited(reply, **{MODEL: ArrayRecord({"params": false})})]
+
+    def of_round(number):
+        return lambda reply: [
+            edited(reply, **{ROUND: ConfigRecord(dict(reply.content.config_records[ROUND]) | {"round": number})})
+        ]
+
+    return {
+        "NaN": (with_array(poked(np.nan)), "NaN or infinity"),
+        "infinity": (with_array(poked(-np.inf)), "NaN or infinity"),
+        "huge": (with_array(poked(3e38)), "a number beyond 1,000,000"),
+        "shape": (with_array(lambda p: p[:-1]), "its shape is (649,), not (650,)"),
+        "dtype": (with_array(lambda p: p.astype(np.float16)), "its dtype is float16"),
+        "oversized": (with_array(lambda p: np.tile(p, 3)), "oversized"),
+        "junk": (lying_header, "its bytes are no array"),
+        "missing record": (lambda r: [edited(r, **{ROUND: None})], "its records are 'arrays'"),
+        "extra record": (lambda r: [edited(r, metrics=MetricRecord({"num-examples": 10**9}))], "its records are"),
+        "late": (of_round(99), "late: it is for round 99"),
+        "lost": (lambda _: [], "no report in time"),
+        "twice": (lambda r: [r, r], "duplicated"),
+    }
+
+
+@pytest.mark.parametrize("kind", list(bad_replies()))
+def test_a_bad_reply_is_rejected_with_its_reason_and_the_round_goes_on(setting, kind):
+    change, reason = bad_replies()[kind]
+
+    def meddle(reply):
+        ada = reply.metadata.src_node_id == 1000
+        return change(reply) if ada and of_training(reply) else [reply]
+
+    found = setting.go(Meddler(setting.grid, meddle))
+    ada = [entry.document for entry in found.rejections if entry.document["client"] == "Ada"]
+    assert len(ada) == 12
+    assert all(reason in one["reason"] for one in ada), ada[0]
+    assert np.isfinite(setting.model(found)).all()
+    assert found.delivered["Ada"] == (12 if kind == "twice" else 0)
+    assert (found.settlements["Ada"].document["pay"] == 0) == (kind != "twice")
+    assert found.delivered["Cleo"] == 12
+    with open_ledger(setting.folder / "ledger.db") as book:
+        assert check(book.entries()) is None
+
+
+def test_a_reply_from_a_stranger_is_rejected(setting):
+    def meddle(reply):
+        if not of_training(reply) or reply.metadata.src_node_id != 1000:
+            return [reply]
+        return [reply, sent_by(77, reply.content, reply)]
+
+    found = setting.go(Meddler(setting.grid, meddle))
+    strange = [entry.document for entry in found.rejections if entry.document["node"] == "77"]
+    assert [one["reason"] for one in strange] == ["the node is not in the contract"] * 12
+    assert found.delivered["Ada"] == 12
+
+
+def test_who_drops_out_is_paid_for_the_rounds_she_delivered(setting):
+    """Her reports are missing from the sum; the others' weights stay what the contract says."""
+
+    def meddle(reply):
+        cleo = of_training(reply) and reply.metadata.src_node_id == 1002
+        return [] if cleo and reply.content.config_records[ROUND]["round"] >= 3 else [reply]
+
+    found = setting.go(Meddler(setting.grid, meddle))
+    settled = found.settlements["Cleo"].document
+    offer = found.contract[2]
+    assert settled["delivered"] == 3
+    assert settled["pay"] == round(offer.terms.reward(found.test.document["loss"]) * 3 / 12)
+    assert sum(one.weight for one in found.contract) == pytest.approx(1.0)
+
+
+def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
+    setting.people[1001].decide = lambda offer: False  # noqa: ARG005
+    found = setting.go()
+    assert [offer.client for offer in found.contract] == ["Ada", "Cleo", "Dora"]
+    assert {offer.version for offer in found.contract} == {2}
+    assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
+    assert sum(offer.weight for offer in found.contract) == pytest.approx(1.0)
+    with open_ledger(setting.folder / "ledger.db") as book:
+        assert check(book.entries()) is None
+
+
+def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
+    job = read_job(small_job_file(tmp_path, *STEP))
+    setting = Setting(tmp_path, plans, replace(job, server=replace(job.server, label_seconds=0.1)))
+    setting.people[1000].labels = lambda: None
+    found = setting.go()
+    assert found.delivered["Ada"] == 0
+    reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}
+    assert reasons == {"error: not all samples are labeled yet."}
+
+
+def test_a_client_that_raises_does_not_stop_the_job(setting):
+    def fail(*_):
+        raise RuntimeError("out of memory")
+
+    setting.people[1002].report = fail
+    found = setting.go()
+    assert found.delivered["Cleo"] == 0
+    assert "error: out of memory" in {e.document["reason"] for e in found.rejections}
+
+
+def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
+    """An impostor with Ada's name and another key, and a stranger: both are refused, the job goes on."""
+    impostor, stranger = setting.people[1002], setting.people[1003]
+    people = dict(setting.people)
+    people[2000] = replace(impostor, name="Ada", accepted={})
+    people[2001] = replace(stranger, name="Mallory", accepted={})
+    found = setting.go(grid_of(people))
+    reasons = [e.document["reason"] for e in found.rejections if e.document["stage"] == "enrolment"]
+    assert sorted(reasons) == ["'Mallory' is not among the job's clients.", "Ada enrolled with another key."]
+    assert found.delivered["Ada"] == 12
+
+
+class Stopped(BaseException):
+    """Stands for a crash of the server between any two messages."""
+
+
+def crashing(grid, after):
+    left = [after]
+
+    def meddle(reply):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Stopped
+        return [reply]
+
+    return Meddler(grid, meddle)
+
+
+def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans):
+    """Crashed again and again after some replies, until it is done: all pay equals the undisturbed run's."""
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "wild").mkdir()
+    calm, wild = Setting(tmp_path / "calm", plans), Setting(tmp_path / "wild", plans)
+    expected = calm.go()
+    crashes, step = 0, 0
+    while True:
+        step += 1
+        try:
+            found = wild.go(crashing(wild.grid, 3 + 5 * step))
+            break
+        except Stopped:
+            crashes += 1
+            wild = Setting(tmp_path / "wild", plans)
+    assert crashes >= 4
+    assert found.name == expected.name
+    assert {k: v.document for k, v in found.settlements.items()} == {
+        k: v.document for k, v in expected.settlements.items()
+    }
+    assert [e.document for e in found.rounds] == [e.document for e in expected.rounds]
+    with open_ledger(wild.folder / "ledger.db") as book:
+        assert check(book.entries()) is None
+
+
+def test_a_client_trains_only_on_offers_she_accepted(setting):
+    setting.go()
+    ada = setting.people[1000]
+    offer = papers.offers(ada.folder)[0]
+    with pytest.raises(InputError, match="not accepted here"):
+        ada.report(replace(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
+    with pytest.raises(InputError, match="with another key"):
+        ada.consider(replace(offer, client="Ben").document())
+
+
+def test_run_goes_on_in_the_same_ledger(tmp_path):
+    job = read_job(small_job_file(tmp_path, *STEP))
+    first = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    second = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    assert (first.pay == second.pay).all()
+    with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:
+        assert database.execute("select count(distinct job) from entries").fetchone() == (2,)
+    database.close()
