@@ -10,8 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
-from truthfl.federation import desk as papers
-from truthfl.federation.conduct import Desk, conduct, job_name
+from truthfl.federation.conduct import Operator, conduct, job_name
 from truthfl.federation.embedded import grid_of, kept_key, run_job, simulated
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.messages import MODEL, ROUND
@@ -22,6 +21,7 @@ from truthfl.learning.planning import Effort
 from truthfl.learning.reference import train_plainly
 from truthfl.learning.scene import with_training
 from truthfl.learning.training import train
+from truthfl.ledger import desk as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_of
@@ -70,9 +70,9 @@ class Setting:
 
     def go(self, grid=None):
         with open_ledger(self.folder / "ledger.db") as book:
-            desk = Desk(book, self.folder, kept_key(self.folder / "operator"), secret_of(self.seed), self.seed)
+            operator = Operator(book, self.folder, kept_key(self.folder / "operator"), secret_of(self.seed), self.seed)
             name = job_name(book, self.job, self.seed)
-            return conduct(grid or self.grid, self.job, name, desk, self.plans, nothing)
+            return conduct(grid or self.grid, self.job, name, operator, self.plans, nothing)
 
     def model(self, found):
         return np.load(self.folder / "models" / f"{found.name}.npy")

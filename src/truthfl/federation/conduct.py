@@ -36,7 +36,7 @@ Watch = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Desk:
+class Operator:
     """What the operator brings to a job: her book, a folder, her key, and the secret of the test draw."""
 
     book: Ledger
@@ -55,16 +55,16 @@ def job_name(book: Ledger, job: DataJob, seed: int) -> str:
     return f"{stem}-{number}"
 
 
-def conduct(grid: Grid, job: DataJob, name: str, desk: Desk, make_plan: MakePlan, watch: Watch) -> Contents:
+def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, watch: Watch) -> Contents:
     """The whole job, or what is left of it; what the book then says of it."""
     side = job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
-    committed = commitment(test_set, job.server.test_samples, desk.secret)
-    operator = public_line(desk.key)
-    opening = {"job": job.document(), "seed": desk.seed, "commitment": committed, "operator_key": operator}
-    desk.book.append(name, "job", "job", opening)
-    before = contents(name, desk.book.entries(name))
-    roster = Roster(grid, desk.book, name, job, side.test.images.shape[1:])
+    committed = commitment(test_set, job.server.test_samples, operator.secret)
+    signer = public_line(operator.key)
+    opening = {"job": job.document(), "seed": operator.seed, "commitment": committed, "operator_key": signer}
+    operator.book.append(name, "job", "job", opening)
+    before = contents(name, operator.book.entries(name))
+    roster = Roster(grid, operator.book, name, job, side.test.images.shape[1:])
     roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
     watch("waiting for clients", 0, 0)
     if before.offers:
@@ -72,18 +72,18 @@ def conduct(grid: Grid, job: DataJob, name: str, desk: Desk, make_plan: MakePlan
     else:
         wait_for_clients(roster)
     watch("planning on pilot data", 0, 0)
-    offers = agree(roster, make_plan, seed=desk.seed, commitment=committed, operator_key=operator)
+    offers = agree(roster, make_plan, seed=operator.seed, commitment=committed, operator_key=signer)
     if before.test is None:
         if not before.rounds:
             wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
-        course = Course(model_of(offers[0]), offers, desk.folder / "checkpoints" / name)
+        course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
         params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
-        write_model(desk.folder / "models" / f"{name}.npy", params)
-        said = tested(course.model, params, side.test, job.server.test_samples, desk.secret, test_set)
-        desk.book.append(name, "test", "test", said)
-    settle(desk.book, name)
-    _hand_out(roster, name, desk)
-    return contents(name, desk.book.entries(name))
+        write_model(operator.folder / "models" / f"{name}.npy", params)
+        said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
+        operator.book.append(name, "test", "test", said)
+    settle(operator.book, name)
+    _hand_out(roster, name, operator)
+    return contents(name, operator.book.entries(name))
 
 
 def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
@@ -121,15 +121,15 @@ def write_model(path: Path, params: Params) -> None:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def _hand_out(roster: Roster, name: str, desk: Desk) -> None:
-    """Everybody's receipt: into the book, the operator's folder, and to her node if it is there."""
-    rows = desk.book.entries()
+def _hand_out(roster: Roster, name: str, operator: Operator) -> None:
+    """Everybody's receipt: into the book, and to her node if it is there."""
+    rows = operator.book.entries()
     found = contents(name, [row for row in rows if row.job == name])
     questions = []
     for offer in found.contract:
-        paper = make_receipt(offer, found, rows, desk.key)
+        paper = make_receipt(offer, found, rows, operator.key)
         said = {"client": offer.client, "digest": digest(paper["document"]), "signature": paper["signature"]}
-        desk.book.append(name, "receipt", offer.client, said)
+        operator.book.append(name, "receipt", offer.client, said)
         if offer.client in roster.node_of:
             questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
     list(roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN))

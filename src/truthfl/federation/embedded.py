@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.client import client_app
-from truthfl.federation.conduct import Desk, Watch, conduct, job_name, test_loss
+from truthfl.federation.conduct import Operator, Watch, conduct, job_name, test_loss
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.participant import Participant
 from truthfl.job import DataJob
@@ -79,11 +79,11 @@ def run_job(
     """
     scene = job.scene()
     with open_ledger(ledger or folder / "ledger.db") as book:
-        desk = Desk(book, folder, kept_key(folder / "operator"), secret_of(seed), seed)
+        operator = Operator(book, folder, kept_key(folder / "operator"), secret_of(seed), seed)
         grid = grid_of(simulated(job, scene, folder, _labels(scene, job.clients.behaviour, seed)))
         name = job_name(book, job, seed)
-        found = conduct(grid, job, name, desk, lambda some, side: some.plan(side, effort), watch)
-    return _outcome(job, scene, found, desk)
+        found = conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+    return _outcome(job, scene, found, operator)
 
 
 def simulated(job: DataJob, scene: Scene, folder: Path, labels: Labels) -> dict[int, Participant]:
@@ -140,7 +140,7 @@ def _labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
     )
 
 
-def _outcome(job: DataJob, scene: Scene, found: Contents, desk: Desk) -> Outcome:
+def _outcome(job: DataJob, scene: Scene, found: Contents, operator: Operator) -> Outcome:
     offers, names = found.contract, job.clients.behaviour
     if len(offers) != len(names):
         raise InputError("a simulated job has all of its clients; this book has another number of offers.")
@@ -149,7 +149,7 @@ def _outcome(job: DataJob, scene: Scene, found: Contents, desk: Desk) -> Outcome
     for client, name in enumerate(names):
         if not BEHAVIOURS[name].truthful:
             instead = (*names[:client], "truthful", *names[client + 1 :])
-            honest[client] = _payoff_if(job, scene, offers, instead, desk)[client]
+            honest[client] = _payoff_if(job, scene, offers, instead, operator)[client]
     return Outcome(
         found,
         names,
@@ -168,13 +168,15 @@ def _cost(offers: list[Offer], names: tuple[str, ...]) -> FloatArray:
     return labeling + np.where(played.report_scale == 0, 0.0, computing)
 
 
-def _payoff_if(job: DataJob, scene: Scene, offers: list[Offer], names: tuple[str, ...], desk: Desk) -> FloatArray:
+def _payoff_if(
+    job: DataJob, scene: Scene, offers: list[Offer], names: tuple[str, ...], operator: Operator
+) -> FloatArray:
     """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
     training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
     federated = with_training(scene.federated, training)
     played = play(names, np.array([offer.batch_size for offer in offers]))
-    done = train(federated, played, _labels(scene, names, desk.seed), desk.seed)
-    loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, desk.secret)
+    done = train(federated, played, _labels(scene, names, operator.seed), operator.seed)
+    loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
     taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
     pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]
     return np.array(pay) / job.server.minor_units - _cost(offers, names)

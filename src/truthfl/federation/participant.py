@@ -1,6 +1,6 @@
 """What one participant's node does when it is asked: describe itself, pass an offer on, say how far labeling is, train.
 
-Looks at `desk`, `learning` and the ledger's papers. It knows no Flower; `client` puts it on the network.
+Looks at `learning` and at the ledger (`desk`, papers). It knows no Flower; `client` puts it on the network.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from truthfl.errors import InputError
-from truthfl.federation import desk
 from truthfl.learning.behaviours import behaviour, play
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.local import local_model
 from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.scene import ModelChoice
+from truthfl.ledger import desk
 from truthfl.ledger.documents import Offer, offer_from
 from truthfl.ledger.signing import PrivateKey, public_line
 
