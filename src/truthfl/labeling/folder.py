@@ -1,0 +1,115 @@
+"""A folder of PNG and JPEG files, and of folders of them. Looks at `sample` and `pictures`.
+
+Nothing is decoded when it is opened: a file is known by its size, its first and its last bytes. Nothing outside the
+folder is read, wherever links lead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from truthfl.errors import InputError
+from truthfl.labeling.pictures import MOST_BYTES, decoded, is_picture, media_type, pixels_of
+from truthfl.labeling.sample import (
+    Pixels,
+    Problem,
+    Shown,
+    Source,
+    UnreadableError,
+    content_id,
+    numbered,
+    require_some,
+)
+
+ENDINGS = (".png", ".jpg", ".jpeg")
+LOOKED_AT = 16 * 1024  # bytes at each end of a file
+
+
+def open_folder(folder: Path) -> Source:
+    """Sorted by path."""
+    root = folder.resolve()
+    paths, contents, problems = [], [], []
+    for path in sorted(_files(root, root)):
+        try:
+            contents.append(_fingerprint(root / path, path))
+        except UnreadableError as error:
+            problems.append(Problem(path, str(error)))
+            continue
+        paths.append(path)
+    samples = numbered(contents, paths, range(len(paths)))
+    found = Source(str(folder), "picture", samples, tuple(problems), FolderReader(root, tuple(paths)))
+    return require_some(found, f"files that end in {', '.join(ENDINGS)}")
+
+
+class FolderReader:
+    """Reads files below one folder, and only there."""
+
+    def __init__(self, root: Path, paths: tuple[str, ...]) -> None:
+        self.root, self.paths = root, paths
+
+    def shown(self, row: int) -> Shown:
+        raw = self._raw(row)
+        decoded(raw, self.paths[row])
+        return Shown(raw, media_type(raw))
+
+    def pixels(self, row: int) -> Pixels:
+        return pixels_of(decoded(self._raw(row), self.paths[row]))
+
+    def _raw(self, row: int) -> bytes:
+        name = self.paths[row]
+        try:
+            path = (self.root / name).resolve(strict=True)
+            if not path.is_relative_to(self.root):
+                raise UnreadableError(f"{name} now leads out of the folder.")
+            with path.open("rb") as file:
+                raw = file.read(MOST_BYTES + 1)
+        except (OSError, RuntimeError) as error:
+            raise UnreadableError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        if len(raw) > MOST_BYTES:
+            raise UnreadableError(f"{name} {_too_large(len(raw))}")
+        return raw
+
+
+def _files(root: Path, folder: Path) -> Iterator[str]:
+    """Paths of pictures, from `root` on; hidden ones are left out, and links that lead out of it."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error.strerror}.") from None
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _files(root, Path(entry.path))
+        elif entry.name.lower().endswith(ENDINGS) and entry.is_file() and not _leads_out(entry, root):
+            yield Path(entry.path).relative_to(root).as_posix()
+
+
+def _leads_out(entry: os.DirEntry[str], root: Path) -> bool:
+    return entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
+
+
+def _fingerprint(path: Path, name: str) -> str:
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            size = os.fstat(handle).st_size
+            head = os.read(handle, LOOKED_AT)
+            if size > 2 * LOOKED_AT:
+                os.lseek(handle, -LOOKED_AT, os.SEEK_END)
+            tail = os.read(handle, LOOKED_AT) if size > LOOKED_AT else b""
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
+    if not is_picture(head):
+        raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
+    if size > MOST_BYTES:
+        raise UnreadableError(f"{name} {_too_large(size)}")
+    return content_id(str(size).encode(), b" ", head, tail)
+
+
+def _too_large(size: int) -> str:
+    return f"has {size / 1e6:,.0f} MB; at most {MOST_BYTES / 1e6:,.0f} MB are read."
