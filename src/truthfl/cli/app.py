@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli import errata, plan, reproduce, run, verify
+from truthfl.cli import errata, label, plan, reproduce, run, verify
 from truthfl.errors import InputError
 
 BAD_INPUT = 2
@@ -22,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(name="run")(run.run)
+app.command(name="label")(label.label)
 app.command(name="plan")(plan.plan)
 app.command(name="verify")(verify.verify)
 app.command(name="reproduce")(reproduce.reproduce)

@@ -1,0 +1,111 @@
+"""`truthfl label`: label one's own pictures in one's own browser. What it needs is loaded when it is called."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.labeling.sample import Source
+    from truthfl.ledger.signing import PrivateKey
+
+DIGITS = tuple("0123456789")
+HOME = Path("truthfl-home")
+
+
+def label(
+    data: Annotated[
+        Path, typer.Option(help="Folder of PNG or JPEG files, .npz or idx file of pictures, .csv or .jsonl of texts.")
+    ],
+    home: Annotated[Path, typer.Option(help="Folder for labels.db and the job's papers.")] = HOME,
+    classes: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
+    ] = None,
+    key: Annotated[Path | None, typer.Option(help="Your private key; the file key in the home folder.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the labels to a .json (Label Studio's) or .csv file.")
+    ] = None,
+    import_: Annotated[
+        Path | None, typer.Option("--import", metavar="FILE", help="Take labels in from such a file.")
+    ] = None,
+) -> None:
+    """Label pictures or texts in a page in your own browser; nothing leaves this machine.
+
+    Every decision is on the disk before the next picture shows, so it can be left and gone on with at any time. With
+    --export or --import, labels are written or taken in, and no page is opened.
+
+    Example: truthfl label --data photos --classes cat,dog,other
+    """
+    from truthfl.labeling.samples import open_samples
+
+    source = open_samples(data)
+    for problem in source.problems:
+        print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
+    if export is not None or import_ is not None:
+        _exchange(home, source, _classes(home, classes), export, import_)
+        return
+    _serve(home, source, _classes(home, classes), _key(home, key), port, no_browser)
+
+
+def _serve(
+    home: Path, source: Source, classes: tuple[str, ...], key: PrivateKey | None, port: int, no_browser: bool
+) -> None:
+    from truthfl.labeling.serving import open_page
+
+    with open_page(home, source, classes, key, port=port) as opened:
+        kind = "texts" if source.kind == "text" else "pictures"
+        print(f"{len(source):,} {kind} from {source.place}; labels are kept in {home / 'labels.db'}.")
+        print(f"The page, for this machine alone: {opened.url}")
+        print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
+        if not no_browser:
+            webbrowser.open(opened.url)
+        try:
+            opened.wait()
+        except KeyboardInterrupt:
+            print("\nStopped. All decisions are kept.")
+
+
+def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
+    from truthfl.labeling.exchange import export_labels, import_labels
+    from truthfl.labeling.store import FILE_NAME, LabelStore
+
+    store = LabelStore(home / FILE_NAME)
+    try:
+        if import_ is not None:
+            print(f"{import_labels(import_, source, store, classes):,} labels taken in from {import_}.")
+        if export is not None:
+            print(f"{export_labels(export, source, store):,} labels of {len(source):,} samples written to {export}.")
+    finally:
+        store.close()
+
+
+def _classes(home: Path, given: str | None) -> tuple[str, ...]:
+    """The offer's, the ones given, or the digits."""
+    from truthfl.labeling.papers import offer_in_force
+
+    offer = offer_in_force(home)
+    if offer is not None:
+        return offer.classes
+    if given is None:
+        return DIGITS
+    names = tuple(name.strip() for name in given.split(","))
+    if len(names) < 2 or not all(names) or len(set(names)) != len(names):
+        raise InputError(f"classes is {given!r}; it must be two or more different names, with commas between.")
+    return names
+
+
+def _key(home: Path, given: Path | None) -> PrivateKey | None:
+    from truthfl.ledger.signing import read_key
+
+    kept = home / "key"
+    if given is not None:
+        return read_key(given)
+    return read_key(kept) if kept.exists() else None
