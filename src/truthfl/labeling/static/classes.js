@@ -1,0 +1,33 @@
+// A button per class, with its key.
+
+import { make } from "/static/dom.js";
+
+const SHORT = 2; // letters up to which names are shown as digits are
+
+export function classButtons(place, classes, choose) {
+  const buttons = classes.map(({ name, key }, number) => {
+    const cap = key && key !== name ? make("kbd", { "aria-hidden": "true" }, key) : null;
+    const button = make("button", { type: "button", "aria-pressed": "false", "aria-keyshortcuts": key },
+      cap, make("span", { class: "name" }, name));
+    button.addEventListener("click", () => choose(number));
+    return button;
+  });
+  place.classList.toggle("short", classes.length <= 10 && classes.every(({ name }) => name.length <= SHORT));
+  place.replaceChildren(...buttons);
+  return buttons;
+}
+
+export function press(buttons, chosen) {
+  buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === chosen)));
+}
+
+export function flash(button) {
+  button.classList.add("chosen");
+  setTimeout(() => button.classList.remove("chosen"), 140);
+}
+
+// The class of a key, or -1; keys with modifiers are the browser's.
+export function classOfKey(classes, event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.key.length !== 1) return -1;
+  return classes.findIndex(({ key }) => key === event.key.toLowerCase());
+}

@@ -1,0 +1,40 @@
+// Numbers as people read them.
+
+export function money(amount, offer) {
+  const places = Math.max(0, Math.ceil(Math.log10(offer.terms.minor_units)));
+  const shown = places === 0 && amount !== 0 && Math.abs(amount) < 10 && !Number.isInteger(amount) ? 1 : places;
+  return `${number(amount, shown)} ${offer.currency}`;
+}
+
+// With more places than are ever paid, for sums that one can follow.
+export function fine(amount) {
+  return number(amount, 2);
+}
+
+export function number(value, places) {
+  const shown = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
+  const text = shown.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+  return text.replace("-", "−");
+}
+
+export function loss(value) {
+  return number(value, 4);
+}
+
+export function chance(share) {
+  if (share < 0.0001) return "less than 1 in 10,000";
+  if (share < 0.01) return `about 1 in ${Number((1 / share).toPrecision(2)).toLocaleString("en")}`;
+  if (share > 0.9999) return "almost certain";
+  return `${number(100 * share, share < 0.1 ? 1 : 0)}%`;
+}
+
+export function duration(seconds) {
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+  const [name, size] = units.find(([, length]) => seconds >= length) ?? units[3];
+  const count = Math.round(seconds / size);
+  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+}
+
+export function count(value, thing) {
+  return `${value.toLocaleString("en")} ${thing}${value === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,184 @@
+// The offer: what is asked, what is paid, what it costs, what doing less would leave; and her answer.
+
+import { Refused, SILENT, ask, tell } from "/static/api.js";
+import { alarm, byId, make, pairs } from "/static/dom.js";
+import { chance, count, duration, fine, loss, money, number } from "/static/format.js";
+import { plot } from "/static/plot.js";
+import { announce, watchPapers } from "/static/watch.js";
+
+const WAYS = {
+  honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
+  "random labels": ["Label at random", "Saves all the labeling."],
+  "half the batch": ["Use half the batch", "Saves half the computing."],
+  "inflated report": ["Inflate your report", "Claims twice the change that came out; saves nothing."],
+};
+const ON_THE_LINE = { honest: "honest work", "random labels": "random labels", "half the batch": "half the batch",
+  "inflated report": "inflated report" };
+
+let shown = null;
+
+async function load() {
+  const fields = ["labeling", "computing"].map((name) => [name, byId(`cost-${name}`).value]);
+  const given = fields.filter(([, value]) => value !== "" && Number(value) >= 0);
+  const query = shown === null ? "" : `?${new URLSearchParams(given)}`;
+  return ask(`/api/offer${query}`);
+}
+
+async function begin() {
+  shown = await load();
+  byId("none").hidden = shown.offer !== null;
+  byId("offer").hidden = shown.offer === null;
+  if (shown.offer === null) {
+    shown = null;
+    return;
+  }
+  tellTask(shown.offer);
+  tellPay(shown.offer, shown.spread);
+  tellSmallPrint(shown.offer, shown);
+  byId("cost-labeling").value = number(shown.costs.labeling, 2).replaceAll(",", "");
+  byId("cost-computing").value = number(shown.costs.computing, 2).replaceAll(",", "");
+  for (const unit of document.querySelectorAll(".unit")) unit.textContent = `(${shown.offer.currency})`;
+  tellCosts(shown);
+  tellAnswer(shown);
+}
+
+function tellTask(offer) {
+  byId("title").textContent = `An offer to ${offer.client}`;
+  const often = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
+  byId("lead").textContent = `Label ${count(offer.samples, "picture")}, once, in ${offer.classes.length} classes. ` +
+    `Then your computer trains on them by itself, in ${often} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
+    "Your pictures and labels stay on this machine; only the trained model’s numbers leave it.";
+  pairs(byId("facts"), [
+    ["pictures", offer.samples.toLocaleString("en")],
+    ["batch size", offer.batch_size.toLocaleString("en")],
+    ["rounds", offer.rounds.toLocaleString("en")],
+    ["expected pay", money(offer.terms.base - offer.terms.slope * offer.expected_loss + offer.terms.labeling_cost, offer), "key"],
+  ]);
+}
+
+function tellPay(offer, spread) {
+  byId("pay-words").textContent = "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: " +
+    `each 0.01 of loss is worth ${money(spread.per_hundredth, offer)}. These figures hold if the others are honest too; ` +
+    "who spoils the model lowers everybody’s pay.";
+  pairs(byId("pay-figures"), [
+    ["expected", money(spread.expected, offer)],
+    ["give or take (standard deviation)", money(spread.deviation, offer)],
+    ["chance of a negative amount", chance(spread.negative_chance)],
+    ["worst case: the model learns nothing", [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
+  ]);
+  const pay = (value) => offer.terms.base - offer.terms.slope * value + offer.terms.labeling_cost;
+  const band = [offer.expected_loss - 2 * offer.loss_error, offer.expected_loss + 2 * offer.loss_error];
+  const words = `Pay falls in a straight line with the test loss: ${money(spread.expected, offer)} at the expected loss of ` +
+    `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
+  const points = shown.conducts.map((way) => ({ loss: way.loss, name: ON_THE_LINE[way.name], key: way.name === "honest" }));
+  plot(byId("plot"), { pay, band, points, words, unit: offer.currency });
+  byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
+}
+
+function tellCosts({ offer, conducts, costs }) {
+  const [honest] = conducts;
+  const total = costs.labeling + costs.computing;
+  byId("cost-words").textContent = `Honest work costs you ${money(total, offer)} and is expected to leave you ` +
+    `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
+  byId("ways").replaceChildren(...conducts.map((way) => {
+    const [what, how] = WAYS[way.name];
+    const sign = way.difference > 0 ? "+" : "";
+    const honestWay = way.name === "honest";
+    return make("li", { class: honestWay ? "honest" : way.difference > 0 ? "more" : "less" },
+      make("span", { class: "what" }, what),
+      make("span", { class: "left" }, money(way.left, offer)),
+      make("span", { class: "how" }, `${how} Paid ${money(way.pay, offer)}, costs ${money(way.cost, offer)}.`),
+      make("span", { class: "beside" }, honestWay ? "left for you" : `${sign}${money(way.difference, offer)}`));
+  }));
+}
+
+function tellSmallPrint(offer, { hash, fingerprints }) {
+  const code = (text) => make("span", { class: "code" }, text);
+  pairs(byId("print"), [
+    ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
+    ["The formula", `${offer.formula}. Base ${fine(offer.terms.base)}, slope ${fine(offer.terms.slope)}, ` +
+      `labeling cost ${fine(offer.terms.labeling_cost)}; one ${offer.currency} is ${count(offer.terms.minor_units, "unit")}.`],
+    ["If you drop out", offer.dropping_out],
+    ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round.`],
+    ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
+    ["Commitment", code(offer.commitment)],
+    ["This offer’s hash", code(hash)],
+    ["Your key", code(fingerprints.yours)],
+    ["The operator’s key", code(fingerprints.operator)],
+  ]);
+}
+
+function tellAnswer({ offer, answer, cannot_sign: why }) {
+  const place = byId("answer");
+  const words = {
+    acceptance: ["You accepted this offer.", "Your signature is kept beside it. Next: label your pictures."],
+    refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
+  }[answer];
+  if (words) {
+    const next = answer === "acceptance" ? make("a", { class: "main", href: "/label" }, "Start labeling") : null;
+    place.replaceChildren(make("p", { class: "state" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
+    return;
+  }
+  if (why) {
+    place.replaceChildren(make("p", { class: "state" }, "It cannot be answered here."), make("p", {}, why));
+    return;
+  }
+  const accept = make("button", { type: "button", class: "main" }, "Accept");
+  const decline = make("button", { type: "button", class: "plain" }, "Decline");
+  accept.addEventListener("click", () => confirm(offer, true));
+  decline.addEventListener("click", () => confirm(offer, false));
+  place.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer is the one that counts."),
+    make("div", { class: "row" }, accept, decline));
+}
+
+function confirm(offer, accepted) {
+  byId("sign-title").textContent = accepted ? "Accept and sign?" : "Decline and sign?";
+  byId("sign-words").textContent = accepted
+    ? `You label ${count(offer.samples, "picture")} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
+    : "The server goes on without you. This cannot be taken back.";
+  byId("sign-yes").textContent = accepted ? "Sign: I accept" : "Sign: I decline";
+  byId("sign-yes").onclick = () => answer(accepted);
+  byId("sign").showModal();
+}
+
+async function answer(accepted) {
+  byId("sign-yes").disabled = true;
+  try {
+    const said = await tell("/api/answer", { offer: shown.hash, accepted });
+    shown.answer = said.answer;
+    tellAnswer(shown);
+    alarm("");
+    byId("answer").querySelector("a, p").focus();
+  } catch (error) {
+    alarm(error instanceof Refused ? error.message : SILENT);
+  } finally {
+    byId("sign-yes").disabled = false;
+    byId("sign").close();
+  }
+}
+
+async function follow() {
+  const now = await load().catch(() => null);
+  if (now !== null && shown !== null && now.hash === shown.hash) {
+    shown = { ...now, answer: shown.answer ?? now.answer };
+    tellCosts(shown);
+  }
+}
+
+async function restart() {
+  try {
+    shown = null;
+    await begin();
+    alarm("");
+  } catch (error) {
+    alarm(error instanceof Refused ? error.message : SILENT);
+  }
+}
+
+for (const name of ["labeling", "computing"]) byId(`cost-${name}`).addEventListener("input", follow);
+byId("sign-no").addEventListener("click", () => byId("sign").close());
+watchPapers((now, before) => {
+  if (now.offer !== before.offer || now.answer !== before.answer) restart();
+  if (now.receipt !== before.receipt) announce(now, before);
+});
+await restart();

@@ -1,0 +1,82 @@
+// Pay against test loss: a straight line, where the job is expected to end, and what doing less would do.
+
+import { draw } from "/static/dom.js";
+import { loss, number } from "/static/format.js";
+
+const HEIGHT = 300;
+const EDGE = { top: 16, right: 16, bottom: 46, left: 64 };
+const LABEL_STEP = 19;
+const LETTER = 7; // a letter's width, about
+
+// shown: {pay(loss), band: [from, to] or null, points: [{loss, name, key}], words, unit}
+export function plot(place, shown) {
+  const redraw = () => place.replaceChildren(picture(Math.max(280, place.clientWidth), shown));
+  new ResizeObserver(redraw).observe(place);
+  redraw();
+}
+
+function picture(width, shown) {
+  const losses = [...shown.points.map((point) => point.loss), ...(shown.band ?? [])];
+  const room = 0.06 * (Math.max(...losses) - Math.min(...losses) || 1);
+  const from = Math.max(0, Math.min(...losses) - room);
+  const to = Math.max(...losses) + 3 * room;
+  const pays = [shown.pay(from), shown.pay(to)];
+  const low = Math.min(0, ...pays);
+  const high = Math.max(0, ...pays);
+  const x = (value) => EDGE.left + ((value - from) / (to - from || 1)) * (width - EDGE.left - EDGE.right);
+  const y = (value) => EDGE.top + ((high - value) / (high - low || 1)) * (HEIGHT - EDGE.top - EDGE.bottom);
+  const frame = { left: EDGE.left, right: width - EDGE.right, top: EDGE.top, bottom: HEIGHT - EDGE.bottom };
+  return draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": shown.words },
+    shown.band && draw("rect", { class: "band", x: x(shown.band[0]), y: frame.top,
+      width: x(shown.band[1]) - x(shown.band[0]), height: frame.bottom - frame.top }),
+    ...payAxis(low, high, y, frame, shown.unit),
+    ...lossAxis(from, to, x, frame, width),
+    draw("line", { class: "zero", x1: frame.left, x2: frame.right, y1: y(0), y2: y(0) }),
+    draw("line", { class: "pay", x1: x(from), y1: y(pays[0]), x2: x(to), y2: y(pays[1]) }),
+    ...named(shown.points, (value) => x(value), (value) => y(shown.pay(value)), frame));
+}
+
+// Names stand in the free corner above the falling line, one below the other, tied to their dots; below it where there
+// is no room.
+function named(points, x, y, frame) {
+  const sorted = [...points].sort((a, b) => b.loss - a.loss);
+  const drawn = [];
+  let last = Infinity;
+  sorted.forEach((point) => {
+    const [px, py] = [x(point.loss), y(point.loss)];
+    const right = px + 16 + LETTER * point.name.length < frame.right + EDGE.right;
+    const above = Math.max(frame.top + 8, Math.min(py - 22, last - LABEL_STEP));
+    const level = right ? above : Math.min(py + 24, frame.bottom - 8);
+    if (right) last = above;
+    const tx = right ? px + 16 : px - 16;
+    const kind = point.key ? " key" : "";
+    drawn.push(draw("path", { class: "lead", d: `M${px},${py} L${tx + (right ? -4 : 4)},${level}` }));
+    drawn.push(draw("circle", { class: `dot${kind}`, cx: px, cy: py, r: point.key ? 6 : 5 }));
+    drawn.push(draw("text", { class: `name${kind}`, x: tx, y: level + 4, "text-anchor": right ? "start" : "end" }, point.name));
+  });
+  return drawn;
+}
+
+function payAxis(low, high, y, frame, unit) {
+  const marks = ticks(low, high, 5).flatMap((value) => [
+    draw("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
+    draw("text", { x: frame.left - 8, y: y(value) + 4, "text-anchor": "end" }, number(value, 0)),
+  ]);
+  return [...marks, draw("text", { x: 0, y: frame.top - 2 }, unit)];
+}
+
+function lossAxis(from, to, x, frame, width) {
+  const marks = ticks(from, to, width < 480 ? 4 : 6).map((value) =>
+    draw("text", { x: x(value), y: frame.bottom + 18, "text-anchor": "middle" }, loss(value).replace(/0+$/, "").replace(/\.$/, "")));
+  const name = draw("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 40, "text-anchor": "middle" }, "test loss");
+  return [...marks, name];
+}
+
+function ticks(from, to, count) {
+  const rough = (to - from) / count || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
+  const found = [];
+  for (let value = Math.ceil(from / step) * step; value <= to + step * 1e-9; value += step) found.push(value);
+  return found;
+}

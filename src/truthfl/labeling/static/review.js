@@ -1,0 +1,179 @@
+// The grid: all that have one label, side by side; what does not belong there gets another.
+
+import { Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
+import { classButtons, classOfKey, press } from "/static/classes.js";
+import { alarm, byId, make } from "/static/dom.js";
+import { Queue } from "/static/queue.js";
+import { Stage } from "/static/stage.js";
+import { announce, watchPapers } from "/static/watch.js";
+
+const AT_ONCE = 120;
+
+const state = await ask("/api/work").catch((error) => {
+  alarm(error instanceof Refused ? error.message : SILENT);
+  throw error;
+});
+const queue = new Queue(state);
+const stage = new Stage(byId("large-stage"), state);
+const buttons = classButtons(byId("large-classes"), state.classes, (number) => relabel(opened, number));
+let group = null;
+let members = [];
+let shown = 0;
+let opened = null;
+let busy = false;
+
+function groups() {
+  const inside = [];
+  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at)) inside.push(at);
+  const named = state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number }));
+  const marked = [
+    { name: "Flagged", has: (at) => queue.flagged.has(at) },
+    { name: "Skipped", has: (at) => queue.skipped.includes(at) },
+  ];
+  return [...named, ...marked].map((one) => ({ ...one, members: inside.filter(one.has) }));
+}
+
+function tellGroups() {
+  const all = groups();
+  byId("groups").replaceChildren(...all.map((one) => {
+    const button = make("button", { type: "button", "aria-pressed": String(one.name === group) },
+      make("b", {}, one.name), make("span", {}, one.members.length.toLocaleString("en")));
+    button.addEventListener("click", () => open(one.name));
+    return button;
+  }));
+  return all;
+}
+
+function open(name) {
+  group = name;
+  const chosen = tellGroups().find((one) => one.name === name);
+  members = chosen.members;
+  shown = 0;
+  byId("group-title").textContent = members.length === 0 ? `${name}: none` : name;
+  byId("grid").classList.toggle("texts", state.kind === "text");
+  byId("grid").replaceChildren();
+  more();
+}
+
+function more() {
+  const next = members.slice(shown, shown + AT_ONCE);
+  byId("grid").append(...next.map((at, i) => make("li", {}, thumb(at, shown + i === 0))));
+  shown += next.length;
+  byId("more").hidden = shown >= members.length;
+  byId("more").textContent = `Show ${Math.min(AT_ONCE, members.length - shown)} more`;
+}
+
+function thumb(at, first) {
+  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1",
+    "aria-label": `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}` });
+  const address = `/thumbs/${state.edition}/${at}`;
+  if (state.kind === "text") {
+    fetch(address).then((answer) => answer.text()).then((text) => button.prepend(text), () => {});
+  } else {
+    button.append(make("img", { src: address, alt: "", loading: "lazy", width: 80, height: 80 }));
+  }
+  if (queue.flagged.has(at)) button.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
+  button.addEventListener("click", () => enlarge(at));
+  return button;
+}
+
+async function enlarge(at) {
+  opened = at;
+  byId("large-title").textContent = `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}`;
+  press(buttons, queue.labels[at]);
+  byId("large-flag").setAttribute("aria-pressed", String(queue.flagged.has(at)));
+  byId("large-stage").replaceChildren();
+  byId("large").showModal();
+  buttons[Math.max(0, queue.labels[at])].focus();
+  try {
+    const element = await stage.get(at);
+    if (state.kind === "picture") element.alt = byId("large-title").textContent;
+    stage.prepare([at]);
+    if (opened === at) stage.show(element);
+  } catch (error) {
+    byId("large-stage").textContent = error.message;
+  }
+}
+
+async function send(said) {
+  if (busy) return null;
+  busy = true;
+  try {
+    const now = await tellUntilHeard("/api/decisions", { edition: state.edition, nonce: nonce(), ...said }, alarm);
+    queue.apply(now);
+    return now;
+  } catch (error) {
+    if (error.status === 409) location.reload();
+    alarm(error.message);
+    return null;
+  } finally {
+    busy = false;
+  }
+}
+
+async function relabel(at, number) {
+  if (at === null || (await send({ position: at, action: "label", label: number })) === null) return;
+  const { name } = state.classes[number];
+  const button = buttonAt(at);
+  button?.querySelector(".note")?.remove();
+  if (name !== group) button?.append(make("span", { class: "note" }, `now ${name}`));
+  byId("said").textContent = `Labeled ${name}.`;
+  tellGroups();
+  if (byId("large").open) byId("large").close();
+}
+
+async function flag(at) {
+  const raised = queue.flagged.has(at);
+  if ((await send({ position: at, action: raised ? "unflag" : "flag" })) === null) return;
+  byId("large-flag").setAttribute("aria-pressed", String(!raised));
+  const button = buttonAt(at);
+  button?.querySelector(".flag")?.remove();
+  if (!raised) button?.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
+  byId("said").textContent = raised ? "Flag taken off." : "Flagged.";
+  tellGroups();
+}
+
+function buttonAt(at) {
+  return byId("grid").querySelector(`[data-at="${at}"]`);
+}
+
+function onGridKey(event) {
+  const at = Number(event.target.dataset?.at ?? -1);
+  if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+  const all = [...byId("grid").querySelectorAll("button")];
+  const here = all.indexOf(event.target);
+  const columns = all.findIndex((one) => one.offsetTop > all[0].offsetTop);
+  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: columns > 0 ? -columns : -1, ArrowDown: columns > 0 ? columns : 1,
+    Home: -here, End: all.length - 1 - here };
+  const number = classOfKey(state.classes, event);
+  if (event.key in steps) focusOn(all, here, here + steps[event.key]);
+  else if (number >= 0) relabel(at, number);
+  else if (event.key.toLowerCase() === "f") flag(at);
+  else return;
+  event.preventDefault();
+}
+
+function focusOn(all, from, to) {
+  if (to < 0 || to >= all.length) return;
+  all[from].tabIndex = -1;
+  all[to].tabIndex = 0;
+  all[to].focus();
+}
+
+function onLargeKey(event) {
+  const number = classOfKey(state.classes, event);
+  if (number >= 0) relabel(opened, number);
+  else if (event.key.toLowerCase() === "f") flag(opened);
+  else return;
+  event.preventDefault();
+}
+
+byId("grid").addEventListener("keydown", onGridKey);
+byId("large").addEventListener("keydown", onLargeKey);
+byId("large").addEventListener("close", () => buttonAt(opened)?.focus());
+byId("large-close").addEventListener("click", () => byId("large").close());
+byId("large-flag").addEventListener("click", () => flag(opened));
+byId("more").addEventListener("click", more);
+watchPapers(announce);
+const first = groups().find((one) => one.members.length > 0);
+open((first ?? groups()[0]).name);
