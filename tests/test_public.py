@@ -33,8 +33,21 @@ MAY_LOOK_AT = {
     "learning": {"learning", "mechanism", "errors"},
     "studies": {"studies", "learning", "mechanism", "errors"},
     "job": {"learning", "mechanism", "errors"},
-    "federation": {"federation", "job", "studies", "learning", "mechanism", "errors"},
-    "cli": {"cli", "federation", "studies", "learning", "mechanism", "errors", "job", "__version__"},
+    "labeling": {"labeling", "learning", "ledger", "mechanism", "errors"},
+    "ledger": {"ledger", "errors"},
+    "federation": {"federation", "job", "ledger", "studies", "learning", "mechanism", "errors"},
+    "cli": {
+        "cli",
+        "federation",
+        "job",
+        "labeling",
+        "ledger",
+        "studies",
+        "learning",
+        "mechanism",
+        "errors",
+        "__version__",
+    },
 }
 
 

@@ -68,12 +68,14 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
     offer = last_offer(home)
     if offer is None:
         return {"offer": None}
-    costs = own_costs(offer, labeling, computing)
     try:
+        costs = own_costs(offer, labeling, computing)
         comes_to = {
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
             "conducts": [asdict(one) for one in conducts(offer, costs)],
         }
+    except InputError:
+        raise
     except CANNOT_BE_READ as error:
         raise InputError(f"the offer cannot be read: {_sentence(error)}") from None
     return comes_to | {

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvicorn
@@ -24,15 +24,18 @@ STOP_WITHIN_S = 10.0
 
 @dataclass(frozen=True, eq=False)
 class OpenPage:
-    """A page that is being served: its address, token included, and the thread that serves it."""
+    """A page that is being served: its address, token included, and whether it has ended.
 
-    url: str
-    thread: threading.Thread
+    An event is waited for, not the thread: a thread whose `join` was interrupted by Ctrl+C passes for ended.
+    """
+
+    url: str = field(repr=False)
+    ended: threading.Event
 
     def wait(self) -> None:
-        """Until it stops."""
-        while self.thread.is_alive():
-            self.thread.join(0.5)
+        """Until it ends."""
+        while not self.ended.wait(0.5):
+            pass
 
 
 @contextmanager
@@ -52,15 +55,22 @@ def open_page(
             ws="none",
         )
     )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="labeling page", daemon=True)
-    thread.start()
+    ended = threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run(sockets=[listening])
+        finally:
+            ended.set()
+
+    threading.Thread(target=serve, name="labeling page", daemon=True).start()
     try:
-        _wait_until_started(server, thread)
+        _wait_until_started(server, ended)
         address = f"http://{HOST}:{listening.getsockname()[1]}"
-        yield OpenPage(f"{address}/?token={app.state.door.token}", thread)
+        yield OpenPage(f"{address}/?token={app.state.door.token}", ended)
     finally:
         server.should_exit = True
-        thread.join(STOP_WITHIN_S)
+        ended.wait(STOP_WITHIN_S)
         listening.close()
 
 
@@ -72,9 +82,9 @@ def _listen(port: int) -> socket.socket:
         raise InputError(f"port {port} cannot be used ({why}); name another with --port, or 0 for any.") from None
 
 
-def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+def _wait_until_started(server: uvicorn.Server, ended: threading.Event) -> None:
     deadline = time.monotonic() + START_WITHIN_S
     while not server.started:
-        if not thread.is_alive() or time.monotonic() > deadline:
+        if ended.is_set() or time.monotonic() > deadline:
             raise InputError("the page's server did not start.")
         time.sleep(0.005)

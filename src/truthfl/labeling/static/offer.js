@@ -85,9 +85,9 @@ function tellCosts({ offer, conducts, costs }) {
     const sign = way.difference > 0 ? "+" : "";
     const honestWay = way.name === "honest";
     return make("li", { class: honestWay ? "honest" : way.difference > 0 ? "more" : "less" },
-      make("span", { class: "what" }, what),
-      make("span", { class: "left" }, money(way.left, offer)),
-      make("span", { class: "how" }, `${how} Paid ${money(way.pay, offer)}, costs ${money(way.cost, offer)}.`),
+      make("span", { class: "what" }, what), " ",
+      make("span", { class: "left" }, money(way.left, offer)), " ",
+      make("span", { class: "how" }, `${how} Paid ${money(way.pay, offer)}, costs ${money(way.cost, offer)}.`), " ",
       make("span", { class: "beside" }, honestWay ? "left for you" : `${sign}${money(way.difference, offer)}`));
   }));
 }

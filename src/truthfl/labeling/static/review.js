@@ -37,7 +37,7 @@ function tellGroups() {
   const all = groups();
   byId("groups").replaceChildren(...all.map((one) => {
     const button = make("button", { type: "button", "aria-pressed": String(one.name === group) },
-      make("b", {}, one.name), make("span", {}, one.members.length.toLocaleString("en")));
+      make("b", {}, one.name), " ", make("span", {}, one.members.length.toLocaleString("en")));
     button.addEventListener("click", () => open(one.name));
     return button;
   }));

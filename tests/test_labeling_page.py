@@ -1,0 +1,479 @@
+"""The page in a real browser: by keyboard, by touch, killed in the middle; nothing lost, nothing doubled."""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+
+import pytest
+
+from browsers import Watch, launched
+from participants import Ada, draw_pictures
+from truthfl.labeling.samples import open_samples
+from truthfl.labeling.serving import open_page
+from truthfl.labeling.store import LabelStore
+from truthfl.learning.handmade import labels_of
+from truthfl.ledger import desk
+from truthfl.ledger.documents import answer_fault
+from truthfl.ledger.signing import write_key
+
+DIGITS = tuple("0123456789")
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+DESKTOP = {"viewport": {"width": 1280, "height": 800}}
+NOT_FOUND_YET = 10_000  # milliseconds
+DONE = "#done:not([hidden])"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as opened:
+        yield opened
+
+
+@contextmanager
+def looking(browser, url, **how):
+    """A page at this address; whatever goes wrong in it, or leaves the machine, fails the test."""
+    context = browser.new_context(**(how or DESKTOP))
+    page = context.new_page()
+    page.set_default_timeout(NOT_FOUND_YET)
+    page.watch = Watch(page)
+    page.goto(url)
+    yield page
+    context.close()
+    assert page.watch.elsewhere == []
+    assert page.watch.trouble == []
+
+
+@contextmanager
+def command(data, home, *more):
+    """`truthfl label` as a process of its own; gives the process and the address."""
+    arguments = ["--data", data, "--home", home, "--no-browser", *more]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "truthfl", "label", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    try:
+        process.stdout.readline()
+        yield process, re.search(r"http://\S+", process.stdout.readline()).group()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def showing(position):
+    """What the page has when it shows the picture at this position; its policy lets no test evaluate strings in it."""
+    return f"body[data-at='{position}']"
+
+
+def at(page):
+    """The position of the picture that is shown."""
+    return int(page.evaluate("document.body.dataset.at"))
+
+
+def press(page, key, until=None):
+    """Press and wait for the next picture (or what `until` says); gives the position it was pressed at."""
+    before = at(page)
+    page.keyboard.press(key)
+    page.wait_for_selector(until or f"body:not([data-at='{before}'])")
+    return before
+
+
+def count(page):
+    return page.inner_text("#count")
+
+
+def decisions(home):
+    with closing(sqlite3.connect(home / "labels.db")) as database:
+        return database.execute("select sample, action, label, undoes from decisions order by number").fetchall()
+
+
+def digit(position):
+    return str(position * 7 % 10)
+
+
+def axe(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [(one["id"], [node["target"] for node in one["nodes"]]) for one in found]
+
+
+def test_a_hundred_by_keyboard_through_reloads_and_a_killed_server(browser, tmp_path):
+    """Undo, skip, flag, a reload and two kills in the middle: every picture has the label of its key, once."""
+    data, home = draw_pictures(tmp_path / "data", 100), tmp_path / "home"
+    ids = open_samples(data).ids
+    given = {}
+
+    def label(page, key=None, until=None):
+        here = at(page)
+        given[here] = key or digit(here)
+        press(page, given[here], until)
+
+    with command(data, home) as (process, url), looking(browser, url) as page:
+        page.wait_for_selector(showing(0))
+        for _ in range(20):
+            label(page)
+        assert count(page) == "20 of 100 labeled"
+        wrong = at(page)
+        label(page, "9")
+        press(page, "Backspace")  # undo goes back to it
+        assert at(page) == wrong
+        label(page)
+        press(page, " ")  # 21 is skipped
+        page.keyboard.press("f")
+        page.wait_for_selector("#flag[aria-pressed=true]")
+        label(page)  # 22, flagged
+        for _ in range(2):
+            press(page, "ArrowLeft")
+        assert at(page) == 21
+        press(page, "ArrowRight")
+        assert page.get_attribute("#classes button:nth-child(5)", "aria-pressed") == "true"  # 22 · 7 = 154
+        label(page, "8")  # another label for 22, and on to the next open one
+        assert at(page) == 23
+        page.reload()
+        page.wait_for_selector(showing(23))
+        assert count(page) == "22 of 100 labeled · 1 skipped"
+        for _ in range(17):
+            label(page)
+        page.watch.expected = "net::ERR_"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        page.keyboard.press("1")  # into the void
+        page.wait_for_selector("#alarm:not([hidden])")
+        assert "does not answer" in page.inner_text("#alarm")
+        assert at(page) == 40
+
+    with command(data, home) as (process, url), looking(browser, url) as page:
+        page.wait_for_selector(showing(40))
+        assert count(page) == "39 of 100 labeled · 1 skipped"
+        for _ in range(40):
+            label(page)
+        before = at(page)
+        page.watch.expected = "net::ERR_"
+        page.keyboard.press(digit(before))
+        process.send_signal(signal.SIGKILL)  # with a decision on its way
+        process.wait()
+        given[before] = digit(before)
+
+    with command(data, home) as (_, url), looking(browser, url) as page:
+        page.wait_for_selector("body[data-at]")
+        assert at(page) in (80, 81)  # it was written down, or it was not
+        while at(page) < 99:
+            label(page)
+        label(page, until=showing(21))
+        assert page.inner_text("#marks") == "skipped before"
+        label(page, until=DONE)
+        assert count(page) == "100 of 100 labeled"
+        assert "100 pictures have a label, 1 of them with a flag" in page.inner_text("#done-words")
+
+    given[22] = "8"
+    assert labels_of(home / "labels.db", ids, DIGITS).tolist() == [int(given[position]) for position in range(100)]
+    made = decisions(home)
+    labeled = [ids.index(sample) for sample, action, *_ in made if action == "label"]
+    assert sorted(labeled) == sorted([*range(100), 20, 22])  # one undone, one given anew
+    assert [action for _, action, *_ in made if action != "label"] == ["undo", "skip", "flag"]
+    with closing(LabelStore(home / "labels.db")) as store:
+        assert [ids.index(sample) for sample, one in store.standing().items() if one.flagged] == [22]
+
+
+def test_a_held_key_labels_one_picture(browser, tmp_path):
+    data = draw_pictures(tmp_path / "data", 10)
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        for _ in range(6):
+            page.keyboard.down("3")  # the browser marks all but the first as repeated
+        page.keyboard.up("3")
+        page.wait_for_selector(showing(1))
+        page.wait_for_timeout(200)
+        assert count(page) == "1 of 10 labeled"
+
+
+def test_no_key_counts_before_the_next_picture_shows(browser, tmp_path):
+    """What is pressed while a decision is on its way was not meant for the next picture."""
+    data = draw_pictures(tmp_path / "data", 10)
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        held = []
+        page.route("**/api/*", lambda route: held.append(route))
+        page.keyboard.press("3")
+        while not any(route.request.method == "POST" for route in held):
+            page.wait_for_timeout(10)
+        for key in ("4", "5", "Space", "Backspace", "f", "6"):
+            page.keyboard.press(key)
+        assert at(page) == 0
+        page.unroute("**/api/*")  # lets go of what was held
+        page.wait_for_selector(showing(1))
+        page.wait_for_timeout(100)
+        assert count(page) == "1 of 10 labeled"
+        assert sum(route.request.method == "POST" for route in held) == 1
+    assert len(decisions(tmp_path / "home")) == 1
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_and_written_once(browser, tmp_path):
+    data = draw_pictures(tmp_path / "data", 5)
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        lost = []
+
+        def lose(route):
+            if len(lost) < 2:
+                route.fetch()  # the server hears it; the page does not hear the server
+                lost.append(route.abort())
+            else:
+                route.continue_()
+
+        page.watch.expected = "net::ERR_"
+        page.route("**/api/decisions", lose)
+        page.keyboard.press("3")
+        page.wait_for_selector(showing(1))
+        assert len(lost) == 2
+        assert page.is_hidden("#alarm")
+    assert [row[1:3] for row in decisions(tmp_path / "home")] == [("label", "3")]
+
+
+def test_bad_pictures_are_passed_over_and_told(browser, tmp_path):
+    data = draw_pictures(tmp_path / "data", 4)
+    whole = (data / "00001.png").read_bytes()
+    (data / "00001.png").write_bytes(whole[:60])
+    (data / "00000.png").write_bytes(whole[:61])
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
+        page.watch.expected = "422"
+        page.goto(opened.url)
+        page.wait_for_selector(showing(2))
+        assert page.inner_text("#passed summary") == "2 cannot be read and are passed over"
+        press(page, "1")
+        press(page, "2", DONE)
+        assert count(page) == "2 of 2 labeled"
+
+
+def test_only_as_many_as_the_offer_asks_for_with_its_classes(browser, tmp_path):
+    ada = Ada(tmp_path)
+    data = draw_pictures(tmp_path / "data", 6)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        page.watch.expected = "409"
+        offer = ada.gets_offer(samples=2, classes=("cat", "dog"))
+        page.wait_for_selector("#classes button:nth-child(2):last-child")  # it noticed by itself
+        ada.accepts(offer)
+        press(page, "d")
+        press(page, "c", DONE)
+        assert count(page) == "2 of 2 labeled"
+        assert labels_of(ada.home / "labels.db", open_samples(data).ids[:2], offer.classes).tolist() == [1, 0]
+        ada.gets_receipt(offer)
+        page.wait_for_selector("#banner a[href='/receipt']")
+
+
+def test_texts(browser, tmp_path):
+    lines = [{"text": "Very good."}, {"text": "<b>Very bad.</b>"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    source = open_samples(tmp_path / "t.jsonl")
+    with open_page(tmp_path / "home", source, ("praise", "blame")) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector("text=Very good.")
+        press(page, "p")
+        assert page.inner_text("#stage") == "<b>Very bad.</b>"
+        assert axe(page) == []
+        press(page, "b", DONE)
+        page.click("text=Look them over")
+        page.wait_for_selector("#grid >> text=Very good.")
+    assert labels_of(tmp_path / "home" / "labels.db", source.ids, ("praise", "blame")).tolist() == [0, 1]
+
+
+def test_slips_are_mended_in_the_review_by_keyboard_alone(browser, tmp_path):
+    data, home = draw_pictures(tmp_path / "data", 6), tmp_path / "home"
+    with open_page(home, open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        for key in "33333":
+            press(page, key)
+        page.goto(opened.url.split("/?")[0] + "/review")
+        page.wait_for_selector("#grid button")
+        assert page.inner_text("#groups [aria-pressed=true]").split() == ["3", "5"]
+        page.focus("#grid button")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("8")
+        page.wait_for_selector("#grid .note >> text=now 8")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#large[open] img")
+        assert axe(page) == []
+        page.keyboard.press("f")
+        page.wait_for_selector("#large-flag[aria-pressed=true]")
+        page.keyboard.press("7")
+        page.wait_for_selector("#large:not([open])", state="attached")
+        assert page.evaluate("document.activeElement.dataset.at") == "2"
+    labels = [row[2] for row in decisions(home) if row[1] == "label"]
+    assert labels == ["3", "3", "3", "3", "3", "8", "7"]
+
+
+def test_the_buttons_work_by_tab_and_single_keys_can_be_switched_off(browser, tmp_path):
+    data = draw_pictures(tmp_path / "data", 5)
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        page.keyboard.press("?")
+        page.wait_for_selector("#help[open]")
+        assert axe(page) == []
+        page.focus("#single-keys")
+        page.keyboard.press(" ")
+        page.keyboard.press("Escape")
+        page.keyboard.press("5")
+        page.wait_for_timeout(150)
+        assert count(page) == "0 of 5 labeled"
+        page.focus("#classes button:nth-child(3)")
+        page.keyboard.press("Tab")
+        press(page, " ")  # the button under the focus, not a skip
+        assert count(page) == "1 of 5 labeled"
+        assert "Picture 2 of 5" in page.inner_text("#said")
+    assert [row[1:3] for row in decisions(tmp_path / "home")] == [("label", "3")]
+
+
+def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp_path):
+    ada = Ada(tmp_path)
+    data = draw_pictures(tmp_path / "data", 4)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.goto(opened.url.split("/?")[0] + "/offer")
+        page.wait_for_selector("text=No offer yet")
+        assert axe(page) == []
+        offer = ada.gets_offer(samples=4)
+        page.wait_for_selector("text=An offer to Ada")  # it noticed by itself
+        words = page.inner_text("main")
+        for told in ("Label 4 pictures", "310 cent", "104 cent", "about 1 in 720", "−4,360 cent", "38 cent"):
+            assert told in words, told
+        ways = page.locator("#ways li").all_inner_texts()
+        assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "−630 cent", "158 cent", "66 cent"]
+        page.fill("#cost-labeling", "1000")
+        page.wait_for_selector("text=Honest work costs you 1,020 cent")
+        assert page.locator("#plot svg[role=img]").get_attribute("aria-label").startswith("Pay falls")
+        page.click("text=The small print")
+        assert offer.commitment in page.inner_text("#print")
+        assert axe(page) == []
+        page.keyboard.press("Tab")
+        page.focus("#answer button >> nth=0")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#sign[open]")
+        assert axe(page) == []
+        assert desk.read_answer(ada.home, offer) is None
+        page.keyboard.press("Escape")
+        page.click("#answer >> text=Accept")
+        page.click("#sign-yes")
+        page.wait_for_selector("text=You accepted this offer.")
+        assert answer_fault(desk.read_answer(ada.home, offer), offer) is None
+
+        page.click("#answer >> text=Start labeling")
+        page.wait_for_selector(showing(0))
+        page.click("nav >> text=Receipt")
+        page.wait_for_selector("text=No receipt yet")
+        paper = ada.gets_receipt(offer)
+        page.wait_for_selector("text=Receipt for Ada")
+        assert "4,319.66 − 3,821.82 × 1.1000 + 120.00 = 235.65" in page.inner_text("#sum")
+        page.click("#check")
+        page.wait_for_selector("#verdict.good >> text=Everything holds.")
+        assert axe(page) == []
+
+        paper["document"]["settlement"]["pay"] += 1
+        desk.put_receipt(ada.home, paper, offer.job)
+        page.wait_for_selector("text=237 cent")
+        page.click("#check")
+        page.wait_for_selector("#verdict.bad")
+        assert "its signature is not of the operator's key, or something in it was changed" in page.inner_text(
+            "#verdict"
+        )
+        assert axe(page) == []
+
+
+def test_declining_is_signed_too(browser, tmp_path):
+    ada = Ada(tmp_path)
+    offer = ada.gets_offer()
+    data = draw_pictures(tmp_path / "data", 2)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.click("#answer >> text=Decline")
+        page.click("#sign-yes")
+        page.wait_for_selector("text=You declined this offer.")
+    paper = desk.read_answer(ada.home, offer)
+    assert paper["document"]["kind"] == "refusal"
+    assert answer_fault(paper, offer) is None
+
+
+def test_the_whole_flow_on_a_phone_by_touch(browser, tmp_path):
+    ada = Ada(tmp_path)
+    write_key(ada.key, ada.home / "key")
+    offer = ada.gets_offer(samples=6)
+    data = draw_pictures(tmp_path / "data", 6)
+
+    def fits(page):
+        assert page.evaluate("document.documentElement.scrollWidth <= 390")
+        small = "[...document.querySelectorAll('button, summary, nav a, .main')].filter((one) => one.checkVisibility())"
+        assert page.evaluate(f"{small}.every((one) => one.getBoundingClientRect().height >= 24)")
+        assert axe(page) == []
+
+    with command(data, ada.home) as (_, url), looking(browser, url, **PHONE) as page:
+        page.wait_for_selector("text=An offer to Ada")
+        fits(page)
+        page.tap("#answer >> text=Accept")
+        page.tap("#sign-yes")
+        page.tap("#answer >> text=Start labeling")
+        page.wait_for_selector(showing(0))
+        fits(page)
+        assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")  # all on one screen
+
+        def tap(what, until):
+            page.tap(what)
+            page.wait_for_selector(showing(until))
+
+        tap("#classes button:nth-child(4)", 1)
+        tap("#classes button:nth-child(5)", 2)
+        tap("#undo", 1)
+        tap("#classes button:nth-child(6)", 2)
+        page.tap("#flag")
+        page.wait_for_selector("#flag[aria-pressed=true]")
+        tap("#skip", 3)
+        tap("#back", 2)
+        tap("#forward", 3)
+        tap("#classes button:nth-child(1)", 4)
+        tap("#classes button:nth-child(2)", 5)
+        tap("#classes button:nth-child(3)", 2)
+        page.tap("#classes button:nth-child(10)")
+        page.wait_for_selector(DONE)
+        fits(page)
+        page.tap("text=Look them over")
+        page.wait_for_selector("#grid button")
+        fits(page)
+        page.tap("#groups >> text=Flagged")
+        page.tap("#grid button >> nth=0")
+        page.wait_for_selector("#large[open] img")
+        page.tap("#large-classes button:nth-child(8)")
+        page.wait_for_selector("#large:not([open])", state="attached")
+        ada.gets_receipt(offer)
+        page.tap("#banner a")
+        page.wait_for_selector("text=Receipt for Ada")
+        page.tap("#check")
+        page.wait_for_selector("#verdict.good")
+        fits(page)
+    assert labels_of(ada.home / "labels.db", open_samples(data).ids, DIGITS).tolist() == [3, 5, 7, 0, 1, 2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path, scheme):
+    ada = Ada(tmp_path)
+    offer = ada.gets_offer(samples=3)
+    data = draw_pictures(tmp_path / "data", 3)
+    (data / "broken.png").write_bytes(b"no")
+    with (
+        open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
+        looking(browser, opened.url, color_scheme=scheme, **DESKTOP) as page,
+    ):
+        base = opened.url.split("/?")[0]
+        for name, ready in (("offer", "#ways li"), ("label", "#stage img"), ("review", "#groups button")):
+            page.goto(f"{base}/{name}")
+            page.wait_for_selector(ready)
+            assert axe(page) == [], name
+        ada.accepts(offer)
+        ada.gets_receipt(offer, loss=1.5)
+        page.goto(f"{base}/receipt")
+        page.wait_for_selector("text=The amount is negative")
+        assert axe(page) == []

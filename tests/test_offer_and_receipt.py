@@ -1,0 +1,223 @@
+"""What the page says of an offer and of a receipt: the contract's own numbers, and every mismatch."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federations import assignments, federations
+from messages import told
+from participants import Ada, a_receipt, an_offer, draw_pictures
+from truthfl import Strategies, client_payoff, lceme
+from truthfl.labeling import papers
+from truthfl.labeling.prospects import Costs, assumed_costs, conducts, own_costs, spread
+from truthfl.labeling.safety import CSRF_HEADER
+from truthfl.labeling.samples import open_samples
+from truthfl.labeling.serving import open_page
+from truthfl.ledger import desk
+from truthfl.ledger.documents import LossShare, answer_fault
+from truthfl.ledger.pay import Terms
+from truthfl.ledger.signing import new_key
+
+KEY, OPERATOR = new_key(), new_key()
+
+
+@pytest.fixture
+def ada(tmp_path):
+    return Ada(tmp_path)
+
+
+@pytest.mark.properties
+@given(data=st.data())
+def test_what_if_is_the_mechanisms_own_payoff(data):
+    """Each row of the panel is client_payoff with this client alone doing that, on the loss model of the contract."""
+    federation = data.draw(federations(max_clients=6, participation=False))
+    clients, model, training = federation.setting
+    batches = data.draw(assignments(federation))
+    contract = lceme(clients, model, training, batches)
+    i = data.draw(st.integers(0, len(clients) - 1))
+    share = [getattr(model, field)[i] for field in vars(LossShare(0, 0, 0, 0, 0))]
+    offer = an_offer(
+        KEY,
+        OPERATOR,
+        batch_size=int(batches[i]),
+        rounds=training.rounds,
+        terms=Terms(float(contract.base[i]), float(contract.slope[i]), float(contract.labeling_cost[i])),
+        sample_cost=float(clients.sample_cost[i]),
+        expected_loss=model.truthful_loss(batches),
+        loss_share=LossShare(*map(float, share)),
+    )
+    for way in conducts(offer, assumed_costs(offer)):
+        effort, batch, scale = np.ones(len(clients)), batches.astype(float).copy(), np.ones(len(clients))
+        effort[i], batch[i], scale[i] = way.effort, way.batch_size, way.report_scale
+        played = Strategies(effort, batch, scale)
+        loss = float(model.expected_loss(played))
+        assert way.loss == pytest.approx(loss, rel=1e-9)
+        scale_of_money = abs(contract.slope[i] * loss) + abs(contract.base[i]) + way.cost
+        paid_off = float(client_payoff(contract, clients, model, training, played)[i])
+        assert way.left == pytest.approx(paid_off, abs=1e-9 * scale_of_money)
+        assert way.difference <= 1e-9 * scale_of_money  # honest work is best
+
+
+def test_the_spread_of_pay():
+    offer = an_offer(KEY, OPERATOR)
+    found = spread(offer)
+    assert found.expected == pytest.approx(offer.terms.reward(offer.expected_loss))
+    assert found.deviation == pytest.approx(3821.8232 * 0.0271)
+    drawn = offer.terms.reward(np.random.default_rng(0).normal(offer.expected_loss, offer.loss_error, 400_000))
+    assert found.deviation == pytest.approx(drawn.std(), rel=0.01)
+    assert found.negative_chance == pytest.approx((drawn < 0).mean(), rel=0.1)
+    assert found.worst == offer.terms.reward(math.log(10))
+    assert offer.terms.reward(found.zero_loss) == pytest.approx(0, abs=1e-9)
+    certain = spread(replace(offer, loss_error=0.0))
+    assert (certain.deviation, certain.negative_chance) == (0.0, 0.0)
+    flat = spread(replace(offer, terms=Terms(10.0, 0.0, 5.0)))
+    assert flat.zero_loss == math.inf
+
+
+def test_her_own_costs_take_the_place_of_the_offers():
+    offer = an_offer(KEY, OPERATOR)
+    assert assumed_costs(offer) == Costs(120.0, 3 * 0.5 * 13)
+    assert sum(vars(assumed_costs(offer)).values()) == pytest.approx(offer.cost)
+    assert own_costs(offer, 7.0, None) == Costs(7.0, 19.5)
+    honest, random, half, inflated = conducts(offer, Costs(200.0, 40.0))
+    assert (honest.cost, random.cost, inflated.cost) == (240.0, 40.0, 240.0)
+    assert half.cost == 200.0 + 40.0 * 6 / 13
+    assert honest.left == pytest.approx(offer.expected_pay - 240.0)
+    assert "from 0 on" in told(own_costs, offer, -1.0, None)
+    assert "from 0 on" in told(own_costs, offer, None, math.nan)
+
+
+def test_a_batch_of_one_cannot_be_halved():
+    assert [way.name for way in conducts(an_offer(KEY, OPERATOR, batch_size=1), Costs(1, 1))] == [
+        "honest",
+        "random labels",
+        "inflated report",
+    ]
+
+
+def test_a_desk_with_nothing_on_it(ada):
+    assert papers.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None}
+    assert papers.offer_shown(ada.home, ada.key, None, None) == {"offer": None}
+    assert papers.receipt_shown(ada.home) == {"receipt": None}
+    assert "no receipt" in told(papers.receipt_checked, ada.home, ada.key)
+
+
+def test_an_honest_receipt_holds(ada):
+    offer = ada.gets_offer()
+    ada.accepts(offer)
+    ada.gets_receipt(offer)
+    assert papers.receipt_checked(ada.home, ada.key)["fault"] is None
+    shown = papers.receipt_shown(ada.home)
+    assert shown["settlement"] == {"reward": offer.terms.reward(1.1), "pay": 236, "delivered": 3, "asked": 3}
+    assert json.loads(json.dumps(shown)) == shown
+
+
+def poke(path, value):
+    def change(paper):
+        inner = paper
+        for part in path[:-1]:
+            inner = inner[part]
+        inner[path[-1]] = value
+
+    return change
+
+
+TAMPERED = {
+    "pay": (poke(("document", "settlement", "pay"), 999), "signature"),
+    "loss": (poke(("document", "test", "loss"), 0.9), "signature"),
+    "slope": (poke(("document", "offer", "terms", "slope"), 1.0), "signature"),
+    "secret": (poke(("document", "test", "secret"), "00" * 32), "signature"),
+    "link": (poke(("document", "chain", 1, "payload"), "0" * 64), "signature"),
+    "signature": (poke(("signature",), "AAAA"), "signature"),
+    "a part": (lambda paper: paper["document"].pop("chain"), "parts of a receipt"),
+    "the document": (lambda paper: paper.pop("document"), "no signed paper"),
+    "a type": (poke(("document", "offer"), []), "not a receipt"),
+}
+
+
+@pytest.mark.parametrize("part", list(TAMPERED))
+def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
+    offer = ada.gets_offer()
+    ada.accepts(offer)
+    paper = copy.deepcopy(ada.gets_receipt(offer))
+    change, words = TAMPERED[part]
+    change(paper)
+    desk.put_receipt(ada.home, paper, offer.job)
+    assert words in papers.receipt_checked(ada.home, ada.key)["fault"]
+    papers.receipt_shown(ada.home)
+    papers.what_lies_there(ada.home)
+
+
+def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
+    """A whole false world, in which everything agrees: an offer and an operator she never saw."""
+    offer = ada.gets_offer()
+    ada.accepts(offer)
+    forger = new_key()
+    false = an_offer(ada.key, forger, terms=Terms(1.0, 1.0, 1.0))
+    other = tmp_path / "other"
+    other.mkdir()
+    desk.put_offer(other, false)
+    answer = desk.give_answer(other, false, ada.key, accepted=True)
+    desk.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job)
+    assert papers.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that lies on your desk"
+    desk.put_offer(ada.home, false)
+    assert papers.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
+
+
+def test_papers_that_cannot_be_read_become_sentences(ada):
+    (ada.home / "offers").mkdir()
+    (ada.home / "offers" / "x.json").write_text("{")
+    assert "not valid JSON" in papers.what_lies_there(ada.home)["trouble"]
+    assert papers.offer_in_force(ada.home) is None
+    assert "not valid JSON" in told(papers.offer_shown, ada.home, ada.key, None, None)
+    (ada.home / "offers" / "x.json").unlink()
+    ada.gets_offer(terms=Terms("many", "more", "most"))
+    assert "cannot be read" in told(papers.offer_shown, ada.home, ada.key, None, None)
+
+
+def test_another_key_cannot_answer(ada):
+    ada.gets_offer()
+    assert "another key" in papers.offer_shown(ada.home, new_key(), None, None)["cannot_sign"]
+    assert "--key" in papers.offer_shown(ada.home, None, None, None)["cannot_sign"]
+    assert papers.offer_shown(ada.home, ada.key, None, None)["cannot_sign"] is None
+
+
+def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
+    offer = ada.gets_offer()
+    source = open_samples(draw_pictures(tmp_path / "data", 3))
+    with open_page(ada.home, source, ("a", "b"), ada.key) as opened, httpx.Client(trust_env=False) as client:
+        client.base_url = opened.url.split("/?")[0]
+        client.get(opened.url)
+        begin = client.get("/")
+        assert begin.headers["location"] == "/offer"
+        csrf = client.get("/api/offer").json()["csrf"]
+        client.headers.update({"origin": str(client.base_url).rstrip("/"), CSRF_HEADER: csrf})
+        assert client.post("/api/answer", json={"offer": "0" * 64, "accepted": True}).status_code == 409
+        assert desk.read_answer(ada.home, offer) is None
+        for accepted in (True, False):
+            answer = client.post("/api/answer", json={"offer": offer.hash, "accepted": accepted})
+            assert answer.json() == {"answer": "acceptance"}
+        paper = desk.read_answer(ada.home, offer)
+        assert answer_fault(paper, offer) is None
+        assert client.get("/").headers["location"] == "/label"
+        assert [one["name"] for one in client.get("/api/work").json()["classes"]] == list("0123456789")
+        ada.gets_receipt(offer)
+        assert client.get("/").headers["location"] == "/receipt"
+        costs = client.get("/api/offer", params={"labeling": 1, "computing": 2}).json()["costs"]
+        assert costs == {"labeling": 1.0, "computing": 2.0}
+        assert client.get("/api/offer", params={"labeling": -1}).status_code == 422
+        assert client.get("/api/offer", params={"labeling": "nan"}).status_code == 422
+
+
+def test_a_declined_offer_sets_no_classes(ada):
+    offer = ada.gets_offer()
+    assert papers.offer_in_force(ada.home) == offer
+    desk.give_answer(ada.home, offer, ada.key, accepted=False)
+    assert papers.offer_in_force(ada.home) is None

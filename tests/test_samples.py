@@ -1,0 +1,250 @@
+"""What there is to label: folders, arrays, texts; limits; broken things; nothing outside the folder."""
+
+import gzip
+import json
+import os
+import struct
+import zlib
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from messages import told
+from participants import draw_pictures
+from truthfl.labeling import arrays, pictures
+from truthfl.labeling.pictures import load, load_images, thumbnail
+from truthfl.labeling.sample import UnreadableError
+from truthfl.labeling.samples import open_samples
+
+
+def png_that_says(width, height):
+    """A PNG of a few bytes that announces any size."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+def test_a_folder_in_order_and_only_pictures(tmp_path):
+    draw_pictures(tmp_path / "b", 2)
+    draw_pictures(tmp_path / "a", 1)
+    (tmp_path / "a" / "notes.txt").write_text("no picture")
+    (tmp_path / ".hidden.png").write_bytes(b"x")
+    Image.new("RGB", (9, 7), "red").save(tmp_path / "c.JPG")
+    source = open_samples(tmp_path)
+    assert [sample.name for sample in source.samples] == ["a/00000.png", "b/00000.png", "b/00001.png", "c.JPG"]
+    assert source.problems == ()
+    assert source.shown(3).media_type == "image/jpeg"
+    assert source.shown(0).content == (tmp_path / "a" / "00000.png").read_bytes()
+
+
+def test_nothing_is_decoded_when_a_folder_is_opened(tmp_path, monkeypatch):
+    draw_pictures(tmp_path, 5)
+    monkeypatch.setattr(pictures, "_announced", lambda *_: pytest.fail("decoded"))
+    assert len(open_samples(tmp_path)) == 5
+
+
+def test_a_picture_keeps_its_id_when_files_are_added_renamed_and_moved(tmp_path):
+    draw_pictures(tmp_path / "one", 4)
+    before = open_samples(tmp_path / "one")
+    (tmp_path / "one" / "00002.png").rename(tmp_path / "one" / "zebra.png")
+    Image.new("L", (5, 5), 77).save(tmp_path / "one" / "00000a.png")
+    (tmp_path / "one").rename(tmp_path / "two")
+    after = open_samples(tmp_path / "two")
+    assert len(after) == 5
+    assert set(before.ids) < set(after.ids)
+    assert before.ids[2] == after.ids[-1]
+    assert after.ids.index(before.ids[1]) == 2
+
+
+def test_long_pictures_that_differ_in_one_pixel(tmp_path):
+    """A fingerprint has the size and both ends of a long file; a PNG ends with checksums of its middle."""
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    for number in range(3):
+        noise[100, 100] = number
+        Image.fromarray(noise).save(tmp_path / f"{number}.png")
+    assert len(set(open_samples(tmp_path).ids)) == 3
+
+
+def test_two_files_alike_are_two_samples(tmp_path):
+    draw_pictures(tmp_path, 1)
+    (tmp_path / "again.png").write_bytes((tmp_path / "00000.png").read_bytes())
+    first, second = open_samples(tmp_path).ids
+    assert second == f"{first}-2"
+
+
+def test_links_lead_nowhere_outside(tmp_path):
+    draw_pictures(tmp_path / "secret", 1)
+    inside = draw_pictures(tmp_path / "data", 1)
+    (inside / "out.png").symlink_to(tmp_path / "secret" / "00000.png")
+    (inside / "folder").symlink_to(tmp_path / "secret")
+    (inside / "within.png").symlink_to(inside / "00000.png")
+    source = open_samples(inside)
+    assert [sample.name for sample in source.samples] == ["00000.png", "within.png"]
+    (inside / "00000.png").unlink()
+    (inside / "00000.png").symlink_to(tmp_path / "secret" / "00000.png")
+    for position in (0, 1):
+        assert "out of the folder" in told(source.shown, position)
+
+
+def test_bad_pictures_are_reported_and_passed_over(tmp_path):
+    draw_pictures(tmp_path, 3)
+    (tmp_path / "a.png").write_bytes(b"GIF89a")
+    (tmp_path / "b.jpg").write_bytes(b"")
+    (tmp_path / "c.png").write_bytes((tmp_path / "00000.png").read_bytes()[:60])
+    source = open_samples(tmp_path)
+    assert [problem.name for problem in source.problems] == ["a.png", "b.jpg"]
+    assert all(problem.why.endswith(".") for problem in source.problems)
+    with pytest.raises(UnreadableError, match=r"c\.png is broken"):
+        source.shown(3)
+    kept, images = load(source)
+    assert images.shape == (3, 28, 28, 1)
+    assert kept.ids == source.ids[:3]
+    assert [problem.name for problem in kept.problems] == ["a.png", "b.jpg", "c.png"]
+
+
+def test_a_picture_that_announces_too_much_is_not_decoded(tmp_path, monkeypatch):
+    (tmp_path / "bomb.png").write_bytes(png_that_says(60_000, 60_000))
+    source = open_samples(tmp_path)
+    monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *_: pytest.fail("decoded"))
+    assert told(source.shown, 0) == "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    draw_pictures(tmp_path, 2)
+    source = open_samples(tmp_path)
+    monkeypatch.setattr("truthfl.labeling.folder.MOST_BYTES", 500)
+    with (tmp_path / "00001.png").open("ab") as file:
+        file.write(b"\0" * 1000)
+    assert told(source.shown, 1) == "00001.png has 0 MB; at most 0 MB are read."
+    assert [problem.name for problem in open_samples(tmp_path).problems] == ["00001.png"]
+
+
+def test_a_folder_without_pictures(tmp_path):
+    assert "nothing to label" in told(open_samples, tmp_path)
+    assert "does not exist" in told(open_samples, tmp_path / "nowhere")
+    (tmp_path / "x.tiff").write_bytes(b"")
+    assert "no known kind" in told(open_samples, tmp_path / "x.tiff")
+
+
+def test_an_npz_file(tmp_path):
+    images = np.random.default_rng(1).integers(0, 256, (5, 6, 7, 3), dtype=np.uint8)
+    np.savez_compressed(tmp_path / "some.npz", images=images, labels=np.arange(5))
+    source = open_samples(tmp_path / "some.npz")
+    assert source.samples[4].name == "row 4"
+    assert (load_images(source) == images).all()
+    assert (np.asarray(Image.open(BytesIO(source.shown(2).content))) == images[2]).all()
+    np.savez(tmp_path / "more.npz", images=np.concatenate([images[:1], images[3:], images[1:2]]))
+    assert open_samples(tmp_path / "more.npz").ids[1] == source.ids[3]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"pictures": np.zeros((2, 2))}, "no array 'images'"),
+        ({"images": np.zeros((2, 3, 3))}, "must be uint8"),
+        ({"images": np.zeros((2, 3), np.uint8)}, "have shape (2, 3)"),
+        ({"images": np.zeros((2, 3, 3, 2), np.uint8)}, "have shape (2, 3, 3, 2)"),
+        ({"images": np.zeros((0, 3, 3), np.uint8)}, "nothing to label"),
+        ({"images": np.array([object()])}, "plain arrays"),
+    ],
+)
+def test_bad_npz_files(tmp_path, content, sentence):
+    np.savez(tmp_path / "bad.npz", **content)
+    assert sentence in told(open_samples, tmp_path / "bad.npz")
+
+
+def test_an_npz_file_that_would_unpack_to_too_much(tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "bomb.npz", images=np.zeros((100, 100, 100), np.uint8))
+    monkeypatch.setattr(arrays, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked"))
+    assert "would unpack to over" in told(open_samples, tmp_path / "bomb.npz")
+    (tmp_path / "junk.npz").write_bytes(b"junk")
+    assert "cannot be read" in told(open_samples, tmp_path / "junk.npz")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_idx_file(tmp_path, packed, monkeypatch):
+    images = np.random.default_rng(2).integers(0, 256, (4, 5, 6), dtype=np.uint8)
+    content = bytes((0, 0, 8, 3)) + np.array(images.shape, ">u4").tobytes() + images.tobytes()
+    path = tmp_path / ("t-images-idx3-ubyte" + (".gz" if packed else ""))
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert (load_images(open_samples(path))[..., 0] == images).all()
+    path.write_bytes(gzip.compress(content[:-1]) if packed else content[:-1])
+    assert "cut off" in told(open_samples, path)
+    path.write_bytes(gzip.compress(b"\0\0\x08\x01" + content) if packed else b"\0\0\x08\x01" + content)
+    assert "does not begin like" in told(open_samples, path)
+    if packed:
+        monkeypatch.setattr(arrays, "MOST_UNPACKED", 100)
+        assert "would unpack" in told(open_samples, path)
+
+
+def test_texts(tmp_path):
+    csv = tmp_path / "texts.csv"
+    csv.write_text('id,text\n1,"one, two\nthree"\n2,\n3,four\n4,four\n')
+    source = open_samples(csv)
+    assert source.kind == "text"
+    assert [source.shown(i).content.decode() for i in range(3)] == ["one, two\nthree", "four", "four"]
+    assert [problem.why for problem in source.problems] == ["line 4 holds no text."]
+    lines = tmp_path / "texts.jsonl"
+    written = ["four", {"text": "one, two\nthree"}, {"other": 1}, [1], {"text": "x" * 20_001}]
+    lines.write_text("\n".join(map(json.dumps, written)) + "\n\n{broken\n")
+    again = open_samples(lines)
+    assert set(again.ids) == {source.ids[0], source.ids[1]}
+    assert len(again.problems) == 4
+    assert "trained on pictures" in told(load_images, again)
+    csv.write_text("id,words\n1,2\n")
+    assert "no column 'text'" in told(open_samples, csv)
+    csv.write_bytes(b"text\n\xff\xfe\n")
+    assert "UTF-8" in told(open_samples, csv)
+
+
+def test_pictures_of_different_sizes_cannot_be_trained_on(tmp_path):
+    draw_pictures(tmp_path, 2)
+    Image.new("L", (30, 28)).save(tmp_path / "wide.png")
+    text = told(load_images, open_samples(tmp_path))
+    assert "wide.png has 30×28 pixels and 00000.png 28×28" in text
+
+
+def test_colours_grays_and_transparency_become_what_the_page_shows(tmp_path):
+    Image.new("L", (4, 4), 100).save(tmp_path / "a-gray.png")
+    assert load_images(open_samples(tmp_path)).shape == (1, 4, 4, 1)
+    Image.new("RGBA", (4, 4), (10, 20, 30, 0)).save(tmp_path / "b-clear.png")
+    Image.fromarray(np.full((4, 4), 25700, np.uint16)).save(tmp_path / "c-deep.png")
+    Image.new("P", (4, 4)).save(tmp_path / "d-palette.png")
+    Image.new("1", (4, 4), 1).save(tmp_path / "e-bits.png")
+    images = load_images(open_samples(tmp_path))
+    assert images[:, 0, 0].tolist() == [[100] * 3, [255] * 3, [100] * 3, [0] * 3, [255] * 3]
+
+
+def test_a_photo_is_turned_upright(tmp_path):
+    pixels = np.zeros((16, 16, 3), np.uint8)
+    pixels[:, :8] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by a quarter
+    Image.fromarray(pixels).save(tmp_path / "photo.jpg", exif=exif, quality=100)
+    upright = load_images(open_samples(tmp_path))[0]
+    assert upright[2, 8, 0] > 200 > 50 > upright[13, 8, 0]
+
+
+def test_thumbnails_are_small(tmp_path):
+    noise = np.random.default_rng(3).integers(0, 256, (600, 800, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "large.png")
+    shown = open_samples(tmp_path).shown(0)
+    small = thumbnail(shown, "large.png")
+    assert Image.open(BytesIO(small.content)).size == (160, 120)
+    assert len(small.content) < len(shown.content) / 20
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs files that cannot be read")
+def test_a_file_that_may_not_be_read(tmp_path):
+    draw_pictures(tmp_path, 2)
+    (tmp_path / "00001.png").chmod(0)
+    source = open_samples(tmp_path)
+    assert len(source) == 1
+    assert "Permission denied" in source.problems[0].why
