@@ -1,17 +1,10 @@
 """A real browser for the tests: the machine's Chromium, driven by Playwright. Where there is none, tests say so."""
 
-import os
-import shutil
 from contextlib import contextmanager
 
 import pytest
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-
-
-def chromium():
-    """Its path: TRUTHFL_CHROMIUM, or one on the PATH."""
-    return os.environ.get("TRUTHFL_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+from benchmarks.browser import NAMES, chromium
 
 
 @contextmanager

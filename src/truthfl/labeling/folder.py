@@ -25,15 +25,16 @@ from truthfl.labeling.sample import (
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 LOOKED_AT = 16 * 1024  # bytes at each end of a file
+READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 
 
 def open_folder(folder: Path) -> Source:
     """Sorted by path."""
     root = folder.resolve()
     paths, contents, problems = [], [], []
-    for path in sorted(_files(root, root)):
+    for path in sorted(_files(root, str(root), "")):
         try:
-            contents.append(_fingerprint(root / path, path))
+            contents.append(_fingerprint(f"{root}/{path}", path))
         except UnreadableError as error:
             problems.append(Problem(path, str(error)))
             continue
@@ -72,8 +73,11 @@ class FolderReader:
         return raw
 
 
-def _files(root: Path, folder: Path) -> Iterator[str]:
-    """Paths of pictures, from `root` on; hidden ones are left out, and links that lead out of it."""
+def _files(root: Path, folder: str, before: str) -> Iterator[str]:
+    """Paths of pictures, from `root` on; hidden ones are left out, and links that lead out of it.
+
+    Texts, not `Path`s: there may be very many.
+    """
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
@@ -82,18 +86,18 @@ def _files(root: Path, folder: Path) -> Iterator[str]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(root, Path(entry.path))
+            yield from _files(root, entry.path, f"{before}{entry.name}/")
         elif entry.name.lower().endswith(ENDINGS) and entry.is_file() and not _leads_out(entry, root):
-            yield Path(entry.path).relative_to(root).as_posix()
+            yield before + entry.name
 
 
 def _leads_out(entry: os.DirEntry[str], root: Path) -> bool:
     return entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
 
 
-def _fingerprint(path: Path, name: str) -> str:
+def _fingerprint(path: str, name: str) -> str:
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        handle = os.open(path, READ_BYTES)
         try:
             size = os.fstat(handle).st_size
             head = os.read(handle, LOOKED_AT)

@@ -11,6 +11,10 @@ export function fine(amount) {
   return number(amount, 2);
 }
 
+export function finer(value, places = 4) {
+  return number(value, places);
+}
+
 export function number(value, places) {
   const shown = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
   const text = shown.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });

@@ -3,8 +3,8 @@
 import { draw } from "/static/dom.js";
 import { loss, number } from "/static/format.js";
 
-const HEIGHT = 300;
-const EDGE = { top: 16, right: 16, bottom: 46, left: 64 };
+const HEIGHT = 320;
+const EDGE = { top: 44, right: 16, bottom: 46, left: 64 }; // at the top there is room for names
 const LABEL_STEP = 19;
 const LETTER = 7; // a letter's width, about
 
@@ -45,7 +45,7 @@ function named(points, x, y, frame) {
   sorted.forEach((point) => {
     const [px, py] = [x(point.loss), y(point.loss)];
     const right = px + 16 + LETTER * point.name.length < frame.right + EDGE.right;
-    const above = Math.max(frame.top + 8, Math.min(py - 22, last - LABEL_STEP));
+    const above = Math.max(10, Math.min(py - 22, last - LABEL_STEP));
     const level = right ? above : Math.min(py + 24, frame.bottom - 8);
     if (right) last = above;
     const tx = right ? px + 16 : px - 16;
@@ -62,7 +62,7 @@ function payAxis(low, high, y, frame, unit) {
     draw("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
     draw("text", { x: frame.left - 8, y: y(value) + 4, "text-anchor": "end" }, number(value, 0)),
   ]);
-  return [...marks, draw("text", { x: 0, y: frame.top - 2 }, unit)];
+  return [...marks, draw("text", { x: frame.left - 8, y: frame.top - 14, "text-anchor": "end" }, unit)];
 }
 
 function lossAxis(from, to, x, frame, width) {

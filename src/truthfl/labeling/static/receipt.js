@@ -2,7 +2,7 @@
 
 import { Refused, SILENT, ask } from "/static/api.js";
 import { alarm, byId, make, pairs } from "/static/dom.js";
-import { fine, loss, money, number } from "/static/format.js";
+import { fine, finer, loss, money, number } from "/static/format.js";
 import { plot } from "/static/plot.js";
 import { announce, watchPapers } from "/static/watch.js";
 
@@ -51,7 +51,7 @@ function tellSum(shown) {
   const share = `${fine(settlement.reward)} × ${settlement.delivered} / ${settlement.asked}`;
   byId("sum").replaceChildren(
     ...line("reward = base − slope × test loss + labeling cost",
-      `${fine(base)} − ${fine(slope)} × ${loss(shown.loss)} + ${fine(labeling)}`, fine(settlement.reward)),
+      `${finer(base)} − ${finer(slope)} × ${finer(shown.loss, 7)} + ${finer(labeling)}`, fine(settlement.reward)),
     ...line(units === 1 ? "pay = reward × reports taken / asked for, rounded"
       : `pay = reward × reports taken / asked for, rounded to whole ${units}ths`, share, paid(shown)));
   const pay = (value) => base - slope * value + labeling;

@@ -1,0 +1,136 @@
+"""How fast the labeling page is with many pictures, in a real browser: python -m benchmarks.labeling_page
+
+Generates pictures, starts `truthfl label`, opens its page in Chromium and labels all of them by real key presses. Times
+are taken in the page: from the key's event to the first moment after the next picture was painted. Memory is the
+server's resident set, and the page's JavaScript heap after a collection.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from benchmarks.browser import NAMES, chromium
+
+WATCH = """
+const painted = () => new Promise((resolve) => requestAnimationFrame(() => {
+  const channel = new MessageChannel();
+  channel.port1.onmessage = () => resolve(performance.now());
+  channel.port2.postMessage(null);
+}));
+const bench = { first: null, times: [], pressed: 0, shown: null };
+window.bench = bench;
+window.nextShown = () => new Promise((resolve) => { bench.resolve = resolve; if (bench.shown) bench.tell(); });
+bench.tell = () => { const { resolve } = bench; if (resolve) { bench.resolve = null; bench.shown = false; resolve(); } };
+addEventListener("keydown", (event) => { bench.pressed = event.timeStamp; }, true);
+addEventListener("DOMContentLoaded", () => {
+  new MutationObserver(async () => {
+    const now = await painted();
+    if (bench.first === null) bench.first = now;
+    else bench.times.push(now - bench.pressed);
+    bench.shown = true;
+    bench.tell();
+  }).observe(document.body, { attributes: true, attributeFilter: ["data-at"] });
+});
+"""
+
+
+def main():
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--pictures", type=int, default=10_000)
+    asked.add_argument("--size", type=int, default=28, help="pixels on each side")
+    options = asked.parse_args()
+    if chromium() is None:
+        sys.exit(f"no browser: set TRUTHFL_CHROMIUM, or put one of {', '.join(NAMES)} on the PATH.")
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "pictures")
+        generate(data, options.pictures, options.size)
+        measure(data, Path(folder, "home"), options.pictures)
+
+
+def generate(folder, count, size):
+    folder.mkdir()
+    noise = np.random.default_rng(0)
+    for number in range(count):
+        pixels = noise.integers(0, 256, (size // 4, size // 4), dtype=np.uint8).repeat(4, 0).repeat(4, 1)
+        Image.fromarray(pixels).save(folder / f"{number:06d}.png")
+
+
+def measure(data, home, count):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        context = browser.new_context(viewport={"width": 1280, "height": 800})
+        context.add_init_script(WATCH)
+        page = context.new_page()
+        page.goto("about:blank")
+        command = [sys.executable, "-m", "truthfl", "label", "--data", data, "--home", home, "--no-browser"]
+        started = time.monotonic()
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            server.stdout.readline()
+            url = re.search(r"http://\S+", server.stdout.readline()).group()
+            ready = time.monotonic() - started
+            page.goto(url)
+            page.wait_for_selector("#stage img")
+            page.evaluate("nextShown()")
+            whole = time.monotonic() - started
+            first = page.evaluate("bench.first")
+            print(f"pictures                              {count:>10,}")
+            print(f"first picture, from opening the page  {first:>10.0f} ms")
+            print(
+                f"first picture, from the command       {1000 * whole:>10.0f} ms  ({1000 * ready:.0f} ms to its address)"
+            )
+            label_all(page, context, server.pid, count)
+        finally:
+            server.kill()
+            server.wait()
+            server.stdout.close()
+            browser.close()
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    print(f"load of the machine                   {load} on {os.cpu_count()} cores")
+
+
+def label_all(page, context, server, count):
+    memory = {}
+    session = context.new_cdp_session(page)
+    for number in range(1, count + 1):
+        page.keyboard.press(str(number % 10))
+        if number < count:
+            page.evaluate("nextShown()")
+        if number in (100, count // 2, count):
+            memory[number] = resident(server), heap(session)
+    page.wait_for_selector("#done:not([hidden])")
+    times = np.array(page.evaluate("bench.times"))
+    assert len(times) >= count - 1, len(times)
+    median, most, longest = np.percentile(times, [50, 95, 100])
+    print(f"key to next picture, median           {median:>10.1f} ms")
+    print(f"key to next picture, 95% below        {most:>10.1f} ms  (longest {longest:.0f} ms)")
+    for number, (rss, used) in memory.items():
+        print(f"memory after {number:>7,} labels             {rss:>10.1f} MB server, {used:.1f} MB page")
+
+
+def resident(pid):
+    """Megabytes of a process in memory; 0 where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
+
+
+def heap(session):
+    session.send("HeapProfiler.collectGarbage")
+    return session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+
+
+if __name__ == "__main__":
+    main()

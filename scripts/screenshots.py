@@ -1,0 +1,135 @@
+"""Make the pictures in docs/labeling.md: python scripts/screenshots.py
+
+Runs a small honest job in process, puts one participant's offer on a desk of her own, and goes through her page in
+Chromium: offer, labeling, receipt, and the three of them on a telephone.
+"""
+
+import shutil
+import sys
+import tempfile
+from io import BytesIO
+from pathlib import Path
+
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+from benchmarks.browser import chromium  # noqa: E402
+from truthfl.federation.embedded import run_job  # noqa: E402
+from truthfl.job import read_job  # noqa: E402
+from truthfl.labeling.samples import open_samples  # noqa: E402
+from truthfl.labeling.serving import open_page  # noqa: E402
+from truthfl.learning.datasets import bundled_mnist  # noqa: E402
+from truthfl.ledger.signing import read_key  # noqa: E402
+
+PICTURES = ROOT / "docs" / "pictures"
+SHOWN_LABELED = 61
+DESKTOP = {"viewport": {"width": 1000, "height": 720}}
+PHONE = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "has_touch": True, "is_mobile": True}
+JOB = """
+[data]
+source = "digits"
+pilot_samples = 600
+test_samples = 400
+
+[model]
+kind = "softmax"
+
+[training]
+rounds = 30
+
+[server]
+loss_value = 4000.0
+test_samples = 2000
+
+[clients]
+name = ["Ada", "Ben", "Cleo", "Dora"]
+dataset_size = [120, 120, 150, 90]
+labeling_cost = [120, 120, 150, 90]
+sample_cost = 0.05
+"""
+
+
+def main():
+    from playwright.sync_api import sync_playwright
+
+    PICTURES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "job.toml").write_text(JOB)
+        run_job(read_job(folder / "job.toml"), folder / "job", seed=2)
+        truth = draw_digits(folder / "digits", 120)
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            wide = go_through(browser, folder, "wide", truth, DESKTOP)
+            narrow = go_through(browser, folder, "narrow", truth, PHONE)
+            browser.close()
+    for page in ("offer", "label", "receipt"):
+        keep(wide[page], f"labeling-{page}")
+    keep(side_by_side([narrow[page] for page in ("offer", "label", "receipt")]), "labeling-phone")
+
+
+def draw_digits(folder, count):
+    """Real digits as files; gives their labels."""
+    digits = bundled_mnist()
+    folder.mkdir()
+    for number in range(count):
+        Image.fromarray(digits.images[number, ..., 0]).save(folder / f"{number:05d}.png")
+    return digits.labels[:count]
+
+
+def go_through(browser, folder, name, truth, how):
+    """Her three pages, as she comes by."""
+    hers, home = folder / "job" / "participants" / "Ada", folder / name
+    shutil.copytree(hers / "offers", home / "offers")
+    shots = {}
+    with open_page(home, open_samples(folder / "digits"), (), read_key(hers / "key")) as opened:
+        context = browser.new_context(**how)
+        page = context.new_page()
+        page.goto(opened.url)
+        page.wait_for_selector("#ways li")
+        whole = how is DESKTOP
+        shots["offer"] = shot(page, whole)
+        page.click("#answer >> text=Accept")
+        page.click("#sign-yes")
+        page.click("#answer >> text=Start labeling")
+        for number in range(SHOWN_LABELED):
+            page.wait_for_selector(f"body[data-at='{number}']")
+            page.wait_for_timeout(150 if number < SHOWN_LABELED - 21 else 900)  # a person's pace
+            page.keyboard.press(str(truth[number]))
+        page.wait_for_selector(f"body[data-at='{SHOWN_LABELED}']")
+        page.wait_for_timeout(300)
+        shots["label"] = shot(page, False)
+        shutil.copytree(hers / "receipts", home / "receipts")
+        page.click("nav >> text=Receipt")
+        page.click("#check")
+        page.wait_for_selector("#verdict.good")
+        page.evaluate("document.getElementById('verdict').scrollIntoView({ block: 'end' })")
+        shots["receipt"] = shot(page, whole)
+        context.close()
+    return shots
+
+
+def shot(page, whole):
+    page.evaluate("document.activeElement.blur()")
+    return Image.open(BytesIO(page.screenshot(full_page=whole)))
+
+
+def side_by_side(images, gap=24):
+    width = sum(image.width for image in images) + gap * (len(images) - 1)
+    made = Image.new("RGB", (width, images[0].height), "#8b949e")
+    for number, image in enumerate(images):
+        made.paste(image, (number * (images[0].width + gap), 0))
+    return made
+
+
+def keep(image, name):
+    """With few colours, so that it is small."""
+    path = PICTURES / f"{name}.png"
+    image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    print(f"{path.relative_to(ROOT)}: {image.width}×{image.height}, {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
