@@ -28,7 +28,10 @@ const painted = () => new Promise((resolve) => requestAnimationFrame(() => {
 const bench = { first: null, times: [], pressed: 0, shown: null };
 window.bench = bench;
 window.nextShown = () => new Promise((resolve) => { bench.resolve = resolve; if (bench.shown) bench.tell(); });
-bench.tell = () => { const { resolve } = bench; if (resolve) { bench.resolve = null; bench.shown = false; resolve(); } };
+bench.tell = () => {
+  const { resolve } = bench;
+  if (resolve) { bench.resolve = null; bench.shown = false; resolve(); }
+};
 addEventListener("keydown", (event) => { bench.pressed = event.timeStamp; }, true);
 addEventListener("DOMContentLoaded", () => {
   new MutationObserver(async () => {
@@ -86,9 +89,8 @@ def measure(data, home, count):
             first = page.evaluate("bench.first")
             print(f"pictures                              {count:>10,}")
             print(f"first picture, from opening the page  {first:>10.0f} ms")
-            print(
-                f"first picture, from the command       {1000 * whole:>10.0f} ms  ({1000 * ready:.0f} ms to its address)"
-            )
+            to_address = f"({1000 * ready:.0f} ms to its address)"
+            print(f"first picture, from the command       {1000 * whole:>10.0f} ms  {to_address}")
             label_all(page, context, server.pid, count)
         finally:
             server.kill()

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.browser import chromium  # noqa: E402
+
 from truthfl.federation.embedded import run_job  # noqa: E402
 from truthfl.job import read_job  # noqa: E402
 from truthfl.labeling.samples import open_samples  # noqa: E402

@@ -3,7 +3,6 @@
 from contextlib import contextmanager
 
 import pytest
-
 from benchmarks.browser import NAMES, chromium
 
 

@@ -146,6 +146,8 @@ def test_labels_come_when_all_are_there(store, tmp_path):
     assert labels_of(path, ["a", "b"], ("cat", "bird")) is None
     decide(store, "a", "skip")
     assert labels_of(path, ["a", "b"], CLASSES) is None
+    with closing(sqlite3.connect(path)) as database:
+        assert sorted(database.execute("select * from labels")) == [("b", "dog"), ("x", "cat")]
     store.undo("undo-skip", {"a"})
     assert labels_of(path, ["a", "b"], CLASSES).tolist() == [0, 1]
 
