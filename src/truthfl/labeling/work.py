@@ -6,6 +6,7 @@ An `edition` is one list of samples with one list of classes: whoever speaks of 
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Work:
 
     def assignment(self) -> Assignment:
         """Read again only when an offer or an answer has come."""
-        state = tuple(_changed_at(self.home / folder) for folder in ("offers", "answers"))
+        state = tuple(_papers_in(self.home / folder) for folder in ("offers", "answers"))
         if self._known is None or self._known[0] != state:
             offer = offer_in_force(self.home)
             classes = self.classes if offer is None else offer.classes
@@ -124,8 +125,9 @@ def _plain(now: Standing, classes: Sequence[str]) -> dict[str, Any]:
     return {"label": label, "skipped": now.skipped is not None, "flagged": now.flagged}
 
 
-def _changed_at(path: Path) -> int | None:
+def _papers_in(folder: Path) -> frozenset[str]:
+    """Names of the papers there; a paper is never changed."""
     try:
-        return path.stat().st_mtime_ns
+        return frozenset(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
-        return None
+        return frozenset()

@@ -12,7 +12,8 @@ export class Refused extends Error {
 }
 
 export const CLOSED = "This page was closed. Open the link that truthfl printed where it was started; all decisions are kept.";
-export const SILENT = "The page’s server does not answer. What you decided is kept, and the last decision is sent again as soon as it does.";
+export const SILENT = "The page’s server does not answer. What you decided is kept, and the last decision is sent again as soon as " +
+  "it does. If truthfl was stopped, start it again and go on in the page that it opens.";
 
 export async function ask(path) {
   const answer = await read(await fetch(path));

@@ -9,12 +9,20 @@ export function classButtons(place, classes, choose) {
     const cap = key && key !== name ? make("kbd", { "aria-hidden": "true" }, key) : null;
     const button = make("button", { type: "button", "aria-pressed": "false", "aria-keyshortcuts": key },
       cap, make("span", { class: "name" }, name));
-    button.addEventListener("click", () => choose(number));
+    onPress(button, () => choose(number));
     return button;
   });
   place.classList.toggle("short", classes.length <= 10 && classes.every(({ name }) => name.length <= SHORT));
   place.replaceChildren(...buttons);
   return buttons;
+}
+
+// A button that was clicked or tapped does not keep the focus: the space key would press it again.
+export function onPress(button, act) {
+  button.addEventListener("click", (event) => {
+    if (event.detail > 0) button.blur();
+    act();
+  });
 }
 
 export function press(buttons, chosen) {

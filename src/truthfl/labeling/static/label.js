@@ -1,7 +1,7 @@
 // The bench: one sample at a time; the next one shows when the decision about this one is on the disk.
 
 import { CLOSED, Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
-import { classButtons, classOfKey, flash, press } from "/static/classes.js";
+import { classButtons, classOfKey, flash, onPress, press } from "/static/classes.js";
 import { alarm, byId, make } from "/static/dom.js";
 import { Pace } from "/static/pace.js";
 import { Queue } from "/static/queue.js";
@@ -19,28 +19,38 @@ const queue = new Queue(state);
 const stage = new Stage(byId("stage"), state);
 const pace = new Pace(state.pauses);
 const thing = state.kind === "text" ? "Text" : "Picture";
-const buttons = classButtons(byId("classes"), state.classes, (number) => label(number));
+const buttons = classButtons(byId("classes"), state.classes, (number) => alone(() => label(number)));
 let current = null;
 let busy = false;
 
-async function label(number) {
-  if (current === null || busy) return;
-  flash(buttons[number]);
-  if (await decide("label", number)) {
-    pace.labeled();
-    await forward(`Labeled ${state.classes[number].name}.`);
+// One thing at a time: what is pressed before the next sample shows was not meant for it.
+async function alone(act) {
+  if (busy) return;
+  busy = true;
+  try {
+    await act();
+  } finally {
+    busy = false;
   }
 }
 
+async function label(number) {
+  if (current === null) return;
+  flash(buttons[number]);
+  if (!(await decide("label", number))) return;
+  pace.labeled();
+  await forward(`Labeled ${state.classes[number].name}.`);
+}
+
 async function skip() {
-  if (current === null || busy) return;
+  if (current === null) return;
   const before = current;
   if (!(await decide("skip"))) return;
   await forward(queue.next(before) === before ? "This is the last one left." : "Skipped; it comes back at the end.");
 }
 
 async function flag() {
-  if (current === null || busy) return;
+  if (current === null) return;
   const raised = queue.flagged.has(current);
   if (!(await decide(raised ? "unflag" : "flag"))) return;
   tellState(raised ? "Flag taken off." : "Flagged.");
@@ -49,9 +59,17 @@ async function flag() {
 async function undo() {
   const now = await send("/api/undo", {});
   if (now === null) return;
-  if (now.position === null) return say("There is nothing to undo.");
+  if (now.position === null) {
+    say("There is nothing to undo.");
+    return;
+  }
   queue.apply(now);
   await show(now.position, `Undone: ${now.action}.`);
+}
+
+async function move(step) {
+  const to = queue.neighbour(current ?? queue.end, step);
+  if (to !== null) await show(to);
 }
 
 async function decide(action, number) {
@@ -62,18 +80,13 @@ async function decide(action, number) {
   return now !== null;
 }
 
-// One thing at a time: what is pressed before the next sample shows was not meant for it.
 async function send(path, said) {
-  if (busy) return null;
-  busy = true;
   try {
     return await tellUntilHeard(path, { edition: state.edition, nonce: nonce(), ...said }, alarm);
   } catch (error) {
     if (error.status === 409) location.reload();
     alarm(error.message);
     return null;
-  } finally {
-    busy = false;
   }
 }
 
@@ -124,9 +137,15 @@ function finish(words) {
   const things = thing.toLowerCase();
   byId("done-words").textContent = `${queue.wanted.toLocaleString("en")} ${things}${queue.wanted === 1 ? " has" : "s have"} a label` +
     `${flagged ? `, ${flagged} of them with a flag` : ""}. ` +
-    (state.asked === null ? "They are in labels.db." : "Your computer takes it from here; leave truthfl running.");
+    whatNext();
   tellState(`${words} All are labeled.`);
   byId("done-title").focus();
+}
+
+function whatNext() {
+  if (state.asked === null) return "They are in labels.db.";
+  if (state.asked > queue.wanted) return `The offer asks for ${state.asked.toLocaleString("en")}; there are no more here.`;
+  return "Your computer takes it from here; leave truthfl running.";
 }
 
 function tellState(words) {
@@ -163,12 +182,6 @@ function tellPassedOver() {
   place.querySelector("ul").replaceChildren(...sentences.slice(0, 200).map((why) => make("li", {}, why)));
 }
 
-function move(step) {
-  const from = current ?? queue.end;
-  const to = queue.neighbour(from, step);
-  if (!busy && to !== null) show(to);
-}
-
 function keysAct() {
   return byId("single-keys").checked;
 }
@@ -182,7 +195,7 @@ function onKey(event) {
   const action = actionOf(event);
   if (action === null) return;
   event.preventDefault();
-  if (!event.repeat || event.key.startsWith("Arrow")) action();
+  if (!event.repeat || event.key.startsWith("Arrow")) alone(action);
 }
 
 function actionOf(event) {
@@ -191,8 +204,7 @@ function actionOf(event) {
   if (!keysAct()) return null;
   const number = classOfKey(state.classes, event);
   if (number >= 0) return () => label(number);
-  const single = { " ": skip, Backspace: undo, f: flag, F: flag, "?": help };
-  return single[event.key] ?? null;
+  return { " ": skip, Backspace: undo, f: flag, F: flag, "?": help }[event.key] ?? null;
 }
 
 function help() {
@@ -210,9 +222,8 @@ function fillHelp() {
   byId("single-keys").addEventListener("change", () => localStorage.setItem(SINGLE_KEYS, keysAct() ? "on" : "off"));
 }
 
-for (const [id, action] of Object.entries({ undo, skip, flag, "help-open": help, back: () => move(-1), forward: () => move(1) })) {
-  byId(id).addEventListener("click", action);
-}
+const tools = { undo, skip, flag, "help-open": help, back: () => move(-1), forward: () => move(1) };
+for (const [id, action] of Object.entries(tools)) onPress(byId(id), () => alone(action));
 byId("help-close").addEventListener("click", () => byId("help").close());
 document.addEventListener("keydown", onKey);
 watchPapers(async (now, before) => {
@@ -222,4 +233,4 @@ watchPapers(async (now, before) => {
 });
 fillHelp();
 tellPassedOver();
-await show(queue.next(-1));
+await alone(() => show(queue.next(-1)));

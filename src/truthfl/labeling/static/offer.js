@@ -32,7 +32,7 @@ async function begin() {
     shown = null;
     return;
   }
-  tellTask(shown.offer);
+  tellTask(shown.offer, shown.spread);
   tellPay(shown.offer, shown.spread);
   tellSmallPrint(shown.offer, shown);
   byId("cost-labeling").value = number(shown.costs.labeling, 2).replaceAll(",", "");
@@ -42,7 +42,7 @@ async function begin() {
   tellAnswer(shown);
 }
 
-function tellTask(offer) {
+function tellTask(offer, spread) {
   byId("title").textContent = `An offer to ${offer.client}`;
   const often = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
   byId("lead").textContent = `Label ${count(offer.samples, "picture")}, once, in ${offer.classes.length} classes. ` +
@@ -52,7 +52,7 @@ function tellTask(offer) {
     ["pictures", offer.samples.toLocaleString("en")],
     ["batch size", offer.batch_size.toLocaleString("en")],
     ["rounds", offer.rounds.toLocaleString("en")],
-    ["expected pay", money(offer.terms.base - offer.terms.slope * offer.expected_loss + offer.terms.labeling_cost, offer), "key"],
+    ["expected pay", money(spread.expected, offer), "key"],
   ]);
 }
 
