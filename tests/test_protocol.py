@@ -11,9 +11,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.conduct import Operator, conduct, job_name
-from truthfl.federation.embedded import grid_of, kept_key, run_job, simulated
+from truthfl.federation.embedded import grid_of, run_job, simulated
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.messages import MODEL, ROUND
+from truthfl.federation.operating import kept_key
 from truthfl.job import read_job
 from truthfl.learning.behaviours import error_rates, play
 from truthfl.learning.labelers import assigned_labels

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli import errata, plan, reproduce, run, verify
+from truthfl.cli import errata, join, ledger, plan, reproduce, run, serve, settle, share, verify
 from truthfl.errors import InputError
 
 BAD_INPUT = 2
@@ -25,6 +25,11 @@ app.command(name="run")(run.run)
 app.command(name="plan")(plan.plan)
 app.command(name="verify")(verify.verify)
 app.command(name="reproduce")(reproduce.reproduce)
+app.command(name="serve")(serve.serve)
+app.command(name="join")(join.join)
+app.command(name="share")(share.share)
+app.command(name="settle")(settle.settle)
+app.add_typer(ledger.ledger, name="ledger")
 app.command(name="errata")(errata.show_errata)
 
 

@@ -1,7 +1,7 @@
 """The job as a protocol, from the server's side: enrol, plan, offer, accept, label, train, test, settle, receipt.
 
 Everything it has done stands in the book, so it can be stopped anywhere and called again: it goes on where it was.
-Looks at the stages (`enrolment`, `offering`, `rounds`) and the ledger.
+Looks at the stages (`enrolment`, `offering`, `rounds`), `audit` and the ledger.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
+from truthfl.federation.audit import publish, test_loss
 from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
 from truthfl.federation.offering import MakePlan, agree, wait_for_labels
@@ -21,12 +22,11 @@ from truthfl.federation.participant import model_of
 from truthfl.federation.recorder import model_digest
 from truthfl.federation.rounds import Course, train_rounds
 from truthfl.job import DataJob
-from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.commitment import commitment, draw_seed, test_set_digest
+from truthfl.ledger.commitment import commitment, test_set_digest
 from truthfl.ledger.contents import Contents, contents
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
@@ -37,13 +37,17 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """What the operator brings to a job: her book, a folder, her key, and the secret of the test draw."""
+    """What the operator brings to a job: her book, a folder, her key, the secret of the test draw.
+
+    authenticated  whether her SuperLink lets in registered keys alone
+    """
 
     book: Ledger
     folder: Path
     key: PrivateKey
     secret: str
     seed: int
+    authenticated: bool = False
 
 
 def job_name(book: Ledger, job: DataJob, seed: int) -> str:
@@ -64,7 +68,7 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     opening = {"job": job.document(), "seed": operator.seed, "commitment": committed, "operator_key": signer}
     operator.book.append(name, "job", "job", opening)
     before = contents(name, operator.book.entries(name))
-    roster = Roster(grid, operator.book, name, job, side.test.images.shape[1:])
+    roster = Roster(grid, operator.book, name, job, side.test.images.shape[1:], operator.authenticated)
     roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
     watch("waiting for clients", 0, 0)
     if before.offers:
@@ -78,18 +82,12 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
             wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
         course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
         params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
-        write_model(operator.folder / "models" / f"{name}.npy", params)
+        publish(operator.folder, name, params, side.test)
         said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
         operator.book.append(name, "test", "test", said)
     settle(operator.book, name)
     _hand_out(roster, name, operator)
     return contents(name, operator.book.entries(name))
-
-
-def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
-    """f(w_T, ξ): the mean loss over so many draws, with replacement, from the test set; the secret says which."""
-    drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
-    return model.loss(params, test.images[drawn], test.labels[drawn])
 
 
 def tested(
@@ -107,18 +105,6 @@ def tested(
         "loss": loss,
         "accuracy": model.accuracy(params, test.images, test.labels),
     }
-
-
-def write_model(path: Path, params: Params) -> None:
-    """Whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        with draft.open("wb") as file:
-            np.save(file, params, allow_pickle=False)
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 def _hand_out(roster: Roster, name: str, operator: Operator) -> None:

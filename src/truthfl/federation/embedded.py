@@ -14,9 +14,11 @@ from flwr.app import Context
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
+from truthfl.federation.audit import test_loss
 from truthfl.federation.client import client_app
-from truthfl.federation.conduct import Operator, Watch, conduct, job_name, test_loss
+from truthfl.federation.conduct import Operator, Watch, conduct, job_name
 from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.operating import fixed_draws, kept_key
 from truthfl.federation.participant import Participant
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
@@ -26,11 +28,9 @@ from truthfl.learning.planning import Effort
 from truthfl.learning.scene import Scene, with_training
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import secret_of
 from truthfl.ledger.contents import Contents
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.settlement import read_settlement
-from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
@@ -79,8 +79,9 @@ def run_job(
     """
     scene = job.scene()
     with open_ledger(ledger or folder / "ledger.db") as book:
-        operator = Operator(book, folder, kept_key(folder / "operator"), secret_of(seed), seed)
-        grid = grid_of(simulated(job, scene, folder, _labels(scene, job.clients.behaviour, seed)))
+        draws = fixed_draws(seed)
+        operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
+        grid = grid_of(simulated(job, scene, folder, simulated_labels(scene, job.clients.behaviour, seed)))
         name = job_name(book, job, seed)
         found = conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
     return _outcome(job, scene, found, operator)
@@ -98,13 +99,6 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
         return participants[context.node_id]
 
     return InProcessGrid(client_app(whose), {node: {} for node in participants})
-
-
-def kept_key(path: Path) -> PrivateKey:
-    """The key in this file, made if there is none."""
-    if not path.exists():
-        write_key(new_key(), path)
-    return read_key(path)
 
 
 def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: Labels) -> Participant:
@@ -128,7 +122,7 @@ def _folder_name(job: DataJob, client: int) -> str:
     return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
 
 
-def _labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
+def simulated_labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
     federated = scene.federated
     return assigned_labels(
         federated.data.labels,
@@ -175,7 +169,7 @@ def _payoff_if(
     training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
     federated = with_training(scene.federated, training)
     played = play(names, np.array([offer.batch_size for offer in offers]))
-    done = train(federated, played, _labels(scene, names, operator.seed), operator.seed)
+    done = train(federated, played, simulated_labels(scene, names, operator.seed), operator.seed)
     loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
     taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
     pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]

@@ -23,13 +23,18 @@ ANSWER_WITHIN = 60.0
 
 @dataclass(eq=False)
 class Roster:
-    """Which node is which client. `described` is what each said of herself, as it stands in the book."""
+    """Which node is which client.
+
+    authenticated  nodes are known to Flower by registered keys, which must be those that clients sign with
+    described      what each client said of herself, as it stands in the book
+    """
 
     grid: Grid
     book: Ledger
     job_name: str
     job: DataJob
     image_shape: tuple[int, ...]
+    authenticated: bool = False
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     node_of: dict[str, int] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
@@ -43,7 +48,7 @@ class Roster:
         if not strangers:
             return
         questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
-        keys = known_keys(self.grid)
+        keys = known_keys(self.grid) if self.authenticated else {}
         for reply in self.grid.send_and_receive(questions, timeout=ANSWER_WITHIN):
             node = reply.metadata.src_node_id
             if node not in strangers or reply.has_error():
