@@ -7,7 +7,8 @@ Looks at the stages (`enrolment`, `offering`, `rounds`), `audit` and the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,9 @@ from truthfl.errors import InputError
 from truthfl.federation.audit import publish, test_loss
 from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
-from truthfl.federation.offering import MakePlan, agree, wait_for_labels
+from truthfl.federation.offering import agree, wait_for_labels
 from truthfl.federation.participant import model_of
+from truthfl.federation.planned import MakePlan, Opening, planned_offers
 from truthfl.federation.recorder import model_digest
 from truthfl.federation.rounds import Course, train_rounds
 from truthfl.job import DataJob
@@ -64,11 +66,11 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     side = job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
     committed = commitment(test_set, job.server.test_samples, operator.secret)
-    signer = public_line(operator.key)
-    opening = {"job": job.document(), "seed": operator.seed, "commitment": committed, "operator_key": signer}
-    operator.book.append(name, "job", "job", opening)
+    opening = Opening(operator.seed, committed, public_line(operator.key))
+    operator.book.append(name, "job", "job", {"job": job.document(), **asdict(opening)})
     before = contents(name, operator.book.entries(name))
-    roster = Roster(grid, operator.book, name, job, side.test.images.shape[1:], operator.authenticated)
+    shape = side.test.images.shape[1:]
+    roster = Roster(grid, operator.book, name, job.clients.name, job.server, shape, operator.authenticated)
     roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
     watch("waiting for clients", 0, 0)
     if before.offers:
@@ -76,7 +78,7 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     else:
         wait_for_clients(roster)
     watch("planning on pilot data", 0, 0)
-    offers = agree(roster, make_plan, seed=operator.seed, commitment=committed, operator_key=signer)
+    offers = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
     if before.test is None:
         if not before.rounds:
             wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))

@@ -104,9 +104,11 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
 def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: Labels) -> Participant:
     own = labels[scene.federated.samples_of(client)]
     desk = folder / "participants" / _folder_name(job, client)
+    rows = scene.federated.partition.rows_of(client)
     return Participant(
         name=job.clients.name[client],
-        images=scene.federated.data.images[scene.federated.partition.rows_of(client)],
+        samples=len(rows),
+        images=scene.federated.data.images[rows],
         labels=lambda: own,
         key=kept_key(desk / "key"),
         folder=desk,

@@ -64,6 +64,7 @@ def participant_of(settings: Settings) -> Participant:
     images, labels = pictures(Path(settings.data))
     return Participant(
         name=settings.name,
+        samples=len(images),
         images=images,
         labels=lambda: labels,
         key=read_key(Path(settings.key)),
