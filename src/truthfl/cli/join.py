@@ -95,12 +95,12 @@ def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import desk
     from truthfl.ledger.signing import read_key
 
+    spread = offer.terms.slope * offer.loss_error
     print(
         f"Offer of job {offer.job}: label {offer.samples} pictures ({', '.join(offer.classes)}), then {offer.rounds} "
         f"rounds with batches of {offer.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {offer.currency}, give or take {offer.terms.slope * offer.loss_error:,.2f}; "
-        f"your cost is taken to be {offer.cost:,.2f}.\n{offer.formula}.\n"
-        f"{offer.dropping_out}",
+        f"Expected pay {offer.expected_pay:,.2f} {offer.currency}, give or take {spread:,.2f}; "
+        f"your cost is taken to be {offer.cost:,.2f}.\n{offer.formula}.\n{offer.dropping_out}",
         flush=True,
     )
     if ask:

@@ -20,7 +20,8 @@ from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
 from truthfl.federation.offering import agree, wait_for_labels
 from truthfl.federation.participant import model_of
-from truthfl.federation.planned import MakePlan, Opening, planned_offers
+from truthfl.federation.planned import MakePlan, planned_offers
+from truthfl.federation.promise import Opening
 from truthfl.federation.recorder import model_digest
 from truthfl.federation.rounds import Course, train_rounds
 from truthfl.job import DataJob
@@ -88,7 +89,7 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
         said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
         operator.book.append(name, "test", "test", said)
     settle(operator.book, name)
-    _hand_out(roster, name, operator)
+    hand_out(roster, name, operator)
     return contents(name, operator.book.entries(name))
 
 
@@ -109,7 +110,7 @@ def tested(
     }
 
 
-def _hand_out(roster: Roster, name: str, operator: Operator) -> None:
+def hand_out(roster: Roster, name: str, operator: Operator) -> None:
     """Everybody's receipt: into the book, and to her node if it is there."""
     rows = operator.book.entries()
     found = contents(name, [row for row in rows if row.job == name])

@@ -69,7 +69,7 @@ def participant_of(settings: Settings) -> Participant:
         labels=lambda: labels,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
-        decide=lambda offer: _decide(settings, offer),
+        decide=lambda offer: decision(settings, offer),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,
     )
@@ -90,7 +90,8 @@ def pictures(path: Path) -> tuple[Images, Labels | None]:
     return checked.images, checked.labels if labeled else None
 
 
-def _decide(settings: Settings, offer: Offer) -> bool | None:
+def decision(settings: Settings, offer: Offer) -> bool | None:
+    """What she says to this offer by the manner she chose; None if she wants to be asked."""
     if settings.accept == ACCEPT_ALL:
         return True
     if settings.accept == ACCEPT_IF_IT_PAYS:

@@ -1,33 +1,22 @@
 """From a job's plan to its offers: the calibrated contract, made anew for those who take part.
 
-Looks at `enrolment` (what clients said of themselves), `learning` (the plan) and the ledger's papers.
+Looks at `enrolment` (what clients said of themselves), `promise` and `learning` (the plan).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from truthfl.federation.enrolment import Roster
+from truthfl.federation.promise import Opening, Promise, Task, offers_of
 from truthfl.job import DataJob, Participants
 from truthfl.learning.planning import Plan
 from truthfl.learning.scene import ServerSide
-from truthfl.ledger.documents import LossShare, Offer
-from truthfl.ledger.pay import DROPPING_OUT, FORMULA, Terms
+from truthfl.ledger.documents import Offer
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
-
-
-@dataclass(frozen=True)
-class Opening:
-    """What is fixed when a job is opened, and stands in every offer: seed, commitment, the operator's public key."""
-
-    seed: int
-    commitment: str
-    operator_key: str
 
 
 def planned_offers(
@@ -37,7 +26,9 @@ def planned_offers(
     some = _for(roster, job, names)
     side = some.server_side()
     plan = make_plan(some, side)
-    return _planned(plan), _offers(roster, some, side, plan, opening, version)
+    promise = Promise(plan.clients, plan.training, plan.calibration.model, plan.contract, plan.loss_error)
+    task = Task(asdict(some.model), side.test.images.shape[1:], side.test.classes, some.server.test_samples)
+    return _planned(plan), offers_of(promise, roster, opening, task, version)
 
 
 def _planned(plan: Plan) -> dict[str, Any]:
@@ -73,46 +64,3 @@ def _for(roster: Roster, job: DataJob, names: list[str]) -> DataJob:
 def _least(known: float, told: dict[str, object], field: str) -> float:
     asked = told.get(field)
     return float(known) if asked is None else min(float(known), float(asked))  # type: ignore[arg-type]
-
-
-def _offers(roster: Roster, job: DataJob, side: ServerSide, plan: Plan, opening: Opening, version: int) -> list[Offer]:
-    contract, model, server = plan.contract, plan.calibration.model, job.server
-    shares = np.stack(
-        [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling], axis=1
-    ).tolist()
-    return [
-        Offer(
-            job=roster.job_name,
-            version=version,
-            client=name,
-            index=i,
-            public_key=roster.described[name]["public_key"],
-            operator_key=opening.operator_key,
-            samples=job.clients.dataset_size[i],
-            classes=side.test.classes,
-            batch_size=int(contract.batch_size[i]),
-            rounds=plan.training.rounds,
-            local_steps=plan.training.local_steps,
-            step_size=plan.training.step_size,
-            seed=opening.seed,
-            model=asdict(job.model),
-            image_shape=side.test.images.shape[1:],
-            weight=float(plan.clients.weight[i]),
-            participation=1.0,
-            terms=Terms(
-                float(contract.base[i]), float(contract.slope[i]), float(contract.labeling_cost[i]), server.minor_units
-            ),
-            sample_cost=float(plan.clients.sample_cost[i]),
-            expected_loss=model.truthful_loss(contract.batch_size),
-            loss_error=plan.loss_error,
-            loss_share=LossShare(*shares[i]),
-            commitment=opening.commitment,
-            test_samples=server.test_samples,
-            label_seconds=server.label_seconds,
-            round_seconds=server.round_seconds,
-            currency=server.currency,
-            formula=FORMULA,
-            dropping_out=DROPPING_OUT,
-        )
-        for i, name in enumerate(job.clients.name)
-    ]

@@ -71,9 +71,12 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Recorder:
-    """A thread that writes rounds and checkpoints in the order in which they were put; used as a context."""
+    """A thread that writes rounds and checkpoints in the order in which they were put; used as a context.
 
-    def __init__(self, book: Ledger, path: Path) -> None:
+    Without a path there are no checkpoints.
+    """
+
+    def __init__(self, book: Ledger, path: Path | None) -> None:
         self.book, self.path = book, path
         self.queue: SimpleQueue[tuple[int, Params, list[Item]] | None] = SimpleQueue()
         self.failure: BaseException | None = None
@@ -109,7 +112,8 @@ class Recorder:
                 continue
             try:
                 items = tuple(item for _, _, some in work for item in some)
-                write_checkpoint(self.path, Checkpoint(work[-1][0], work[-1][1], items))
+                if self.path is not None:
+                    write_checkpoint(self.path, Checkpoint(work[-1][0], work[-1][1], items))
                 self.book.append_all(items)
             except BaseException as failure:  # told to the one who trains
                 self.failure = failure

@@ -29,7 +29,8 @@ def in_words(entry: Entry) -> str | None:
         where = f"round {said['round']}" if said["round"] is not None else said["stage"]
         return f"{where}: {said['client'] or said['node']} refused: {said['reason']}"
     if entry.kind == "test":
-        return f"test loss {said['loss']:.4f}, accuracy {said['accuracy']:.1%}"
+        accuracy = "" if said["accuracy"] is None else f", accuracy {said['accuracy']:.1%}"
+        return f"test loss {said['loss']:.4f}{accuracy}"
     if entry.kind == "settlement":
         return f"{said['client']} is paid {said['pay']:,} for {said['delivered']} of {said['asked']} rounds"
     return None
