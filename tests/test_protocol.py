@@ -345,6 +345,9 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
 def test_run_goes_on_in_the_same_ledger(tmp_path):
     job = read_job(small_job_file(tmp_path, *STEP))
     first = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    untold = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    assert untold.found.name == first.found.name  # its results were never written: it is not over
+    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.found.name}))
     second = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
     assert (first.pay == second.pay).all()
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:

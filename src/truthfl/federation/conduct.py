@@ -53,11 +53,16 @@ class Operator:
     authenticated: bool = False
 
 
-def job_name(book: Ledger, job: DataJob, seed: int) -> str:
-    """The job that this is: the unfinished one with these very contents, or else a new one."""
+def job_name(book: Ledger, job: DataJob, seed: int, *, told: Callable[[str], bool] = lambda _: True) -> str:
+    """The job that this is: the unfinished one with these very contents, or else a new one.
+
+    One that is finished but that nobody was told of (`told`) is not over either.
+    """
     stem = digest({"job": job.document(), "seed": seed})[:12]
     number = 1
     while _closed(contents(f"{stem}-{number}", book.entries(f"{stem}-{number}"))):
+        if book.find(f"{stem}-{number + 1}", "job", "job") is None and not told(f"{stem}-{number}"):
+            break
         number += 1
     return f"{stem}-{number}"
 

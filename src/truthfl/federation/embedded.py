@@ -5,6 +5,7 @@ Looks at `conduct`, `participant`, `client`, `grid`, and at `learning` for what 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,7 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +84,17 @@ def run_job(
         draws = fixed_draws(seed)
         operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
         grid = grid_of(simulated(job, scene, folder, simulated_labels(scene, job.clients.behaviour, seed)))
-        name = job_name(book, job, seed)
+        name = job_name(book, job, seed, told=lambda name: _told_of(folder, name))
         found = conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
     return _outcome(job, scene, found, operator)
+
+
+def _told_of(folder: Path, name: str) -> bool:
+    """Whether the folder's results are this job's: they are written last."""
+    try:
+        return bool(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["job"] == name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def simulated(job: DataJob, scene: Scene, folder: Path, labels: Labels) -> dict[int, Participant]:

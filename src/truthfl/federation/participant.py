@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
 from truthfl.federation.signatory import Signatory
@@ -61,10 +62,10 @@ class Participant(Signatory):
             raise InputError("not all samples are labeled yet.")
         if labels.max(initial=0) >= len(offer.classes):
             raise InputError(f"a label is {labels.max()}; the job has {len(offer.classes)} classes.")
-        played, manner = play([self.behaviour], [offer.batch_size]), behaviour(self.behaviour)
+        manner = behaviour(self.behaviour)
         if manner.report_scale == 0:
             return common
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _libraries().limit(limits=1, user_api="blas"):  # the same sums, whatever machine has how many cores
             local = local_model(
                 model,
                 common,
@@ -72,7 +73,7 @@ class Participant(Signatory):
                 labels[: offer.samples],
                 client=offer.index,
                 round_=round_,
-                batch_size=int(played.batch_size[0]),
+                batch_size=_played_batch(self.behaviour, offer.batch_size),
                 local_steps=offer.local_steps,
                 step_size=offer.step_size,
                 seed=offer.seed,
@@ -85,6 +86,17 @@ class Participant(Signatory):
             offer = self.accepted_offer(offer_hash)
             self.accepted[offer_hash] = (offer, model_of(offer))
         return self.accepted[offer_hash]
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """Looked for once: it takes longer than a small round."""
+    return ThreadpoolController()
+
+
+@lru_cache(maxsize=10_000)
+def _played_batch(manner: str, assigned: int) -> int:
+    return int(play([manner], [assigned]).batch_size[0])
 
 
 def model_of(offer: Offer) -> Model:

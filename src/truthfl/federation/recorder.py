@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
 
@@ -22,6 +23,8 @@ from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
+
+AT_ONCE = 0.25  # seconds: the rounds of so long are written together, and are all that a crash can undo
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +107,12 @@ class Recorder:
         ended = False
         while not ended:
             taken = [self.queue.get()]
-            while not self.queue.empty():
-                taken.append(self.queue.get())
+            until = time.monotonic() + AT_ONCE
+            while taken[-1] is not None and (left := until - time.monotonic()) > 0:
+                try:
+                    taken.append(self.queue.get(timeout=left))
+                except Empty:
+                    break
             ended = taken[-1] is None
             work = [one for one in taken if one is not None]
             if not work or self.failure is not None:
