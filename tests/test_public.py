@@ -33,8 +33,10 @@ MAY_LOOK_AT = {
     "learning": {"learning", "mechanism", "errors"},
     "studies": {"studies", "learning", "mechanism", "errors"},
     "job": {"learning", "mechanism", "errors"},
-    "federation": {"federation", "job", "studies", "learning", "mechanism", "errors"},
-    "cli": {"cli", "federation", "studies", "learning", "mechanism", "errors", "job", "__version__"},
+    "ledger": {"ledger", "mechanism", "errors"},
+    "federation": {"federation", "ledger", "job", "studies", "learning", "mechanism", "errors"},
+    "flower": {"federation"},
+    "cli": {"cli", "federation", "ledger", "studies", "learning", "mechanism", "errors", "job", "__version__"},
 }
 
 
