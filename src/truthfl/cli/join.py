@@ -13,6 +13,7 @@ from truthfl.cli.progress import FAILED, INTERRUPTED
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
+    from truthfl.federation.deployment import SuperNode
     from truthfl.ledger.documents import Offer
 
 LOOK_EVERY = 0.5  # seconds
@@ -122,8 +123,8 @@ def _show_receipt(paper: dict[str, object]) -> None:
     print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {unit}. It holds.", flush=True)
 
 
-def _require_alive(node: object) -> None:
-    dead = [child for child in getattr(node, "children", ()) if child.process.poll() is not None]
+def _require_alive(node: SuperNode) -> None:
+    dead = [child for child in node.children if child.ended]
     if dead:
         print(f"truthfl: the node stopped; its log is {dead[0].log}.", file=sys.stderr)
         raise typer.Exit(FAILED)

@@ -15,6 +15,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
 from truthfl.federation.audit import publish, test_loss
 from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
@@ -126,7 +127,7 @@ def hand_out(roster: Roster, name: str, operator: Operator) -> None:
         operator.book.append(name, "receipt", offer.client, said)
         if offer.client in roster.node_of:
             questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
-    list(roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN))
+    ask(roster.grid, questions, timeout=ANSWER_WITHIN)
 
 
 def _closed(found: Contents) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
 from truthfl.federation.messages import ENROL, paper_in, question
 from truthfl.federation.nodes import registrations
 from truthfl.job import Server
@@ -52,8 +53,7 @@ class Roster:
             return
         questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
         registered = registrations(self.grid) if self.authenticated else {}
-        for reply in self.grid.send_and_receive(questions, timeout=ANSWER_WITHIN):
-            node = reply.metadata.src_node_id
+        for node, reply in ask(self.grid, questions, timeout=ANSWER_WITHIN):
             if node not in strangers or reply.has_error():
                 continue  # asked again at the next look
             self.asked.add(node)

@@ -12,6 +12,7 @@ from typing import Any
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
 from truthfl.federation.enrolment import ANSWER_WITHIN, LOOK_EVERY, Roster
 from truthfl.federation.messages import LABELS, OFFER, paper_in, question
 from truthfl.ledger.contents import Contents, contents, offer_key
@@ -52,8 +53,8 @@ def wait_for_labels(roster: Roster, offers: list[Offer], tell: Callable[[int], N
             if name in roster.node_of
         ]
         name_of = {node: name for name, node in roster.node_of.items()}
-        for reply in roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN):
-            name = name_of.get(reply.metadata.src_node_id)
+        for node, reply in ask(roster.grid, questions, timeout=ANSWER_WITHIN):
+            name = name_of.get(node)
             if name in waiting and not reply.has_error() and _said(reply, "ready") is True:
                 del waiting[name]
         tell(len(offers) - len(waiting))
@@ -80,8 +81,8 @@ def _declined(roster: Roster, found: Contents, offers: list[Offer]) -> set[str]:
     while waiting:
         there = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         questions = [question(OFFER, node, offer.document()) for node, offer in there.items()]
-        for reply in roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN):
-            offer = there.get(reply.metadata.src_node_id)
+        for node, reply in ask(roster.grid, questions, timeout=ANSWER_WITHIN):
+            offer = there.get(node)
             if offer is None or offer.client not in waiting or reply.has_error():
                 continue
             paper = _said(reply, "answer")

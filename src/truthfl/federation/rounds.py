@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
+from truthfl.federation.asking import ask
 from truthfl.federation.enrolment import Roster
 from truthfl.federation.messages import MODEL, PAPER, PARAMS, model_record
 from truthfl.federation.recorder import Recorder, model_digest, read_checkpoint
@@ -74,12 +75,10 @@ def one_round(roster: Roster, course: Course, params: Params, round_: int) -> tu
     ]
     reports: dict[str, Params] = {}
     refused: list[Refused] = []
-    for reply in roster.grid.send_and_receive(messages, timeout=course.offers[0].round_seconds):
-        node = reply.metadata.src_node_id
+    for node, reply in ask(roster.grid, messages, timeout=course.offers[0].round_seconds):
         offer = offer_at.get(node)
         if offer is None:
-            if not reply.has_error():  # a lost node's error comes from the SuperLink; she is missed below
-                refused.append((None, node, "the node is not in the contract"))
+            refused.append((None, node, "the node is not in the contract"))
         elif offer.client in reports:
             refused.append((offer.client, node, "duplicated: it came after another report of hers"))
         else:

@@ -35,8 +35,7 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
         return call_next(message, context)
     offer = _signatory(context, 0).accepted_offer(str(paper["offer"]))
     context.run_config[BATCH_SIZE] = offer.batch_size
-    config = message.content.config_records.get("config", ConfigRecord())
-    config[BATCH_SIZE] = offer.batch_size
+    config = ConfigRecord(dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.batch_size})
     rest = {name: record for name, record in message.content.items() if name != PAPER}
     message.content = RecordDict(rest | {"config": config})
     reply = call_next(message, context)
@@ -46,8 +45,8 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
 
 
 def _signatory(context: Context, samples: int) -> Signatory:
-    """Whoever the node was started for."""
-    settings = settings_from(context.node_config)
+    """Whoever the node was started for; where her data are is her app's matter."""
+    settings = settings_from({"data": ""} | dict(context.node_config))
     if not settings.key:
         raise InputError("the node was started without a key; truthfl keys participant makes one.")
     return Signatory(

@@ -6,13 +6,14 @@ Looks at the protocol's stages (`enrolment`, `offering`), `reports`, `recorder`,
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
@@ -73,14 +74,30 @@ class PaidStrategy(Strategy):
         operator: Operator,
         server: Server | None = None,
     ) -> None:
+        fraction = getattr(strategy, "fraction_train", 1.0)
+        if fraction != 1.0:
+            raise InputError(f"fraction_train is {fraction:g}; a contract asks everybody in every round: it must be 1.")
+        self.weight_key = getattr(strategy, "weighted_by_key", WEIGHT)
         self.strategy, self.promise, self.test, self.operator = strategy, promise, test, operator
         self.names, self.server = tuple(names), server or Server(test_samples=test.draws)
         self.settled: list[Settled] = []
         self.sent: dict[str, AnyArray] = {}
         self.asked: dict[int, Offer] = {}
 
-    def start(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *args: Any, **more: Any) -> Result:
-        """The whole job: what the wrapped strategy's `start` does, between the offers and the pay."""
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float | None = None,
+        *args: Any,
+        **more: Any,
+    ) -> Result:
+        """The whole job: what the wrapped strategy's `start` does, between the offers and the pay.
+
+        `timeout` is how long a report is waited for, and stands in the offers; if not given, it is the server's.
+        """
+        self.server = replace(self.server, round_seconds=timeout or self.server.round_seconds)
         self.job = self._new_job()
         committed = commitment(self.test.digest, self.test.draws, self.operator.secret)
         opening = Opening(self.operator.seed, committed, public_line(self.operator.key))
@@ -95,7 +112,7 @@ class PaidStrategy(Strategy):
         )
         wait_for_labels(self.roster, self.offers, lambda _: None)
         with Recorder(self.operator.book, None) as self.recorder:
-            result = super().start(grid, initial_arrays, num_rounds, *args, **more)
+            result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **more)
         drawn = below(bits(key(draw_seed(self.operator.secret), Purpose.TEST), self.test.draws), self.test.size)
         loss = float(self.test.loss(result.arrays, drawn))
         if not math.isfinite(loss):
@@ -149,23 +166,34 @@ class PaidStrategy(Strategy):
         arrays, metrics = (
             (None, None) if not taken else self.strategy.aggregate_train(server_round, self._weighed(taken))
         )
+        arrays = self.arrays if arrays is None else self._as_sent(arrays)
         names = [offer.client for offer in self.offers if offer.client in taken]
-        model = arrays_digest(arrays if arrays is not None else self.arrays)
-        said = {"round": server_round, "taken": names, "model": model}
+        said = {"round": server_round, "taken": names, "model": arrays_digest(arrays)}
         items = [rejection(self.job, server_round, *one) for one in refused]
         nothing = np.empty(0, dtype=np.float32)
         self.recorder.put(server_round, nothing, [*items, Item(self.job, "round", str(server_round), said)])
-        return (self.arrays if arrays is None else arrays), metrics
+        return arrays, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        there = set(self.roster.node_of.values())
+        there = {self.roster.node_of.get(offer.client) for offer in self.offers}
         wanted = self.strategy.configure_evaluate(server_round, arrays, config, grid)
         return [message for message in wanted if message.metadata.dst_node_id in there]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        return self.strategy.aggregate_evaluate(server_round, replies)
+        name_of = {node: name for name, node in self.roster.node_of.items()}
+        told: dict[str, Message] = {}
+        for reply in replies:
+            name = name_of.get(reply.metadata.src_node_id)
+            if name is not None and not reply.has_error():
+                told.setdefault(name, reply)
+        metrics, _ = self._metrics(told)
+        weighed = [
+            _from(reply.metadata.src_node_id, RecordDict({"metrics": metrics[name]}), reply)
+            for name, reply in told.items()
+        ]
+        return self.strategy.aggregate_evaluate(server_round, weighed) if weighed else None
 
     def summary(self) -> None:
         self.strategy.summary()
@@ -192,19 +220,44 @@ class PaidStrategy(Strategy):
 
         So an average over the replies is the old model plus the weighted changes, however many are missing.
         """
-        weight = {offer.client: offer.weight / offer.participation for offer in self.offers}
-        absent = 1.0 - math.fsum(weight[name] for name in taken)
-        shown = _common_metrics([reply.content for reply in taken.values()]) if absent < 1e-9 else []
+        metrics, means = self._metrics(taken)
         weighed = []
         for name, reply in taken.items():
-            own = next(iter(reply.content.metric_records.values()), MetricRecord())
-            metrics = MetricRecord({WEIGHT: weight[name]} | {field: own[field] for field in shown})
-            content = RecordDict({MODEL: reply.content.array_records[MODEL], "metrics": metrics})
+            content = RecordDict({MODEL: reply.content.array_records[MODEL], "metrics": metrics[name]})
             weighed.append(_from(reply.metadata.src_node_id, content, reply))
+        absent = 1.0 - math.fsum(self._weights()[name] for name in taken)
         if absent >= 1e-9:
-            content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({WEIGHT: absent})})
+            content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({self.weight_key: absent} | means)})
             weighed.append(_from(0, content, next(iter(taken.values()))))
         return weighed
+
+    def _metrics(self, told: Mapping[str, Message]) -> tuple[dict[str, MetricRecord], dict[str, float]]:
+        """The contract's weights with the metrics that most replies have, and these metrics' means.
+
+        A reply that lacks one of them gets its mean, which changes no average.
+        """
+        weight = self._weights()
+        numbers = {name: _numbers(reply.content) for name, reply in told.items()}
+        means = {}
+        for field, count in Counter(field for own in numbers.values() for field in own).items():
+            if field != self.weight_key and 2 * count > len(told):
+                having = {name: own[field] for name, own in numbers.items() if field in own}
+                whole = math.fsum(weight[name] for name in having)
+                means[field] = math.fsum(weight[name] / whole * value for name, value in having.items())
+        records = {
+            name: MetricRecord({self.weight_key: weight[name]} | {f: own.get(f, mean) for f, mean in means.items()})
+            for name, own in numbers.items()
+        }
+        return records, means
+
+    def _weights(self) -> dict[str, float]:
+        return {offer.client: offer.weight / offer.participation for offer in self.offers}
+
+    def _as_sent(self, arrays: ArrayRecord) -> ArrayRecord:
+        """The same numbers in the types that went out; averages of whole numbers are none."""
+        return ArrayRecord(
+            {name: Array(array.numpy().astype(self.sent[name].dtype, copy=False)) for name, array in arrays.items()}
+        )
 
     def _offers(
         self, names: tuple[str, ...], version: int, rounds: int, opening: Opening
@@ -232,14 +285,10 @@ def arrays_digest(arrays: ArrayRecord) -> str:
     return whole.hexdigest()
 
 
-def _common_metrics(contents: list[RecordDict]) -> list[str]:
-    """The metrics that all replies have as one finite number."""
-    records = [next(iter(content.metric_records.values()), MetricRecord()) for content in contents]
-    usable = [
-        {field for field, value in record.items() if isinstance(value, int | float) and math.isfinite(value)}
-        for record in records
-    ]
-    return sorted(set.intersection(*usable) - {WEIGHT})
+def _numbers(content: RecordDict) -> dict[str, float]:
+    """What a reply says of itself, where that is one finite number."""
+    record = next(iter(content.metric_records.values()), MetricRecord())
+    return {field: value for field, value in record.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
 def _from(node: int, content: RecordDict, like: Message) -> Message:
