@@ -32,7 +32,7 @@ test_samples = 400
 kind = "softmax"
 
 [training]
-rounds = 40
+rounds = 300
 step_size = 0.5
 
 [server]
