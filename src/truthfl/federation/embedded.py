@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from flwr.app import Context
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
@@ -21,6 +23,7 @@ from truthfl.federation.conduct import Operator, Watch, conduct, job_name
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.operating import fixed_draws, kept_key
 from truthfl.federation.participant import Participant
+from truthfl.federation.simulation import in_simulation
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
 from truthfl.learning.labelers import assigned_labels
@@ -29,6 +32,7 @@ from truthfl.learning.planning import Effort
 from truthfl.learning.scene import Scene, with_training
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import digest
 from truthfl.ledger.contents import Contents
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.settlement import read_settlement
@@ -74,18 +78,27 @@ def run_job(
     ledger: str | None = None,
     effort: Effort | None = None,
     watch: Watch = lambda *_: None,
+    in_flower: bool = False,
 ) -> Outcome:
     """Plan, offer, label, train, test, pay; and once more for each liar, with her alone honest.
 
-    A job that was interrupted in this folder goes on where it was.
+    A job that was interrupted in this folder goes on where it was. With `in_flower` the nodes are those of Flower's
+    simulation, in processes of their own.
     """
     scene = job.scene()
     with open_ledger(ledger or folder / "ledger.db") as book:
         draws = fixed_draws(seed)
         operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
-        grid = grid_of(simulated(job, scene, folder, simulated_labels(scene, job.clients.behaviour, seed)))
         name = job_name(book, job, seed, told=lambda name: _told_of(folder, name))
-        found = conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+
+        def serve(grid: Grid) -> Contents:
+            return conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+
+        if in_flower:
+            found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)
+        else:
+            labels = simulated_labels(scene, job.clients.behaviour, seed)
+            found = serve(grid_of(simulated(job, scene, folder, labels)))
     return _outcome(job, scene, found, operator)
 
 
@@ -109,6 +122,19 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
         return participants[context.node_id]
 
     return InProcessGrid(client_app(whose), {node: {} for node in participants})
+
+
+_ANEW: dict[str, tuple[Scene, Labels]] = {}
+
+
+def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
+    """A client in a process that has nothing but the job."""
+    known = digest({"job": job.document(), "seed": seed})
+    if known not in _ANEW:
+        scene = job.scene()
+        _ANEW[known] = scene, simulated_labels(scene, job.clients.behaviour, seed)
+    scene, labels = _ANEW[known]
+    return _participant(job, scene, client, folder, labels)
 
 
 def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: Labels) -> Participant:

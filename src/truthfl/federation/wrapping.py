@@ -37,6 +37,7 @@ from truthfl.ledger.settlement import Settled, settle
 from truthfl.ledger.signing import public_line
 
 WEIGHT = "num-examples"
+Metrics = dict[str, int | float | list[int] | list[float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,7 @@ class PaidStrategy(Strategy):
         self.offers = agree(
             self.roster, lambda names, version: self._offers(tuple(names), version, num_rounds, opening)
         )
+        self.weight = {offer.client: offer.weight / offer.participation for offer in self.offers}
         wait_for_labels(self.roster, self.offers, lambda _: None)
         with Recorder(self.operator.book, None) as self.recorder:
             result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **more)
@@ -185,8 +187,8 @@ class PaidStrategy(Strategy):
         name_of = {node: name for name, node in self.roster.node_of.items()}
         told: dict[str, Message] = {}
         for reply in replies:
-            name = name_of.get(reply.metadata.src_node_id)
-            if name is not None and not reply.has_error():
+            name = name_of.get(reply.metadata.src_node_id, "")
+            if name in self.weight and not reply.has_error():
                 told.setdefault(name, reply)
         metrics, _ = self._metrics(told)
         weighed = [
@@ -220,38 +222,33 @@ class PaidStrategy(Strategy):
 
         So an average over the replies is the old model plus the weighted changes, however many are missing.
         """
-        metrics, means = self._metrics(taken)
+        metrics, mean = self._metrics(taken)
         weighed = []
         for name, reply in taken.items():
             content = RecordDict({MODEL: reply.content.array_records[MODEL], "metrics": metrics[name]})
             weighed.append(_from(reply.metadata.src_node_id, content, reply))
-        absent = 1.0 - math.fsum(self._weights()[name] for name in taken)
+        absent = 1.0 - math.fsum(self.weight[name] for name in taken)
         if absent >= 1e-9:
-            content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({self.weight_key: absent} | means)})
+            content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({self.weight_key: absent} | mean)})
             weighed.append(_from(0, content, next(iter(taken.values()))))
         return weighed
 
-    def _metrics(self, told: Mapping[str, Message]) -> tuple[dict[str, MetricRecord], dict[str, float]]:
+    def _metrics(self, told: Mapping[str, Message]) -> tuple[dict[str, MetricRecord], Metrics]:
         """The contract's weights with the metrics that most replies have, and these metrics' means.
 
         A reply that lacks one of them gets its mean, which changes no average.
         """
-        weight = self._weights()
         numbers = {name: _numbers(reply.content) for name, reply in told.items()}
-        means = {}
-        for field, count in Counter(field for own in numbers.values() for field in own).items():
-            if field != self.weight_key and 2 * count > len(told):
-                having = {name: own[field] for name, own in numbers.items() if field in own}
-                whole = math.fsum(weight[name] for name in having)
-                means[field] = math.fsum(weight[name] / whole * value for name, value in having.items())
+        count, mean = Counter(field for own in numbers.values() for field in own), Metrics()
+        for field in [field for field in count if field != self.weight_key and 2 * count[field] > len(told)]:
+            having = [name for name, own in numbers.items() if field in own]
+            weight = [self.weight[name] for name in having]
+            mean[field] = float(np.average([numbers[name][field] for name in having], weights=weight))
         records = {
-            name: MetricRecord({self.weight_key: weight[name]} | {f: own.get(f, mean) for f, mean in means.items()})
+            name: MetricRecord({self.weight_key: self.weight[name]} | mean | {f: own[f] for f in mean if f in own})
             for name, own in numbers.items()
         }
-        return records, means
-
-    def _weights(self) -> dict[str, float]:
-        return {offer.client: offer.weight / offer.participation for offer in self.offers}
+        return records, mean
 
     def _as_sent(self, arrays: ArrayRecord) -> ArrayRecord:
         """The same numbers in the types that went out; averages of whole numbers are none."""
@@ -285,10 +282,10 @@ def arrays_digest(arrays: ArrayRecord) -> str:
     return whole.hexdigest()
 
 
-def _numbers(content: RecordDict) -> dict[str, float]:
+def _numbers(content: RecordDict) -> dict[str, int | float]:
     """What a reply says of itself, where that is one finite number."""
-    record = next(iter(content.metric_records.values()), MetricRecord())
-    return {field: value for field, value in record.items() if isinstance(value, int | float) and math.isfinite(value)}
+    said = next(iter(content.metric_records.values()), MetricRecord())
+    return {field: one for field, one in said.items() if isinstance(one, int | float) and math.isfinite(one)}
 
 
 def _from(node: int, content: RecordDict, like: Message) -> Message:
