@@ -33,7 +33,7 @@ ADA, BEN = 100, 101
 
 @pytest.fixture
 def config(tmp_path):
-    few = {"folder": str(tmp_path / "out"), "num-server-rounds": 3, "test-draws": 500, "pilot-runs": 6}
+    few = {"folder": str(tmp_path / "out"), "num-server-rounds": 3, "test-draws": 500, "pilot-runs": 4}
     return try_it.run_config() | few
 
 
@@ -301,14 +301,15 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(config, go):
 
 
 def counting_app():
-    """An app whose model also counts, in whole numbers, and that weighs by a word of its own."""
+    """An app whose model also counts, in whole numbers, and that has a word of its own for weights."""
     app = paid(ClientApp(mods=[assigned_batch]), samples=lambda _: 1000)
 
     @app.train()
-    def train(msg, context):  # noqa: ARG001
+    def train(msg, context):
         steps, weight = msg.content["arrays"].to_numpy_ndarrays()
-        arrays = ArrayRecord([steps + msg.content["config"]["batch-size"], weight + np.float32(1)])
-        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"rows": 10**9})}), reply_to=msg)
+        change, claimed = context.node_config["partition-id"], 10 ** context.node_config["partition-id"]
+        arrays = ArrayRecord([steps + msg.content["config"]["batch-size"], weight + np.float32(change)])
+        return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"rows": claimed})}), reply_to=msg)
 
     return app
 
@@ -330,7 +331,7 @@ def test_whole_numbers_stay_whole_and_weights_may_have_any_name(config):
     made, result, _ = counted(config, FedAvg(weighted_by_key="rows", fraction_evaluate=0.0))
     steps, weight = result.arrays.to_numpy_ndarrays()
     assert (steps.dtype, weight.dtype) == (np.int64, np.float32)
-    assert weight == pytest.approx(3.0)
+    assert weight == pytest.approx(3 * sum(i * offer.weight for i, offer in enumerate(made.offers)))
     assert [one.delivered for one in made.settled] == [3, 3, 3, 3]
 
 

@@ -35,7 +35,7 @@ MAY_LOOK_AT = {
     "job": {"learning", "mechanism", "errors"},
     "ledger": {"ledger", "mechanism", "errors"},
     "federation": {"federation", "ledger", "job", "studies", "learning", "mechanism", "errors"},
-    "flower": {"federation"},
+    "flower": {"federation", "ledger"},
     "cli": {"cli", "federation", "ledger", "studies", "learning", "mechanism", "errors", "job", "__version__"},
 }
 

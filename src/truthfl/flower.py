@@ -1,6 +1,6 @@
 """For users of Flower: an app of one's own, paid. On the server a strategy around one's own, on the client a mod.
 
-Looks at `federation`; `import truthfl` does not load it.
+Looks at `federation` and `ledger`; `import truthfl` does not load it.
 """
 
 from truthfl.federation.conduct import Operator
@@ -8,6 +8,7 @@ from truthfl.federation.operating import fixed_draws, kept_draws, kept_key
 from truthfl.federation.promise import Promise
 from truthfl.federation.taking_part import assigned_batch, paid
 from truthfl.federation.wrapping import PaidStrategy, Test, arrays_digest
+from truthfl.ledger.book import open_ledger
 
 __all__ = [
     "Operator",
@@ -19,5 +20,6 @@ __all__ = [
     "fixed_draws",
     "kept_draws",
     "kept_key",
+    "open_ledger",
     "paid",
 ]

@@ -9,8 +9,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from digits.pilot import promise
 from digits.task import CLASSES, Softmax, load_servers_data, test
-from truthfl.flower import Operator, PaidStrategy, Test, arrays_digest, kept_draws, kept_key
-from truthfl.ledger.book import open_ledger
+from truthfl.flower import Operator, PaidStrategy, Test, arrays_digest, kept_draws, kept_key, open_ledger
 
 app = ServerApp()
 

@@ -55,7 +55,9 @@ def settings_from(node_config: Mapping[str, object]) -> Settings:
     try:
         return Settings(**known)  # type: ignore[arg-type]
     except TypeError:
-        raise InputError("the node was not started by truthfl join: its settings are not complete.") from None
+        raise InputError(
+            "the node's settings are not complete; it needs name, home and key, which truthfl join gives it."
+        ) from None
 
 
 @lru_cache(maxsize=8)
