@@ -61,6 +61,8 @@ def serve(
         raise InputError(f"{job_file} has no [data]; a job without data can be planned (truthfl plan), but not run.")
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
+    if not 0 < port < 65536:
+        raise InputError(f"port is {port}; it must be from 1 to 65535.")
     if keys is not None and participants is None:
         raise InputError("--participants is not given; with keys, only those whose NAME.pub is in it are let in.")
     require_writable(out)
