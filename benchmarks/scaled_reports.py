@@ -58,7 +58,7 @@ def losses(federated, scale, seeds, sample):
 
 
 def fitted_weights(federated, sample):
-    """Scales of everybody's reports at which no single one lowers the loss on the server's own data, by Newton steps."""
+    """Scales of all reports at which no single one lowers the loss on the server's own data, by Newton steps."""
     scale = np.ones(CLIENTS)
     seeds = np.arange(FITTING_SEEDS) + 500
     for _ in range(FITTING_STEPS):

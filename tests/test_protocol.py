@@ -11,9 +11,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.conduct import Operator, conduct, job_name
-from truthfl.federation.embedded import grid_of, kept_key, run_job, simulated
+from truthfl.federation.embedded import grid_of, run_job, simulated
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.messages import MODEL, ROUND
+from truthfl.federation.operating import kept_key
 from truthfl.job import read_job
 from truthfl.learning.behaviours import error_rates, play
 from truthfl.learning.labelers import assigned_labels
@@ -83,6 +84,13 @@ def setting(tmp_path, plans):
     return Setting(tmp_path, plans)
 
 
+@pytest.fixture
+def impatient(tmp_path, plans):
+    """The same with a server that waits for reports no longer than it takes to miss them."""
+    job = read_job(small_job_file(tmp_path, *STEP))
+    return Setting(tmp_path, plans, replace(job, server=replace(job.server, round_seconds=0.02)))
+
+
 class Meddler(InProcessGrid):
     """A grid on which replies are changed on their way; `change(reply)` gives the replies that arrive instead."""
 
@@ -90,15 +98,15 @@ class Meddler(InProcessGrid):
         self.__dict__.update(vars(grid))
         self.change = change
 
-    def send_and_receive(self, messages, *, timeout=None):
-        replies = super().send_and_receive(messages, timeout=timeout)
-        return [one for reply in replies for one in self.change(reply)]
+    def pull_messages(self, message_ids):
+        return [one for reply in super().pull_messages(message_ids) for one in self.change(reply)]
 
 
 def sent_by(node, content, like):
     """A reply with other contents, or from another node."""
     made = Message(content, reply_to=like)
-    vars(made.metadata)["_src_node_id"] = node
+    question = like.metadata.reply_to_message_id if node == like.metadata.src_node_id else "another"
+    vars(made.metadata).update(_src_node_id=node, _reply_to_message_id=question)
     return made
 
 
@@ -201,8 +209,9 @@ def bad_replies():
 
 
 @pytest.mark.parametrize("kind", list(bad_replies()))
-def test_a_bad_reply_is_rejected_with_its_reason_and_the_round_goes_on(setting, kind):
+def test_a_bad_reply_is_rejected_with_its_reason_and_the_round_goes_on(impatient, kind):
     change, reason = bad_replies()[kind]
+    setting = impatient
 
     def meddle(reply):
         ada = reply.metadata.src_node_id == 1000
@@ -232,14 +241,14 @@ def test_a_reply_from_a_stranger_is_rejected(setting):
     assert found.delivered["Ada"] == 12
 
 
-def test_who_drops_out_is_paid_for_the_rounds_she_delivered(setting):
+def test_who_drops_out_is_paid_for_the_rounds_she_delivered(impatient):
     """Her reports are missing from the sum; the others' weights stay what the contract says."""
 
     def meddle(reply):
         cleo = of_training(reply) and reply.metadata.src_node_id == 1002
         return [] if cleo and reply.content.config_records[ROUND]["round"] >= 3 else [reply]
 
-    found = setting.go(Meddler(setting.grid, meddle))
+    found = impatient.go(Meddler(impatient.grid, meddle))
     settled = found.settlements["Cleo"].document
     offer = found.contract[2]
     assert settled["delivered"] == 3
@@ -344,6 +353,9 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
 def test_run_goes_on_in_the_same_ledger(tmp_path):
     job = read_job(small_job_file(tmp_path, *STEP))
     first = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    untold = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    assert untold.found.name == first.found.name  # its results were never written: it is not over
+    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.found.name}))
     second = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
     assert (first.pay == second.pay).all()
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:

@@ -34,8 +34,9 @@ MAY_LOOK_AT = {
     "studies": {"studies", "learning", "mechanism", "errors"},
     "job": {"learning", "mechanism", "errors"},
     "labeling": {"labeling", "learning", "ledger", "mechanism", "errors"},
-    "ledger": {"ledger", "errors"},
-    "federation": {"federation", "job", "ledger", "studies", "learning", "mechanism", "errors"},
+    "ledger": {"ledger", "mechanism", "errors"},
+    "federation": {"federation", "ledger", "job", "studies", "learning", "mechanism", "errors"},
+    "flower": {"federation", "ledger"},
     "cli": {
         "cli",
         "federation",

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from truthfl import __version__
-from truthfl.cli import errata, label, plan, reproduce, run, verify
+from truthfl.cli import errata, join, keys, label, ledger, plan, reproduce, run, serve, settle, share, verify
 from truthfl.errors import InputError
 
 BAD_INPUT = 2
@@ -26,6 +26,12 @@ app.command(name="label")(label.label)
 app.command(name="plan")(plan.plan)
 app.command(name="verify")(verify.verify)
 app.command(name="reproduce")(reproduce.reproduce)
+app.command(name="serve")(serve.serve)
+app.command(name="join")(join.join)
+app.command(name="share")(share.share)
+app.command(name="settle")(settle.settle)
+app.add_typer(ledger.ledger, name="ledger")
+app.add_typer(keys.keys, name="keys")
 app.command(name="errata")(errata.show_errata)
 
 

@@ -23,6 +23,9 @@ def run(
         "truthfl-run"
     ),
     ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
+    simulation: Annotated[
+        bool, typer.Option("--simulation", help="On Flower's simulation, if it is installed, in place of one process.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print results.json.")] = False,
 ) -> None:
     """Run a job in one process: enrol, plan, offer, label, train, test, pay, report.
@@ -50,7 +53,9 @@ def run(
     started = time.monotonic()
     try:
         with progress() as watch:
-            outcome = run_job(job, out, seed=seed, ledger=ledger, watch=watch or (lambda *_: None))
+            outcome = run_job(
+                job, out, seed=seed, ledger=ledger, watch=watch or (lambda *_: None), in_flower=simulation
+            )
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; the same command goes on where it was ({out}).", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None

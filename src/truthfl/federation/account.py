@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.embedded import Outcome
+from truthfl.federation.embedded import RESULTS, Outcome
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.studies.figure import Figure, Panel, Series, figure_csv
@@ -128,10 +128,10 @@ def by_round(outcome: Outcome) -> Figure:
 
 
 def publish(job: DataJob, outcome: Outcome, folder: Path, made: dict[str, Any], last: Section) -> Path:
-    """Write results.json, the picture and the page; the page's path."""
+    """Write the picture, the page and, last, the results, which say that the job is over; the page's path."""
     figure = by_round(outcome)
     png, svg = figure_pictures(figure)
-    files = ("training.png", "training.svg", "training.csv", "results.json")
+    files = ("training.png", "training.svg", "training.csv", RESULTS)
     told = sentences(job, outcome)
     report = Report(
         "A job, run",
@@ -149,10 +149,12 @@ def publish(job: DataJob, outcome: Outcome, folder: Path, made: dict[str, Any], 
         (folder / "training.png").write_bytes(png)
         (folder / "training.svg").write_text(svg, encoding="utf-8")
         (folder / "training.csv").write_text(figure_csv(figure), encoding="utf-8")
-        text = json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False)
-        (folder / "results.json").write_text(text + "\n", encoding="utf-8")
         path = folder / "report.html"
         path.write_text(page(report), encoding="utf-8")
+        text = json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False)
+        draft = folder / f"{RESULTS}.draft"
+        draft.write_text(text + "\n", encoding="utf-8")
+        draft.replace(folder / RESULTS)
     except OSError as error:
         raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
     return path

@@ -22,13 +22,14 @@ from truthfl.federation.messages import (
     paper_record,
 )
 from truthfl.federation.participant import Participant
+from truthfl.federation.signatory import Signatory
 
+FindSignatory = Callable[[Context], Signatory]
 FindParticipant = Callable[[Context], Participant]
 
 
-def client_app(find: FindParticipant) -> ClientApp:
-    """The app; `find` says whose node a context is."""
-    app = ClientApp()
+def answer_questions(app: ClientApp, find: FindSignatory) -> None:
+    """Let this app answer the protocol's questions; `find` says whose node a context is."""
 
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
@@ -48,6 +49,12 @@ def client_app(find: FindParticipant) -> ClientApp:
     def receipt(message: Message, context: Context) -> Message:
         find(context).keep_receipt(paper_in(message))
         return Message(paper_record({"kept": True}), reply_to=message)
+
+
+def client_app(find: FindParticipant) -> ClientApp:
+    """The whole app of a participant with pictures: it answers, and trains."""
+    app = ClientApp()
+    answer_questions(app, find)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -1,32 +1,36 @@
 """The job as a protocol, from the server's side: enrol, plan, offer, accept, label, train, test, settle, receipt.
 
 Everything it has done stands in the book, so it can be stopped anywhere and called again: it goes on where it was.
-Looks at the stages (`enrolment`, `offering`, `rounds`) and the ledger.
+Looks at the stages (`enrolment`, `offering`, `rounds`), `audit` and the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
+from truthfl.federation.audit import publish, test_loss
 from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
-from truthfl.federation.offering import MakePlan, agree, wait_for_labels
+from truthfl.federation.offering import agree, wait_for_labels
 from truthfl.federation.participant import model_of
+from truthfl.federation.planned import MakePlan, planned_offers
+from truthfl.federation.promise import Opening
 from truthfl.federation.recorder import model_digest
 from truthfl.federation.rounds import Course, train_rounds
 from truthfl.job import DataJob
-from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.commitment import commitment, draw_seed, test_set_digest
+from truthfl.ledger.commitment import commitment, test_set_digest
 from truthfl.ledger.contents import Contents, contents
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
@@ -37,20 +41,29 @@ Watch = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """What the operator brings to a job: her book, a folder, her key, and the secret of the test draw."""
+    """What the operator brings to a job: her book, a folder, her key, the secret of the test draw.
+
+    authenticated  whether her SuperLink lets in registered keys alone
+    """
 
     book: Ledger
     folder: Path
     key: PrivateKey
     secret: str
     seed: int
+    authenticated: bool = False
 
 
-def job_name(book: Ledger, job: DataJob, seed: int) -> str:
-    """The job that this is: the unfinished one with these very contents, or else a new one."""
+def job_name(book: Ledger, job: DataJob, seed: int, *, told: Callable[[str], bool] = lambda _: True) -> str:
+    """The job that this is: the unfinished one with these very contents, or else a new one.
+
+    One that is finished but that nobody was told of (`told`) is not over either.
+    """
     stem = digest({"job": job.document(), "seed": seed})[:12]
     number = 1
     while _closed(contents(f"{stem}-{number}", book.entries(f"{stem}-{number}"))):
+        if book.find(f"{stem}-{number + 1}", "job", "job") is None and not told(f"{stem}-{number}"):
+            break
         number += 1
     return f"{stem}-{number}"
 
@@ -60,11 +73,11 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     side = job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
     committed = commitment(test_set, job.server.test_samples, operator.secret)
-    signer = public_line(operator.key)
-    opening = {"job": job.document(), "seed": operator.seed, "commitment": committed, "operator_key": signer}
-    operator.book.append(name, "job", "job", opening)
+    opening = Opening(operator.seed, committed, public_line(operator.key))
+    operator.book.append(name, "job", "job", {"job": job.document(), **asdict(opening)})
     before = contents(name, operator.book.entries(name))
-    roster = Roster(grid, operator.book, name, job, side.test.images.shape[1:])
+    shape = side.test.images.shape[1:]
+    roster = Roster(grid, operator.book, name, job.clients.name, job.server, shape, operator.authenticated)
     roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
     watch("waiting for clients", 0, 0)
     if before.offers:
@@ -72,24 +85,18 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     else:
         wait_for_clients(roster)
     watch("planning on pilot data", 0, 0)
-    offers = agree(roster, make_plan, seed=operator.seed, commitment=committed, operator_key=signer)
+    offers = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
     if before.test is None:
         if not before.rounds:
             wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
         course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
         params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
-        write_model(operator.folder / "models" / f"{name}.npy", params)
+        publish(operator.folder, name, params, side.test)
         said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
         operator.book.append(name, "test", "test", said)
     settle(operator.book, name)
-    _hand_out(roster, name, operator)
+    hand_out(roster, name, operator)
     return contents(name, operator.book.entries(name))
-
-
-def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
-    """f(w_T, ξ): the mean loss over so many draws, with replacement, from the test set; the secret says which."""
-    drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
-    return model.loss(params, test.images[drawn], test.labels[drawn])
 
 
 def tested(
@@ -109,19 +116,7 @@ def tested(
     }
 
 
-def write_model(path: Path, params: Params) -> None:
-    """Whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(".draft")
-        with draft.open("wb") as file:
-            np.save(file, params, allow_pickle=False)
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
-
-
-def _hand_out(roster: Roster, name: str, operator: Operator) -> None:
+def hand_out(roster: Roster, name: str, operator: Operator) -> None:
     """Everybody's receipt: into the book, and to her node if it is there."""
     rows = operator.book.entries()
     found = contents(name, [row for row in rows if row.job == name])
@@ -132,7 +127,7 @@ def _hand_out(roster: Roster, name: str, operator: Operator) -> None:
         operator.book.append(name, "receipt", offer.client, said)
         if offer.client in roster.node_of:
             questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
-    list(roster.grid.send_and_receive(questions, timeout=ANSWER_WITHIN))
+    ask(roster.grid, questions, timeout=ANSWER_WITHIN)
 
 
 def _closed(found: Contents) -> bool:

@@ -5,19 +5,25 @@ Looks at `conduct`, `participant`, `client`, `grid`, and at `learning` for what 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from flwr.app import Context
+from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
+from truthfl.federation.audit import test_loss
 from truthfl.federation.client import client_app
-from truthfl.federation.conduct import Operator, Watch, conduct, job_name, test_loss
+from truthfl.federation.conduct import Operator, Watch, conduct, job_name
 from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.operating import fixed_draws, kept_key
 from truthfl.federation.participant import Participant
+from truthfl.federation.simulation import in_simulation
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
 from truthfl.learning.labelers import assigned_labels
@@ -26,15 +32,15 @@ from truthfl.learning.planning import Effort
 from truthfl.learning.scene import Scene, with_training
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import secret_of
+from truthfl.ledger.canonical import digest
 from truthfl.ledger.contents import Contents
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.settlement import read_settlement
-from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,18 +78,36 @@ def run_job(
     ledger: str | None = None,
     effort: Effort | None = None,
     watch: Watch = lambda *_: None,
+    in_flower: bool = False,
 ) -> Outcome:
     """Plan, offer, label, train, test, pay; and once more for each liar, with her alone honest.
 
-    A job that was interrupted in this folder goes on where it was.
+    A job that was interrupted in this folder goes on where it was. With `in_flower` the nodes are those of Flower's
+    simulation, in processes of their own.
     """
     scene = job.scene()
     with open_ledger(ledger or folder / "ledger.db") as book:
-        operator = Operator(book, folder, kept_key(folder / "operator"), secret_of(seed), seed)
-        grid = grid_of(simulated(job, scene, folder, _labels(scene, job.clients.behaviour, seed)))
-        name = job_name(book, job, seed)
-        found = conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+        draws = fixed_draws(seed)
+        operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
+        name = job_name(book, job, seed, told=lambda name: _told_of(folder, name))
+
+        def serve(grid: Grid) -> Contents:
+            return conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+
+        if in_flower:
+            found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)
+        else:
+            labels = simulated_labels(scene, job.clients.behaviour, seed)
+            found = serve(grid_of(simulated(job, scene, folder, labels)))
     return _outcome(job, scene, found, operator)
+
+
+def _told_of(folder: Path, name: str) -> bool:
+    """Whether the folder's results are this job's: they are written last."""
+    try:
+        return bool(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["job"] == name)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def simulated(job: DataJob, scene: Scene, folder: Path, labels: Labels) -> dict[int, Participant]:
@@ -100,19 +124,27 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
     return InProcessGrid(client_app(whose), {node: {} for node in participants})
 
 
-def kept_key(path: Path) -> PrivateKey:
-    """The key in this file, made if there is none."""
-    if not path.exists():
-        write_key(new_key(), path)
-    return read_key(path)
+_ANEW: dict[str, tuple[Scene, Labels]] = {}
+
+
+def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
+    """A client in a process that has nothing but the job."""
+    known = digest({"job": job.document(), "seed": seed})
+    if known not in _ANEW:
+        scene = job.scene()
+        _ANEW[known] = scene, simulated_labels(scene, job.clients.behaviour, seed)
+    scene, labels = _ANEW[known]
+    return _participant(job, scene, client, folder, labels)
 
 
 def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: Labels) -> Participant:
     own = labels[scene.federated.samples_of(client)]
     desk = folder / "participants" / _folder_name(job, client)
+    rows = scene.federated.partition.rows_of(client)
     return Participant(
         name=job.clients.name[client],
-        images=scene.federated.data.images[scene.federated.partition.rows_of(client)],
+        samples=len(rows),
+        images=scene.federated.data.images[rows],
         labels=lambda: own,
         key=kept_key(desk / "key"),
         folder=desk,
@@ -128,7 +160,7 @@ def _folder_name(job: DataJob, client: int) -> str:
     return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
 
 
-def _labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
+def simulated_labels(scene: Scene, names: tuple[str, ...], seed: int) -> Labels:
     federated = scene.federated
     return assigned_labels(
         federated.data.labels,
@@ -175,7 +207,7 @@ def _payoff_if(
     training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
     federated = with_training(scene.federated, training)
     played = play(names, np.array([offer.batch_size for offer in offers]))
-    done = train(federated, played, _labels(scene, names, operator.seed), operator.seed)
+    done = train(federated, played, simulated_labels(scene, names, operator.seed), operator.seed)
     loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
     taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
     pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]

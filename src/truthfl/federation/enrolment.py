@@ -10,9 +10,10 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
 from truthfl.federation.messages import ENROL, paper_in, question
-from truthfl.federation.nodes import known_keys
-from truthfl.job import DataJob
+from truthfl.federation.nodes import registrations
+from truthfl.job import Server
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import normal_public_line
 from truthfl.mechanism.checks import number, whole_number
@@ -23,13 +24,21 @@ ANSWER_WITHIN = 60.0
 
 @dataclass(eq=False)
 class Roster:
-    """Which node is which client. `described` is what each said of herself, as it stands in the book."""
+    """Which node is which client.
+
+    names          whom the job knows
+    image_shape    of the job's pictures; None where the server does not know what clients train on
+    authenticated  nodes are registered with Flower, by name and key: clients must be who they are registered as
+    described      what each client said of herself, as it stands in the book
+    """
 
     grid: Grid
     book: Ledger
     job_name: str
-    job: DataJob
-    image_shape: tuple[int, ...]
+    names: tuple[str, ...]
+    server: Server
+    image_shape: tuple[int, ...] | None
+    authenticated: bool = False
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
     node_of: dict[str, int] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
@@ -43,20 +52,22 @@ class Roster:
         if not strangers:
             return
         questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
-        keys = known_keys(self.grid)
-        for reply in self.grid.send_and_receive(questions, timeout=ANSWER_WITHIN):
-            node = reply.metadata.src_node_id
+        registered = registrations(self.grid) if self.authenticated else {}
+        for node, reply in ask(self.grid, questions, timeout=ANSWER_WITHIN):
             if node not in strangers or reply.has_error():
                 continue  # asked again at the next look
             self.asked.add(node)
             try:
-                self._take_in(node, described(paper_in(reply), keys.get(node, ""), self.image_shape))
+                told = described(paper_in(reply), self.image_shape)
+                if self.authenticated and registered.get(node) != (told["name"], told["public_key"]):
+                    raise InputError(f"{told['name']} is not whom this node is registered for.")
+                self._take_in(node, told)
             except InputError as error:
                 self._refuse(node, str(error))
 
     def _take_in(self, node: int, told: dict[str, Any]) -> None:
         name = told["name"]
-        if name not in self.job.clients.name:
+        if name not in self.names:
             raise InputError(f"{name!r} is not among the job's clients.")
         before = self.described.get(name)
         if before is not None and before["public_key"] != told["public_key"]:
@@ -74,37 +85,29 @@ class Roster:
         self.book.append(self.job_name, "rejection", key, said)
 
 
-def described(told: Mapping[str, Any], known_key: str, image_shape: tuple[int, ...]) -> dict[str, Any]:
-    """What a client says of herself, if it can be used; her key must be the one that Flower knows the node by."""
-    wanted = {"name", "samples", "image_shape", "public_key"}
+def described(told: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """What a client says of herself, if it can be used."""
+    wanted = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
     costs = {"labeling_cost", "sample_cost"}
     if not wanted <= set(told) <= wanted | costs:
         raise InputError(f"a client describes herself with {', '.join(sorted(told)) or 'nothing'}.")
     if not isinstance(told["name"], str) or not 0 < len(told["name"]) <= 200:
         raise InputError(f"name is {str(told['name'])[:200]!r}; it must be a text of at most 200 letters.")
     key = normal_public_line(str(told["public_key"]))
-    if known_key not in ("", key):
-        raise InputError(f"{told['name']} speaks of another key than the one her node has.")
-    if told["image_shape"] != list(image_shape):
+    if image_shape is not None and told["image_shape"] != list(image_shape):
         raise InputError(f"{told['name']}'s pictures are {told['image_shape']}; the job's are {list(image_shape)}.")
     samples = whole_number("samples", told["samples"], at_least=1)
     asked_for = {name: number(name, told[name], positive=True) for name in sorted(costs & set(told))}
-    return {
-        "name": told["name"],
-        "samples": samples,
-        "image_shape": told["image_shape"],
-        "public_key": key,
-        **asked_for,
-    }
+    return {"name": told["name"], "samples": samples, "public_key": key, **asked_for}
 
 
 def wait_for_clients(roster: Roster) -> None:
     """Until all of the job's clients are there, or time is up and some are."""
-    deadline = time.monotonic() + roster.job.server.enrol_seconds
+    deadline = time.monotonic() + roster.server.enrol_seconds
     while True:
         roster.look()
-        if len(roster.described) == len(roster.job.clients) or time.monotonic() >= deadline:
+        if len(roster.described) == len(roster.names) or time.monotonic() >= deadline:
             break
         time.sleep(min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
     if not roster.described:
-        raise InputError(f"no client enrolled within {roster.job.server.enrol_seconds:g} seconds.")
+        raise InputError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")

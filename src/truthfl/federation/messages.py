@@ -13,7 +13,7 @@ from truthfl.learning.model import Params
 from truthfl.ledger.canonical import canonical_bytes, read_document
 
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
-PAPER, MODEL, ROUND = "truthfl", "arrays", "truthfl-round"
+PAPER, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 LARGEST_PAPER = 16_000_000  # characters
 
 
@@ -39,9 +39,9 @@ def paper_in(message: Message) -> dict[str, Any]:
 
 def model_record(params: Params) -> ArrayRecord:
     """A model as one flat array."""
-    return ArrayRecord({"params": Array(params)})
+    return ArrayRecord({PARAMS: Array(params)})
 
 
 def model_in(record: ArrayRecord) -> Params:
     """The flat array back; the sender is trusted to have sent one (the server, by a client)."""
-    return np.array(record["params"].numpy(), dtype=np.float32)
+    return np.array(record[PARAMS].numpy(), dtype=np.float32)

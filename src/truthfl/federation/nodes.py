@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 
-def known_keys(grid: Grid) -> dict[int, str]:
-    """The nodes that are online, each with its public key as one line of text; "" where it has none."""
-    return {node.node_id: public_key_line(node.public_key) for node in grid.get_nodes()}
+def registrations(grid: Grid) -> dict[int, tuple[str, str]]:
+    """The nodes that are online, each with the name and the public key (one line of text) it is registered with."""
+    return {node.node_id: (node.name, public_key_line(node.public_key)) for node in grid.get_nodes()}
 
 
 def public_key_line(pem: bytes) -> str:

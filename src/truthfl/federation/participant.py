@@ -1,79 +1,52 @@
-"""What one participant's node does when it is asked: describe itself, pass an offer on, say how far labeling is, train.
+"""What the node of a participant with pictures does: what a signatory does, and labels and trains one of our models.
 
-Looks at `learning` and at the ledger (`desk`, papers). It knows no Flower; `client` puts it on the network.
+Looks at `signatory`, `learning` and the ledger's papers. It knows no Flower; `client` puts it on the network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
+from truthfl.federation.signatory import Signatory
 from truthfl.learning.behaviours import behaviour, play
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.local import local_model
 from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.scene import ModelChoice
-from truthfl.ledger import desk
 from truthfl.ledger.documents import Offer, offer_from
-from truthfl.ledger.signing import PrivateKey, public_line
 
 LabelSource = Callable[[], Labels | None]
-Decision = Callable[[Offer], bool | None]
 
 
-@dataclass(eq=False)
-class Participant:
-    """One client on her own machine.
+@dataclass(eq=False, kw_only=True)
+class Participant(Signatory):
+    """One client on her own machine, with pictures and one of our models.
 
     images     her pictures
     labels     asked for her labels, one per picture; None until all are there
-    key        signs her answers
-    folder     her desk: offers, answers, receipts
-    decide     says yes or no to an offer; None leaves it to whoever else puts an answer on her desk
     behaviour  what she really does, for simulations
     """
 
-    name: str
     images: Images
     labels: LabelSource
-    key: PrivateKey
-    folder: Path
-    decide: Decision
-    labeling_cost: float | None = None
-    sample_cost: float | None = None
     behaviour: str = "truthful"
     accepted: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        """What she tells the server when she enrols."""
-        told: dict[str, Any] = {
-            "name": self.name,
-            "samples": len(self.images),
-            "image_shape": list(self.images.shape[1:]),
-            "public_key": public_line(self.key),
-        }
-        costs = {"labeling_cost": self.labeling_cost, "sample_cost": self.sample_cost}
-        return told | {name: cost for name, cost in costs.items() if cost is not None}
+        return super().describe() | {"image_shape": list(self.images.shape[1:])}
 
     def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
-        """Her signed answer to an offer; None while she has not made up her mind."""
         offer = offer_from(document)
-        if offer.public_key != public_line(self.key) or offer.client != self.name:
-            raise InputError(f"the offer is to {offer.client}, with another key than {self.name}'s.")
-        if offer.samples > len(self.images) or tuple(offer.image_shape) != self.images.shape[1:]:
-            raise InputError(f"the offer asks for {offer.samples} pictures of shape {offer.image_shape}.")
-        desk.put_offer(self.folder, offer)
-        given = desk.read_answer(self.folder, offer)
-        if given is None:
-            decided = self.decide(offer)
-            given = None if decided is None else desk.give_answer(self.folder, offer, self.key, accepted=decided)
-        return given
+        if offer.image_shape != self.images.shape[1:]:
+            raise InputError(f"the offer asks for pictures of shape {offer.image_shape}.")
+        return super().consider(document)
 
     def labeled(self, offer_hash: str) -> bool:
         """Whether all labels are there that the offer asks for."""
@@ -89,10 +62,10 @@ class Participant:
             raise InputError("not all samples are labeled yet.")
         if labels.max(initial=0) >= len(offer.classes):
             raise InputError(f"a label is {labels.max()}; the job has {len(offer.classes)} classes.")
-        played, manner = play([self.behaviour], [offer.batch_size]), behaviour(self.behaviour)
+        manner = behaviour(self.behaviour)
         if manner.report_scale == 0:
             return common
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _libraries().limit(limits=1, user_api="blas"):  # the same sums, whatever machine has how many cores
             local = local_model(
                 model,
                 common,
@@ -100,27 +73,30 @@ class Participant:
                 labels[: offer.samples],
                 client=offer.index,
                 round_=round_,
-                batch_size=int(played.batch_size[0]),
+                batch_size=_played_batch(self.behaviour, offer.batch_size),
                 local_steps=offer.local_steps,
                 step_size=offer.step_size,
                 seed=offer.seed,
             )
         return local if manner.report_scale == 1 else common + np.float32(manner.report_scale) * (local - common)
 
-    def keep_receipt(self, paper: dict[str, Any]) -> None:
-        document = paper.get("document")
-        if not isinstance(document, dict):
-            raise InputError("the receipt is no signed paper.")
-        desk.put_receipt(self.folder, paper, str(document.get("job")))
-
     def _accepted(self, offer_hash: str) -> tuple[Offer, Model]:
         """The offer, which she must have accepted, and its model."""
         if offer_hash not in self.accepted:
-            offer = desk.read_offer(self.folder, offer_hash)
-            if offer is None or not desk.has_accepted(self.folder, offer):
-                raise InputError("this offer was not accepted here.")
+            offer = self.accepted_offer(offer_hash)
             self.accepted[offer_hash] = (offer, model_of(offer))
         return self.accepted[offer_hash]
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """Looked for once: it takes longer than a small round."""
+    return ThreadpoolController()
+
+
+@lru_cache(maxsize=10_000)
+def _played_batch(manner: str, assigned: int) -> int:
+    return int(play([manner], [assigned]).batch_size[0])
 
 
 def model_of(offer: Offer) -> Model:

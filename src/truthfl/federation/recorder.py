@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Thread
 from types import TracebackType
 
@@ -22,6 +23,8 @@ from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
+
+AT_ONCE = 0.25  # seconds: the rounds of so long are written together, and are all that a crash can undo
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +74,12 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Recorder:
-    """A thread that writes rounds and checkpoints in the order in which they were put; used as a context."""
+    """A thread that writes rounds and checkpoints in the order in which they were put; used as a context.
 
-    def __init__(self, book: Ledger, path: Path) -> None:
+    Without a path there are no checkpoints.
+    """
+
+    def __init__(self, book: Ledger, path: Path | None) -> None:
         self.book, self.path = book, path
         self.queue: SimpleQueue[tuple[int, Params, list[Item]] | None] = SimpleQueue()
         self.failure: BaseException | None = None
@@ -101,15 +107,20 @@ class Recorder:
         ended = False
         while not ended:
             taken = [self.queue.get()]
-            while not self.queue.empty():
-                taken.append(self.queue.get())
+            until = time.monotonic() + AT_ONCE
+            while taken[-1] is not None and (left := until - time.monotonic()) > 0:
+                try:
+                    taken.append(self.queue.get(timeout=left))
+                except Empty:
+                    break
             ended = taken[-1] is None
             work = [one for one in taken if one is not None]
             if not work or self.failure is not None:
                 continue
             try:
                 items = tuple(item for _, _, some in work for item in some)
-                write_checkpoint(self.path, Checkpoint(work[-1][0], work[-1][1], items))
+                if self.path is not None:
+                    write_checkpoint(self.path, Checkpoint(work[-1][0], work[-1][1], items))
                 self.book.append_all(items)
             except BaseException as failure:  # told to the one who trains
                 self.failure = failure

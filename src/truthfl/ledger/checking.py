@@ -53,7 +53,7 @@ def _faults(found: Contents, entries: Sequence[Entry]) -> Iterator[Fault]:
     yield from _guarded(_receipts(found, entries), found)
     wrong = payment_fault(found.payments)
     if wrong is not None:
-        yield wrong
+        yield Fault(found.payments[wrong.position].sequence - 1, wrong.what)
     yield from _guarded(_payments(found), found)
 
 

@@ -1,5 +1,6 @@
-"""The database under a ledger: how one reads, how one writes alone, what to try again and what to tell. Looks nowhere
-in the ledger; `sqlite` and `postgresql` make such databases.
+"""The database under a ledger: how one reads, how one writes alone, what is tried again, what is told.
+
+`sqlite` and `postgresql` make such databases. Looks at `errors`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from truthfl.errors import InputError
 
-ATTEMPTS = 20
+ATTEMPTS, PATIENCE_S = 100, 60.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
 LOCK_WAIT_S = 10
 WRITING = "truthfl_writing"
@@ -40,14 +41,18 @@ Outcome = TypeVar("Outcome")
 
 def persistently(database: Database, attempt: Callable[[], Outcome]) -> Outcome:
     """What the attempt gives, tried again while others are in the way. It must be one that may be repeated."""
+    latest = time.monotonic() + PATIENCE_S
     for number in range(ATTEMPTS):
         try:
             return attempt()
         except SQLAlchemyError as error:
+            reason = _reason(error)
             if not _will_pass(error):
-                raise InputError(f"{database.name} cannot be used as a ledger: {_reason(error)}.") from None
+                raise InputError(f"{database.name} cannot be used as a ledger: {reason}.") from None
+        if time.monotonic() > latest:
+            break
         time.sleep(random.uniform(0.0, min(LONGEST_PAUSE_S, SHORTEST_PAUSE_S * 2**number)))
-    raise InputError(f"{database.name} is too busy: {ATTEMPTS} attempts came to nothing; try again later.")
+    raise InputError(f"{database.name} is too busy ({reason}); try again later.")
 
 
 def _will_pass(error: SQLAlchemyError) -> bool:

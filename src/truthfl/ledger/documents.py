@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from truthfl.errors import InputError
@@ -96,7 +97,7 @@ class Offer:
         plain = asdict(self) | {"classes": list(self.classes), "image_shape": list(self.image_shape)}
         return {"kind": "offer"} | plain
 
-    @property
+    @cached_property
     def hash(self) -> str:
         return digest(self.document())
 

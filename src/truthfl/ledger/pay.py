@@ -44,4 +44,3 @@ class Terms:
         if not 0 <= delivered <= asked or asked < 1:
             raise InputError(f"{delivered} rounds of {asked} were delivered; it must be from 0 to all.")
         return round(self.reward(test_loss) * self.minor_units * delivered / asked)
-

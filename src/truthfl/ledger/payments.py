@@ -64,9 +64,6 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
         if not steps:
             raise InputError(f"job {job!r} has no payment of client {client!r}; it is opened when the job is settled.")
         now = steps[-1]
-        said = [(step.state, step.reference) for step in steps]
-        if said[-1] == (to, reference):
-            return now
         if to in NEXT[now.state]:
             step = Payment(job, client, now.step + 1, to, now.amount, now.currency, reference)
             try:
@@ -74,7 +71,7 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
             except Conflict:  # somebody else took this step; see where it stands now
                 continue
             return _steps(ledger, job, client)[-1]
-        if (to, reference) in said:
+        if (to, reference) in [(step.state, step.reference) for step in steps]:
             return now
         raise InputError(_refusal(now, to))
     raise InputError(f"the payment of client {client!r} in job {job!r} is being changed by others; try again later.")

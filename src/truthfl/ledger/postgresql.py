@@ -18,7 +18,8 @@ LOCK = int.from_bytes(b"truthfl", "big")
 
 def postgresql(url: URL, *, to_write: bool) -> Database:
     """Nothing is asked of the server yet."""
-    name = f"postgresql://{url.host or url.query.get('host', '')}{f':{url.port}' if url.port else ''}/{url.database}"
+    host, port = url.host or url.query.get("host", ""), f":{url.port}" if url.port else ""
+    name = f"postgresql://{host}{port}/{url.database or ''}"
     try:
         engine = create_engine(
             url.set(drivername=DRIVER),

@@ -1,0 +1,63 @@
+"""Does the margin keep its word? Plans on many splits, and how far honest work then is from what was expected.
+
+    python -m benchmarks.margin [--splits 12] [--json]
+
+For each split of the built-in job's digits: plan on the pilot data, train with everybody honest on the clients', and
+divide (loss − expected loss) by the plan's `loss_error`. If that is right, the root of the mean square is about 1, and
+about one split in twenty lies above 1.645, where honest work is paid below cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+
+import numpy as np
+
+from truthfl import Strategies
+from truthfl.job import read_job
+from truthfl.learning.planning import Effort
+from truthfl.learning.scene import with_training
+from truthfl.learning.training import train
+
+RUNS, FIRST_SPLIT = 4, 100
+
+
+def standardized(job, split):
+    """(loss − expected) / loss_error of honest work on this split."""
+    job = replace(job, data=replace(job.data, seed=split))
+    scene = job.scene()
+    plan = job.plan(scene, Effort(seeds=4, honest_seeds=16))
+    federated = with_training(scene.federated, plan.training)
+    honest = Strategies.truthful(plan.contract.batch_size)
+    done = train(federated, honest, federated.true_labels(), np.arange(RUNS), watch={"test": scene.test})
+    loss = float(done.watched["test"].loss[:, -1].mean())
+    expected = plan.calibration.model.truthful_loss(plan.contract.batch_size)
+    return {"split": split, "loss": loss, "expected": expected, "loss_error": plan.loss_error,
+            "standardized": (loss - expected) / plan.loss_error}  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--splits", type=int, default=12)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if asked.splits < 1:
+        parser.error("splits must be at least 1")
+    job, rows = read_job(None), []
+    for split in range(FIRST_SPLIT, FIRST_SPLIT + asked.splits):
+        rows.append(standardized(job, split))
+        if not asked.json:
+            told = {name: round(value, 4) for name, value in rows[-1].items()}
+            print(told, flush=True)
+    far = np.array([row["standardized"] for row in rows])
+    found = {"splits": rows, "root_mean_square": float(np.sqrt((far**2).mean())), "above": float((far > 1.645).mean())}
+    if asked.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"root of the mean square {found['root_mean_square']:.2f}; above 1.645: {found['above']:.0%} of the splits")
+
+
+if __name__ == "__main__":
+    main()

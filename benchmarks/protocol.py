@@ -1,0 +1,188 @@
+"""What the protocol costs: our rounds on the in-process grid beside bare FedAvg on the same grid, at a CNN's size.
+
+    python -m benchmarks.protocol [--clients 10] [--rounds 60] [--blocks 7] [--json]
+
+Both train the same one-layer network on the same batches of MNIST digits. Ours checks every reply, weighs by the
+contract, hashes the model, writes checkpoints and the ledger (beside the training). Blocks of rounds alternate, so that
+whatever else the machine does meets both; the ratio is of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from threadpoolctl import ThreadpoolController
+
+from truthfl.federation.client import client_app
+from truthfl.federation.embedded import FIRST_NODE
+from truthfl.federation.enrolment import Roster, wait_for_clients
+from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.messages import model_in, model_record
+from truthfl.federation.offering import agree
+from truthfl.federation.participant import Participant, model_of
+from truthfl.federation.promise import Opening, Promise, Task, offers_of
+from truthfl.federation.rounds import LOOKS, Course, train_rounds
+from truthfl.job import Server
+from truthfl.learning.datasets import bundled_mnist
+from truthfl.learning.local import local_model
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.signing import new_key, public_line
+from truthfl.mechanism.contract import lceme
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.setting import Clients, Training
+
+BATCH, FILTERS, STEP, SAMPLES = 50, 8, 0.1, 200
+
+
+def people(count, folder):
+    """Participants with real digits, who accept anything."""
+    data = bundled_mnist()
+    rows = np.random.default_rng(0).permutation(len(data))
+    made = {}
+    for i in range(count):
+        own = data.take(rows[(np.arange(SAMPLES) + i * SAMPLES) % len(rows)])
+        made[FIRST_NODE + i] = Participant(
+            name=f"client {i}",
+            samples=SAMPLES,
+            images=own.images,
+            labels=lambda labels=own.labels: labels,
+            key=new_key(),
+            folder=folder / str(i),
+            decide=lambda _: True,
+        )
+    return made, data.take(rows[:200])
+
+
+def bare_app(participants, model):
+    """What a Flower user writes: train, send the model and how many examples."""
+    app, libraries = ClientApp(), ThreadpoolController()
+
+    @app.train()
+    def train(message, context):
+        one = participants[context.node_id]
+        with libraries.limit(limits=1, user_api="blas"):
+            local = local_model(
+                model,
+                model_in(message.content["arrays"]),
+                one.images,
+                one.labels(),
+                client=context.node_id - FIRST_NODE,
+                round_=int(message.content["config"]["server-round"]) - 1,
+                batch_size=BATCH,
+                local_steps=1,
+                step_size=STEP,
+                seed=0,
+            )
+        metrics = MetricRecord({"num-examples": len(one.images)})
+        return Message(RecordDict({"arrays": model_record(local), "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def agreed(roster, count, rounds):
+    """Offers with the batches of this benchmark; nobody is paid, so the contract may be any."""
+    clients = Clients(
+        weight=np.full(count, 1.0 / count),
+        gradient_variance=1.0,
+        sample_cost=0.01,
+        labeling_cost=1.0,
+        dataset_size=np.full(count, SAMPLES),
+        name=list(roster.names),
+    )
+    training = Training(rounds, 1, STEP)
+    loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
+    promise = Promise(clients, training, loss, lceme(clients, loss, training, np.full(count, float(BATCH))))
+    opening = Opening(0, "0" * 64, public_line(new_key()))
+    task = Task({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
+    return agree(roster, lambda _, version: ({}, offers_of(promise, roster, opening, task, version)))
+
+
+def looks(course, test):
+    """FedAvg looks at the test set as often as our rounds do."""
+    every = max(1, course.rounds // LOOKS)
+
+    def look(round_, arrays):
+        if round_ == 0 or round_ % every:
+            return None
+        params = model_in(arrays)
+        loss = course.model.loss(params, test.images, test.labels)
+        return MetricRecord({"loss": loss, "accuracy": course.model.accuracy(params, test.images, test.labels)})
+
+    return look
+
+
+def now():
+    """Seconds of the clock, and of the processor with all threads."""
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def measure(count, rounds, blocks):
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db") as book:
+        participants, test = people(count, Path(place))
+        grid = InProcessGrid(
+            client_app(lambda context: participants[context.node_id]), {node: {} for node in participants}
+        )
+        names = tuple(one.name for one in participants.values())
+        ours, bare, final = [], [], {}
+        for block in range(blocks + 1):
+            roster = Roster(grid, book, f"block-{block}", names, Server(), (28, 28, 1))
+            wait_for_clients(roster)
+            offers = agreed(roster, count, rounds)
+            course = Course(model_of(offers[0]), offers, Path(place) / f"checkpoint-{block}")
+            start = course.model.init(0)
+            began = now()
+            final["ours"] = train_rounds(roster, course, test, lambda _: None)
+            ours.append((now() - began) / rounds)
+            plain = InProcessGrid(bare_app(participants, course.model), {node: {} for node in participants})
+            strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=count, min_available_nodes=count)
+            began = now()
+            result = strategy.start(plain, model_record(start), rounds, evaluate_fn=looks(course, test))
+            bare.append((now() - began) / rounds)
+            final["bare"] = model_in(result.arrays)
+    difference = float(np.abs(final["ours"] - final["bare"]).max())
+    return {
+        "clients": count,
+        "parameters": len(start),
+        "rounds": rounds,
+        "ours_ms": 1e3 * float(np.median(ours[1:], axis=0)[0]),
+        "bare_ms": 1e3 * float(np.median(bare[1:], axis=0)[0]),
+        "ratio": float(np.divide(*np.median((ours[1:], bare[1:]), axis=1))[0]),
+        "cpu_ratio": float(np.divide(*np.median((ours[1:], bare[1:]), axis=1))[1]),
+        "largest_difference_of_models": difference,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if min(asked.clients, asked.rounds, asked.blocks) < 1:
+        parser.error("clients, rounds and blocks must be at least 1")
+    found = measure(asked.clients, asked.rounds, asked.blocks)
+    if asked.json:
+        print(json.dumps(found, indent=2))
+        return
+    size = f"{found['clients']} clients, a network of {found['parameters']:,} parameters"
+    print(f"{size}, {found['rounds']} rounds a block")
+    print(
+        f"the protocol {found['ours_ms']:.2f} ms a round, bare FedAvg {found['bare_ms']:.2f} ms: {found['ratio']:.3f}"
+    )
+    print(f"of processor time, all threads: {found['cpu_ratio']:.3f}")
+    print(f"the two final models differ by at most {found['largest_difference_of_models']:.1e}")
+
+
+if __name__ == "__main__":
+    main()

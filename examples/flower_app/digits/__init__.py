@@ -1,0 +1,1 @@
+"""A Flower app that is paid: handwritten digits, softmax regression."""

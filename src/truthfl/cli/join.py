@@ -1,0 +1,130 @@
+"""`truthfl join`: take part in a job from one's own machine. What it needs is loaded when it is called."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl.cli.progress import FAILED, INTERRUPTED
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.federation.deployment import SuperNode
+    from truthfl.ledger.documents import Offer
+
+LOOK_EVERY = 0.5  # seconds
+PATIENCE = 120.0  # after a crash, a SuperLink holds a key for taken for about a minute
+
+
+def join(
+    server: Annotated[str, typer.Option(help="HOST:PORT of the operator's server.")],
+    data: Annotated[Path, typer.Option(help="An .npz file with images and labels.")],
+    name: Annotated[str, typer.Option(help="The name that the job knows you by.")],
+    key: Annotated[Path, typer.Option(help="Your private key, made by truthfl keys participant.")],
+    root: Annotated[Path | None, typer.Option(help="The operator's ca.crt; without it, loopback without TLS.")] = None,
+    home: Annotated[Path, typer.Option(help="Your folder: offers, answers, receipts.")] = Path("truthfl-home"),
+    accept: Annotated[bool, typer.Option("--accept", help="Accept any offer; you are asked otherwise.")] = False,
+    if_it_pays: Annotated[
+        bool, typer.Option("--accept-if-it-pays", help="Accept if the expected pay covers the costs you state.")
+    ] = False,
+    labeling_cost: Annotated[float, typer.Option(help="What labeling costs you; 0 leaves it to the job.")] = 0.0,
+    sample_cost: Annotated[float, typer.Option(help="What one sample in one round costs you.")] = 0.0,
+    stay: Annotated[bool, typer.Option("--stay", help="Stay for further jobs after the first receipt.")] = False,
+) -> None:
+    """Take part: answer the offer, train on your own data, get your receipt. Your data stay where they are.
+
+    Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
+    """
+    from truthfl.federation.deployment import start_supernode
+    from truthfl.federation.holding import ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK, Settings, participant_of
+    from truthfl.ledger import desk
+    from truthfl.studies.publication import require_writable
+
+    host, port = _address(server)
+    if accept and if_it_pays:
+        raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
+    for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
+        if not 0 <= cost < float("inf"):
+            raise InputError(f"{field} is {cost}; it must be a number from 0 on.")
+    manner = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
+    if manner == ASK and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays.")
+    require_writable(home)
+    paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
+    settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
+    told = participant_of(settings).describe()
+    print(f"truthfl: {name} joins {server} with {told['samples']} samples", flush=True)
+    answered = {offer.hash for offer in desk.offers(home)}
+    received = len(desk.receipts(home))
+    node_key = None if root is None else key
+    try:
+        with start_supernode(
+            home, host, port, root_certificate=root, private_key=node_key,
+            node_config=settings.node_config(), patience=PATIENCE,
+        ) as node:  # fmt: skip
+            print("truthfl: connected", flush=True)
+            while True:
+                for offer in desk.offers(home):
+                    if offer.hash not in answered:
+                        answered.add(offer.hash)
+                        _answer(offer, home, key, manner == ASK)
+                papers = desk.receipts(home)
+                for paper in papers[received:]:
+                    _show_receipt(paper)
+                if len(papers) > received and not stay:
+                    return
+                received = len(papers)
+                _require_alive(node)
+                time.sleep(LOOK_EVERY)
+    except KeyboardInterrupt:
+        print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InputError(f"server is {server!r}; it must be HOST:PORT, as in fl.example.org:8000.")
+    return host.strip("[]"), int(port)
+
+
+def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
+    from truthfl.ledger import desk
+    from truthfl.ledger.signing import read_key
+
+    spread = offer.terms.slope * offer.loss_error
+    print(
+        f"Offer of job {offer.job}: label {offer.samples} pictures ({', '.join(offer.classes)}), then {offer.rounds} "
+        f"rounds with batches of {offer.batch_size}.\n"
+        f"Expected pay {offer.expected_pay:,.2f} {offer.currency}, give or take {spread:,.2f}; "
+        f"your cost is taken to be {offer.cost:,.2f}.\n{offer.formula}.\n{offer.dropping_out}",
+        flush=True,
+    )
+    if ask:
+        given = typer.confirm("Do you accept?")
+        desk.give_answer(home, offer, read_key(key), accepted=given)
+
+
+def _show_receipt(paper: dict[str, object]) -> None:
+    from truthfl.ledger.receipts import receipt_fault
+
+    wrong = receipt_fault(paper)
+    if wrong is not None:
+        print(f"truthfl: the receipt does not hold: {wrong}.", file=sys.stderr)
+        raise typer.Exit(FAILED)
+    document = paper["document"]
+    assert isinstance(document, dict)
+    pay, unit = document["settlement"]["pay"], document["offer"]["currency"]
+    loss = document["test"]["loss"]
+    print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {unit}. It holds.", flush=True)
+
+
+def _require_alive(node: SuperNode) -> None:
+    dead = [child for child in node.children if child.ended]
+    if dead:
+        print(f"truthfl: the node stopped; its log is {dead[0].log}.", file=sys.stderr)
+        raise typer.Exit(FAILED)

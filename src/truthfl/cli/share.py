@@ -1,0 +1,50 @@
+"""`truthfl share`: a job's data, handed out as files, to try a federation with. Loads what it needs when called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from truthfl.errors import InputError
+
+
+def share(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="A job on data.")],
+    out: Annotated[Path, typer.Option(help="Folder for NAME.npz, one file per client.")] = Path("truthfl-shares"),
+    seed: Annotated[int, typer.Option(help="Of the labels that clients with a behaviour draw.")] = 0,
+    labels: Annotated[
+        bool, typer.Option(help="With labels, as each client's behaviour makes them, or without.")
+    ] = True,
+) -> None:
+    """Write each client's share of a job's data into a file of her own.
+
+    For trying a federation: real participants bring their own.
+
+    Example: truthfl share hospital.toml --out shares
+    """
+    import numpy as np
+
+    from truthfl.federation.embedded import simulated_labels
+    from truthfl.job import DataJob, read_job
+    from truthfl.studies.publication import require_writable
+
+    job = read_job(job_file)
+    if not isinstance(job, DataJob):
+        raise InputError(f"{job_file} has no [data]; there is nothing to share.")
+    require_writable(out)
+    scene = job.scene()
+    made = simulated_labels(scene, job.clients.behaviour, seed)
+    for client, name in enumerate(job.clients.name):
+        if "/" in name or name in (".", ".."):
+            raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
+        arrays: dict[str, Any] = {"images": scene.federated.data.images[scene.federated.partition.rows_of(client)]}
+        if labels:
+            arrays["labels"] = made[scene.federated.samples_of(client)]
+        path = out / f"{name}.npz"
+        try:
+            np.savez_compressed(path, **arrays)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+        print(path)

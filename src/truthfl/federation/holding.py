@@ -1,0 +1,103 @@
+"""A participant's settings, as her node is started with them, and the data they point to.
+
+They travel to the node as Flower's node config, a few plain values. Looks at `participant`, `learning` and the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.federation.participant import Participant
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Images, Labels
+from truthfl.ledger.documents import Offer
+from truthfl.ledger.signing import read_key
+
+ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one participant's node.
+
+    data                        an .npz file with `images` and, where they are labeled, `labels`
+    home                        her folder: offers, answers, receipts
+    accept                      "all": any offer; "if it pays": those that are expected to cover the costs she states;
+                                "ask": her answer is put on her desk by somebody else
+    labeling_cost, sample_cost  what she states; 0 states nothing
+    """
+
+    name: str
+    data: str
+    home: str
+    key: str
+    accept: str = ASK
+    labeling_cost: float = 0.0
+    sample_cost: float = 0.0
+
+    def node_config(self) -> dict[str, str | int | float | bool]:
+        return {name.replace("_", "-"): value for name, value in vars(self).items()}
+
+
+def settings_from(node_config: Mapping[str, object]) -> Settings:
+    """The settings in a node's config; Flower adds some of its own, which are left alone."""
+    known = {
+        name: node_config[name.replace("_", "-")]
+        for name in Settings.__dataclass_fields__
+        if name.replace("_", "-") in node_config
+    }
+    try:
+        return Settings(**known)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(
+            "the node's settings are not complete; it needs name, home and key, which truthfl join gives it."
+        ) from None
+
+
+@lru_cache(maxsize=8)
+def participant_of(settings: Settings) -> Participant:
+    """The participant that these settings describe."""
+    images, labels = pictures(Path(settings.data))
+    return Participant(
+        name=settings.name,
+        samples=len(images),
+        images=images,
+        labels=lambda: labels,
+        key=read_key(Path(settings.key)),
+        folder=Path(settings.home),
+        decide=lambda offer: decision(settings, offer),
+        labeling_cost=settings.labeling_cost or None,
+        sample_cost=settings.sample_cost or None,
+    )
+
+
+def pictures(path: Path) -> tuple[Images, Labels | None]:
+    """The pictures in this file, and their labels if it has them."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            images = arrays["images"]
+            labels = arrays["labels"] if "labels" in arrays else np.zeros(len(images), dtype=np.int64)
+            labeled = "labels" in arrays
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
+    except (KeyError, ValueError, AttributeError, TypeError):
+        raise InputError(f"{path} has no array `images`; it must be an .npz file with images and labels.") from None
+    checked = LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
+    return checked.images, checked.labels if labeled else None
+
+
+def decision(settings: Settings, offer: Offer) -> bool | None:
+    """What she says to this offer by the manner she chose; None if she wants to be asked."""
+    if settings.accept == ACCEPT_ALL:
+        return True
+    if settings.accept == ACCEPT_IF_IT_PAYS:
+        labeling = settings.labeling_cost or offer.terms.labeling_cost
+        computing = offer.rounds * offer.batch_size * (settings.sample_cost or offer.sample_cost)
+        return offer.expected_pay >= labeling + computing
+    return None

@@ -1,0 +1,215 @@
+"""A real SuperLink and real SuperNodes on this machine: over TLS, known by their keys, and gone at the end."""
+
+import http.client
+import json
+import os
+import signal
+import ssl
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from truthfl.errors import InputError
+from truthfl.federation.app_folder import app_folder, settings_of
+from truthfl.federation.asking import ask
+from truthfl.federation.certificates import make_certificates
+from truthfl.federation.children import free_port, remains
+from truthfl.federation.control import (
+    Connection,
+    answers,
+    participants,
+    register,
+    run_log,
+    run_status,
+    stop_run,
+    submit,
+    wait_for_run,
+)
+from truthfl.federation.deployment import mend, start_superlink, start_supernode
+from truthfl.federation.gate import may_pass
+from truthfl.ledger.signing import new_key, read_public_line, write_key
+
+HERE = Path(__file__).parent
+HOST = "127.0.0.1"
+SECONDS = 120.0
+APP = "trivial_flower_app.whoami"
+NAMES = {"ann": "Ann", "bob": 'Bob "the = sign" \\ ü\n', "stranger": "Sam"}
+GREETING = 'it\'s "=" \\n\n'
+
+
+def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))  # the app is found as an installed one would be
+    make_certificates(tmp_path / "server")
+    for name in ("ann", "bob", "stranger"):
+        write_key(new_key(), tmp_path / name / name, name)
+    port, file = free_port(), tmp_path / "found.json"
+    with ExitStack() as stack, ThreadPoolExecutor(2) as threads:
+        link = start_superlink(tmp_path / "link", HOST, port, certificates=tmp_path / "server", deadline=SECONDS)
+        servers = {"link": link}
+        stack.callback(lambda: [server.stop() for server in reversed(servers.values())])
+        nodes = {name: register(link.connection, tmp_path / name / f"{name}.pub", name) for name in ("ann", "bob")}
+        assert register(link.connection, tmp_path / "ann" / "ann.pub", "ann") == nodes["ann"]
+        _only_tls_and_only_from_here(link.connection, tmp_path)
+
+        ann, stranger = (threads.submit(_start, servers, tmp_path, name, port) for name in ("ann", "stranger"))
+        run = _submit(link.connection, tmp_path / "app", file)
+        ann.result(timeout=SECONDS)
+        with pytest.raises(InputError, match="Failed to activate SuperNode"):
+            stranger.result(timeout=SECONDS)
+        assert [(one.name, one.online) for one in participants(link.connection)] == [("ann", True), ("bob", False)]
+        _wait(lambda: run_status(link.connection, run).state == "running")
+
+        os.killpg(link.children[0].process.pid, signal.SIGKILL)
+        _wait(lambda: link.children[0].ended)
+        bob = threads.submit(_start, servers, tmp_path, "bob", port)
+        servers["link"] = link = mend(link)  # and the run, still waiting for Bob, goes on
+        bob.result(timeout=SECONDS)
+        status = wait_for_run(link.connection, run, SECONDS)
+        assert status.state == "completed", run_log(link.connection, run)
+        stop_run(link.connection, run)
+
+        found = json.loads(file.read_text(encoding="utf-8"))
+        assert found["greeting"] == GREETING
+        assert found["answers"] == {str(nodes[name]): NAMES[name] for name in nodes}
+        keys = {name: read_public_line(tmp_path / name / f"{name}.pub") for name in nodes}
+        assert found["known"] == {str(nodes[name]): [name, keys[name]] for name in nodes}
+        assert {name: servers[name].node_id for name in nodes} == nodes
+        assert not (tmp_path / "ann" / "flower" / "apps").exists()  # nothing of the operator's was installed
+    for server in servers.values():
+        for child in server.children:
+            assert not remains(child)
+
+
+def _start(servers, folder, name, port):
+    keys = {"root_certificate": folder / "server" / "ca.crt", "private_key": folder / name / name}
+    settings = {"node_config": {"name": NAMES[name]}, "clientapp": f"{APP}:client_app", "poll": 0.3}
+    servers[name] = start_supernode(folder / name, HOST, port, **keys, **settings)
+
+
+def _submit(connection, folder, file):
+    settings = {"nodes": 2, "file": "", "greeting": ""}
+    app = app_folder(folder, f"{APP}:server_app", f"{APP}:client_app", settings)
+    assert settings_of(app) == settings
+    with pytest.raises(InputError, match="has no setting 'colour'"):
+        submit(connection, app, {"colour": "red"})
+    return submit(connection, app, {"file": str(file), "greeting": GREETING})
+
+
+def _wait(what):
+    end = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _only_tls_and_only_from_here(connection, folder):
+    assert answers(connection)
+    plain = Connection(connection.host, connection.port, None, folder)
+    assert not answers(plain)
+    make_certificates(folder / "another")
+    with pytest.raises(InputError, match="does not vouch"):
+        answers(Connection(connection.host, connection.port, folder / "another" / "ca.crt", folder))
+    assert _status(connection, "/v1/control/list-runs") != http.client.NOT_FOUND
+    elsewhere = {"X-Forwarded-For": "192.0.2.7"}  # as a proxy on this machine tells of those it serves
+    for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/docs", "/v1/responses"):
+        assert _status(connection, path, elsewhere) == http.client.NOT_FOUND
+    assert _status(connection, "/v1/runtime/acquire-task") == http.client.UNAUTHORIZED
+    assert _status(connection, "/v1/fleet/pull-messages", elsewhere) == http.client.UNAUTHORIZED
+
+
+def _status(connection, path, headers=None):
+    trust = ssl.create_default_context(cafile=connection.root)
+    asked = http.client.HTTPSConnection(connection.host, connection.port, timeout=SECONDS, context=trust)
+    asked.request("POST", path, b"", {"Content-Type": "application/protobuf"} | (headers or {}))
+    status = asked.getresponse().status
+    asked.close()
+    return status
+
+
+@pytest.mark.parametrize(
+    ("path", "peer", "here", "passes"),
+    [
+        ("/v1/fleet/pull-messages", "192.0.2.7", "192.0.2.1", True),
+        ("/health", None, None, True),
+        ("/v1/control/start-run", "192.0.2.7", "192.0.2.1", False),
+        ("/v1/control/start-run", None, None, False),
+        ("/v1/control/start-run", "", "", False),
+        ("/v1/control/start-run", "192.0.2.1", "192.0.2.1", True),
+        ("/v1/control/start-run", "127.0.0.1", "192.0.2.1", True),
+        ("/v1/control/start-run", "::1", "::1", True),
+        ("/v1/control/start-run", "::ffff:127.0.0.1", "::1", True),
+        ("/v1/control/start-run", "::ffff:192.0.2.7", "::1", False),
+        ("/healthy", "192.0.2.7", "192.0.2.1", False),
+        ("/v1/fleet", "192.0.2.7", "192.0.2.1", False),
+        ("/v1/runtime/acquire-task", "192.0.2.7", "192.0.2.1", False),
+    ],
+)
+def test_the_gate(path, peer, here, passes):
+    assert may_pass(path, peer, here) is passes
+
+
+def test_without_tls_on_the_loopback_interface_alone(tmp_path):
+    with pytest.raises(InputError, match="needs TLS"):
+        start_superlink(tmp_path, "0.0.0.0", free_port(), certificates=None, authentication=False)
+    with pytest.raises(InputError, match="over TLS alone"):
+        start_superlink(tmp_path, HOST, free_port(), certificates=None)
+    with pytest.raises(InputError, match="needs TLS"):
+        start_supernode(tmp_path, "fl.example.org", 8000, root_certificate=None, private_key=None)
+    with pytest.raises(InputError, match="over TLS alone"):
+        start_supernode(tmp_path, HOST, 8000, root_certificate=None, private_key=tmp_path / "key")
+
+
+def test_what_cannot_be_started_is_a_sentence(tmp_path):
+    import socket
+
+    make_certificates(tmp_path / "server")
+    with socket.socket() as taken:
+        taken.bind((HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"{HOST}:{port} cannot be listened at: Address already in use"):
+            start_superlink(tmp_path, HOST, port, certificates=tmp_path / "server")
+    with pytest.raises(InputError, match="not for fl"):
+        start_superlink(tmp_path, "fl.example.org", port, certificates=tmp_path / "server")
+    with pytest.raises(InputError, match="cannot be read"):
+        start_superlink(tmp_path, HOST, port, certificates=tmp_path)
+
+
+def test_nodes_answer_and_those_that_do_not_are_missing():
+    class Nodes:
+        """Node 1 answers, for node 2 Flower says that it is gone, node 3 says nothing, node 4 was not reached."""
+
+        def push_messages(self, messages):
+            return [
+                f"to {message.metadata.dst_node_id}" if message.metadata.dst_node_id < 4 else "" for message in messages
+            ]
+
+        def pull_messages(self, numbers):
+            assert numbers <= {"to 1", "to 2", "to 3"}
+            return [_reply(number) for number in sorted(numbers - {"to 3"})]
+
+    questions = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2, 3, 4)]
+    replies = ask(Nodes(), questions, timeout=0.05, every=0.01)
+    assert [(node, reply.metadata.reply_to_message_id) for node, reply in replies] == [(1, "to 1"), (2, "to 2")]
+
+
+def _reply(number):
+    return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=number, src_node_id=1))
+
+
+def test_settings_in_any_letters(tmp_path):
+    import tomllib
+
+    settings = {"text": "a \"b\" 'c' = \\ \n\t \x7f \x00 ü 🙂", "whole": -3, "real": 1e-300, "yes": True}
+    assert settings_of(app_folder(tmp_path, run_config=settings)) == settings
+    components = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
+    assert components["components"]["clientapp"] == "truthfl.federation.apps:client_app"
+    for wrong, said in (({"a b": 1}, "no name of a setting"), ({"a": float("nan")}, "finite"), ({"a": None}, "text")):
+        with pytest.raises(InputError, match=said):
+            app_folder(tmp_path, run_config=wrong)
+    with pytest.raises(InputError, match="no folder with a Flower app"):
+        settings_of(tmp_path / "nowhere")

@@ -1,0 +1,61 @@
+"""Bad input to the federation's commands: one sentence, exit code 2, nothing made."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from small_jobs import small_job_file
+from truthfl.ledger.signing import new_key, write_key
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("commands")
+    small_job_file(made)
+    np.savez(made / "ada.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.array([0, 1, 2]))
+    np.savez(made / "empty.npz", pictures=np.zeros(3))
+    write_key(new_key(), made / "ada")
+    (made / "junk").write_text("junk")
+    return made
+
+
+JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["serve", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["serve", "job.toml", "--port", "99999"], "port is 99999; it must be from 1 to 65535."),
+        (["serve", "job.toml", "--keys", "keys"], "--participants is not given"),
+        (["serve", "job.toml", "--participants", "nowhere"], "which is no folder"),
+        (["serve", "job.toml", "--host", "0.0.0.0", "--out", "served"], "needs TLS"),
+        (["serve", "job.toml", "--seed", "-1"], "seed is -1"),
+        ([*JOIN, "--server", "nohost", "--data", "ada.npz", "--accept"], "it must be HOST:PORT"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk", "--accept"], "has no array `images`"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "empty.npz", "--accept"], "has no array `images`"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "gone.npz", "--accept"], "cannot be read"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz"], "there is no terminal to ask you at"),
+        (
+            [*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept", "--sample-cost", "nan"],
+            "sample-cost is nan",
+        ),
+        ([*JOIN[:4], "junk", "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept"], "junk is no private key"),
+        (["keys", "participant", "../x"], "is no name for a key"),
+        (["ledger", "check", "junk"], "it is no SQLite file"),
+        (["ledger", "show", "gone.db"], "there is no ledger gone.db"),
+        (["ledger", "check", "postgresql://nobody@127.0.0.1:1/x"], "cannot be used as a ledger"),
+        (["settle", "gone.db"], "there is no ledger gone.db"),
+        (["run", "job.toml", "--ledger", "mysql://x"], "a ledger of the kind 'mysql' is not kept"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, words, told):
+    command = [sys.executable, "-m", "truthfl", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == 2, done.stderr
+    assert told in done.stderr
+    assert done.stderr.startswith("truthfl: ")
+    assert "Traceback" not in done.stderr
+    assert not (folder / "gone.db").exists()

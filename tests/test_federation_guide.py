@@ -1,0 +1,165 @@
+"""A federation over TLS with keys, by the guide's own commands; with a stranger, and with a node that is killed."""
+
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from truthfl.federation.children import free_port
+from truthfl.ledger.book import open_for_reading
+from truthfl.ledger.checking import check
+from truthfl.ledger.contents import contents
+
+GUIDE = Path(__file__).parent.parent / "docs" / "federation.md"
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SECONDS = 240
+GUIDE_PORT = "8443"
+
+
+def guide():
+    """The job, and the commands in their order."""
+    text = GUIDE.read_text(encoding="utf-8")
+    (job,) = [block for language, block in FENCE.findall(text) if language == "toml"]
+    console = "\n".join(block for language, block in FENCE.findall(text) if language == "console")
+    return job, re.findall(r"^\$ truthfl (.*)$", console, flags=re.MULTILINE)
+
+
+def start(folder, words, name):
+    command = [sys.executable, "-m", "truthfl", *words]
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+
+
+def finish(process, folder, name):
+    """Wait for the end; what it said."""
+    process.wait(SECONDS)
+    return (folder / f"{name}.log").read_text(encoding="utf-8")
+
+
+def truthfl(folder, *words):
+    command = [sys.executable, "-m", "truthfl", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=SECONDS)
+
+
+@contextmanager
+def ended_whatever_happens(started):
+    try:
+        yield started
+    finally:
+        for process in started.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+        for process in started.values():
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def entries_of(folder):
+    with open_for_reading(folder / "served" / "ledger.db") as book:
+        return book.entries()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Keys, job and shares, as the guide makes them; a key that nobody registered; and the commands to go on with."""
+    folder = tmp_path_factory.mktemp("guide")
+    job, commands = guide()
+    (folder / "digits.toml").write_text(job, encoding="utf-8")
+    while not commands[0].startswith("serve"):
+        done = truthfl(folder, *shlex.split(commands.pop(0)))
+        assert done.returncode == 0, done.stderr
+    assert truthfl(folder, "keys", "participant", "Mallory", "--out", "elsewhere").returncode == 0
+    return folder, commands
+
+
+def copied(prepared, tmp_path):
+    """A folder of one's own, a free port, and the commands that serve, join and come after."""
+    folder, commands = prepared
+    shutil.copytree(folder, tmp_path / "here")
+    port = str(free_port())
+    words = [
+        [port if word == GUIDE_PORT else word.replace(GUIDE_PORT, port) for word in shlex.split(c)] for c in commands
+    ]
+    joins = {one[one.index("--name") + 1]: one for one in words if one[0] == "join"}
+    return tmp_path / "here", words[0], joins, [one for one in words if one[0] not in ("serve", "join")]
+
+
+def test_the_guide_from_keys_to_payment(prepared, tmp_path):
+    folder, serve, joins, after = copied(prepared, tmp_path)
+    with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
+        wait_for(folder, "waiting for 3 clients", started["serve"])
+        for name, words in joins.items():
+            started[name] = start(folder, words, name)
+        stranger = [word.replace("people/Ada", "elsewhere/Mallory").replace("ada", "mallory") for word in joins["Ada"]]
+        started["Mallory"] = start(folder, stranger, "Mallory")
+        said = finish(started["serve"], folder, "serve")
+        assert started["serve"].returncode == 0, said
+        for name in joins:
+            told = finish(started[name], folder, name)
+            assert started[name].returncode == 0, told
+            assert "It holds." in told
+        refused = (folder / "Mallory.log").read_text(encoding="utf-8")
+        assert "connected" not in refused
+    for words in after:
+        done = truthfl(folder, *words)
+        assert done.returncode == 0, done.stderr + done.stdout
+    rows = entries_of(folder)
+    assert check(rows) is None
+    found = contents(rows[0].job, rows)
+    assert found.delivered == {"Ada": 5, "Ben": 5, "Cleo": 5}
+    assert found.payments[-1].document["state"] == "sent"
+    assert (folder / "payout.csv").read_text(encoding="utf-8").count("\n") == 4
+    alone = truthfl(folder, "run", "digits.toml", "--seed", "3", "--out", "alone")
+    assert alone.returncode == 0, alone.stderr
+    models = [np.load(folder / place / "models" / f"{found.name}.npy") for place in ("served", "alone")]
+    assert (models[0] == models[1]).all()
+    with open_for_reading(folder / "alone" / "ledger.db") as book:
+        by_itself = contents(found.name, book.entries(found.name))
+    assert [e.document for e in by_itself.settlements.values()] == [e.document for e in found.settlements.values()]
+
+
+def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepared, tmp_path):
+    folder, serve, joins, _ = copied(prepared, tmp_path)
+    job = (folder / "digits.toml").read_text(encoding="utf-8").replace("round_seconds = 120", "round_seconds = 12")
+    (folder / "digits.toml").write_text(job, encoding="utf-8")
+    with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
+        wait_for(folder, "waiting for 3 clients", started["serve"])
+        for name, words in joins.items():
+            started[name] = start(folder, words, name)
+        wait_for(folder, "round 1: 3 reports", started["serve"])
+        started["Cleo"].kill()  # her node goes with her
+        started["serve"].kill()  # and the operator's server too
+        started["serve"].wait()
+        started["again"] = start(folder, serve, "again")
+        said = finish(started["again"], folder, "again")
+        assert started["again"].returncode == 0, said
+        for name in ("Ada", "Ben"):
+            assert "It holds." in finish(started[name], folder, name)
+    rows = entries_of(folder)
+    assert check(rows) is None
+    (name,) = {row.job for row in rows}
+    found = contents(name, rows)
+    assert found.delivered["Ada"] == found.delivered["Ben"] == 5
+    assert 1 <= found.delivered["Cleo"] < 5
+    settled = found.settlements["Cleo"].document
+    reward = found.contract[2].terms.reward(found.test.document["loss"])
+    assert settled["pay"] == round(reward * settled["delivered"] / 5)
+
+
+def wait_for(folder, words, process):
+    end = time.monotonic() + SECONDS
+    while words not in (said := (folder / "serve.log").read_text(encoding="utf-8")):
+        assert process.poll() is None, said
+        assert time.monotonic() < end, said
+        time.sleep(0.1)

@@ -1,0 +1,175 @@
+"""The ledger: what was written comes back, is there once, and is not changed. On SQLite and on PostgreSQL."""
+
+import json
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from ledgers import raw, settlement
+from messages import told
+from truthfl.errors import InputError
+from truthfl.ledger.book import Conflict, Ledger, open_for_reading, open_ledger
+from truthfl.ledger.entry import Item
+from truthfl.ledger.schema import BEFORE_THE_FIRST, KINDS, METADATA, VERSION_TABLE, VERSIONS
+
+pytest_plugins = ["ledger_fixtures"]
+
+
+def test_entries_come_back_as_they_were_written(ledger):
+    document = {"name": "Zoë", "loss": 0.1, "seeds": [1, 2], "nothing": None, "zero": "\0", "deep": {"b": 1, "a": -0.0}}
+    first = ledger.append("cats", "job", "cats", document)
+    second = ledger.append("dogs", "offer", "1/Ada", {})
+    assert (first.sequence, first.previous, second.sequence, second.previous) == (1, BEFORE_THE_FIRST, 2, first.hash)
+    assert first.document == document
+    assert ledger.entries() == [first, second]
+    assert ledger.find("cats", "job", "cats") == first
+    assert ledger.find("cats", "job", "dogs") is None
+    assert ledger.head() == second
+    at = datetime.fromisoformat(first.at)
+    assert at.utcoffset() == timedelta(0)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", first.at)
+
+
+def test_entries_of_a_job_of_a_kind_and_behind_another(ledger):
+    for number, (job, kind) in enumerate([("b", "job"), ("a", "job"), ("b", "round"), ("a", "round"), ("b", "round")]):
+        ledger.append(job, kind, str(number), {})
+    assert [entry.sequence for entry in ledger.entries("b")] == [1, 3, 5]
+    assert [entry.sequence for entry in ledger.entries(kind="round")] == [3, 4, 5]
+    assert [entry.sequence for entry in ledger.entries("b", "round", after=3)] == [5]
+    assert ledger.jobs() == ["b", "a"]
+
+
+def test_an_empty_ledger_has_nothing(ledger):
+    assert ledger.entries() == []
+    assert ledger.jobs() == []
+    assert ledger.head() is None
+    assert ledger.append_all([]) == []
+
+
+def test_the_same_again_is_the_same_entry_and_something_else_a_conflict(ledger):
+    first = ledger.append("cats", "test", "loss", {"loss": 0.5, "samples": 10})
+    assert ledger.append("cats", "test", "loss", {"samples": 10, "loss": 0.5}) == first
+    with pytest.raises(Conflict) as conflict:
+        ledger.append("cats", "test", "loss", {"loss": 0.25, "samples": 10})
+    assert str(conflict.value) == (
+        "the ledger already has test 'loss' of job 'cats', with other contents; what is in it stays as it is."
+    )
+    assert ledger.entries() == [first]
+
+
+def test_all_or_nothing_and_what_is_missing_is_added(ledger):
+    items = settlement()
+    there = ledger.append_all(items[2:4])
+    with pytest.raises(Conflict):
+        ledger.append_all([*items, Item("cats", "settlement", "client 3", {"pay": 0})])
+    assert ledger.entries() == there
+    written = ledger.append_all(items)
+    assert written[2:4] == there
+    assert [entry.name[1:] for entry in written] == [(item.kind, item.key) for item in items]
+    assert len(ledger.entries()) == len(items)
+    twice = ledger.append_all([Item("dogs", "job", "dogs", {}), Item("dogs", "job", "dogs", {})])
+    assert twice[0] == twice[1]
+    assert len(ledger.entries("dogs")) == 1
+
+
+def test_more_items_than_one_question_can_ask_for(ledger):
+    items = settlement(clients=800)
+    written = ledger.append_all(items)
+    assert ledger.append_all(items) == written == ledger.entries()
+
+
+def test_a_ledger_is_there_again_when_opened_again(where):
+    with open_ledger(where) as ledger:
+        written = ledger.append_all(settlement())
+    with open_ledger(where) as ledger:
+        assert ledger.entries() == written
+        assert ledger.append("cats", "receipt", "Ada", {}).previous == written[-1].hash
+    with open_for_reading(where) as ledger:
+        assert ledger.entries()[:-1] == written
+
+
+def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):
+    written = ledger.append_all(settlement())
+    first = "FROM entries WHERE sequence = 1"
+    refused = [
+        "UPDATE entries SET payload = '{}' WHERE sequence = 1",
+        "DELETE FROM entries WHERE sequence = 2",
+        "DELETE FROM entries",
+        f"INSERT INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a' {first}",
+    ]
+    if isinstance(where, Path):
+        refused += [
+            f"REPLACE INTO entries SELECT sequence, at, job, kind, 'other', '{{}}', 'b', 'a' {first}",
+            f"REPLACE INTO entries SELECT 99, at, job, kind, key, '{{}}', 'b', 'a' {first}",
+            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a' {first}",
+            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', 'b', hash {first}",
+        ]
+    else:
+        refused += ["TRUNCATE entries"]
+    engine = raw(where)
+    for statement in refused:
+        with pytest.raises(DBAPIError, match=r"stays as it is|unique"), engine.begin() as connection:
+            connection.execute(text(statement))
+        assert ledger.entries() == written, statement
+    engine.dispose()
+
+
+def test_the_tables_are_those_of_the_schema(ledger, where):
+    assert isinstance(ledger, Ledger)
+    engine = raw(where)
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, METADATA) == []
+        assert context.get_current_heads() == VERSIONS[-1:]
+    engine.dispose()
+    config = Config()
+    config.set_main_option("script_location", "truthfl.ledger:migrations")
+    steps = ScriptDirectory.from_config(config).walk_revisions()
+    assert tuple(step.revision for step in steps) == VERSIONS[::-1]
+
+
+@pytest.mark.parametrize(
+    ("job", "kind", "key", "payload", "said"),
+    [
+        ("a", "gift", "a", {}, f"the ledger has no entries of kind 'gift'; the kinds are {', '.join(KINDS)}."),
+        ("", "job", "a", {}, "the job of an entry must be a text of 1 to 300 characters."),
+        ("a", "job", "a" * 301, {}, "the key of an entry must be a text of 1 to 300 characters."),
+        ("a", "job", 7, {}, "the key of an entry must be a text of 1 to 300 characters."),
+        ("a\0", "job", "a", {}, r"the job 'a\x00' of an entry has characters that cannot be stored; leave them out."),
+        (
+            "a",
+            "job",
+            "\ud800",
+            {},
+            r"the key '\ud800' of an entry has characters that cannot be stored; leave them out.",
+        ),
+        ("a", "job", "a", {"x": float("nan")}, "a document cannot be written down: Out of range float values are not"),
+        ("a", "job", "a", {10: 1, 9: 2}, "a payload has keys that are not text; all its keys must be."),
+        ("a", "job", "a", [1], "a payload is a list; it must be a JSON object."),
+    ],
+)
+def test_what_cannot_be_written_gets_a_sentence(ledger, job, kind, key, payload, said):
+    good = Item("a", "job", "good", {})
+    assert told(ledger.append_all, [good, Item(job, kind, key, payload)]).startswith(said)
+    assert ledger.entries() == []
+
+
+def test_the_longest_names_fit(ledger):
+    longest = "\U0001f600" * 300
+    ledger.append(longest, "enrolment", longest, {})
+    assert ledger.jobs() == [longest]
+
+
+def test_payloads_are_canonical_json(ledger):
+    entry = ledger.append("a", "job", "a", {"b": [1.0, "ü"], "a": {"d": None, "c": True}})
+    assert entry.payload == '{"a":{"c":true,"d":null},"b":[1.0,"ü"]}'
+    assert json.loads(entry.payload) == entry.document
+    assert issubclass(Conflict, InputError)

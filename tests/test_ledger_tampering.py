@@ -1,0 +1,189 @@
+"""Any changed byte in a job's rows, offers, acceptances or receipts is found, and the first wrong row is named."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from small_jobs import small_job_file
+from truthfl.federation.embedded import run_job
+from truthfl.job import read_job
+from truthfl.learning.planning import Effort
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import canonical_bytes
+from truthfl.ledger.checking import check, check_receipt
+from truthfl.ledger.entry import link_hash, payload_digest
+from truthfl.ledger.receipts import receipt_fault
+
+QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("tampering")
+    job = read_job(small_job_file(made, "rounds = 30", "rounds = 5\nstep_size = 0.5"))
+    run_job(job, made / "out", effort=QUICK)
+    return made / "out"
+
+
+@pytest.fixture(scope="module")
+def entries(folder):
+    with open_ledger(folder / "ledger.db") as book:
+        return book.entries()
+
+
+@pytest.fixture(scope="module")
+def receipt(folder):
+    return next((folder / "participants" / "Cleo" / "receipts").glob("*.json")).read_bytes()
+
+
+def flipped(text, position, bit):
+    raw = bytearray(text.encode() if isinstance(text, str) else text)
+    raw[position % len(raw)] ^= 1 << bit
+    return raw.decode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(raw)
+
+
+def test_the_untouched_book_and_receipt_hold(entries, receipt):
+    assert check(entries) is None
+    assert receipt_fault(json.loads(receipt)) is None
+    assert check_receipt(json.loads(receipt), entries) is None
+
+
+@pytest.mark.properties
+@settings(deadline=None)
+@given(st.data())
+def test_a_changed_byte_in_any_row_is_found_and_named(entries, data):
+    row = data.draw(st.integers(0, len(entries) - 1), label="row")
+    column = data.draw(st.sampled_from(COLUMNS), label="column")
+    old = getattr(entries[row], column)
+    new = flipped(old, data.draw(st.integers(0, 10_000), label="byte"), data.draw(st.integers(0, 7), label="bit"))
+    changed = [*entries[:row], replace(entries[row], **{column: new}), *entries[row + 1 :]]
+    fault = check(changed)
+    assert fault is not None
+    assert fault.position == row
+
+
+@pytest.mark.properties
+@settings(deadline=None)
+@given(st.integers(0, 1_000_000), st.integers(0, 7))
+def test_a_changed_byte_in_a_receipt_is_found(entries, receipt, position, bit):
+    try:
+        paper = json.loads(flipped(receipt, position, bit))
+    except ValueError:
+        return  # no JSON any more: refused before it is looked at
+    assert not isinstance(paper, dict) or check_receipt(paper, entries) is not None
+
+
+def rewritten(entries, kind, key, change):
+    """A book in which a row was changed by somebody who recomputes all hashes behind it."""
+    made, previous = [], None
+    for entry in entries:
+        document = deepcopy(entry.document)
+        if (entry.kind, entry.key) == (kind, key):
+            change(document)
+        payload = canonical_bytes(document).decode()
+        before = entry.previous if previous is None else previous
+        link = entry.link() | {"payload": payload_digest(payload), "previous": before}
+        link.pop("hash")
+        previous = link_hash(link)
+        made.append(replace(entry, payload=payload, previous=before, hash=previous))
+    return made
+
+
+def more_base(document):
+    document["terms"]["base"] += 1
+
+
+def more_pay(document):
+    document["pay"] += 1
+
+
+def less_loss(document):
+    document["loss"] -= 0.1
+
+
+def more_rounds(document):
+    document["taken"] = [*document["taken"], "Ben"]
+
+
+def other_amount(document):
+    document["amount"] += 5
+
+
+def other_secret(document):
+    document["secret"] = "00" * 32
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "change", "named", "what"),
+    [
+        ("offer", "1/Ada", more_base, "answer '1/Ada'", "its offer is not the offer's"),
+        ("settlement", "Cleo", more_pay, "settlement 'Cleo'", "recomputed it is"),
+        ("test", "test", less_loss, "settlement", "recomputed it is"),
+        ("test", "test", other_secret, "test 'test'", "not those committed to"),
+        ("round", "2", more_rounds, "settlement 'Ben'", "recomputed it is"),
+        ("payment", "Ada/0", other_amount, "payment 'Ada/0'", "the amount is"),
+        (
+            "enrolment",
+            "Dora",
+            lambda d: d.update(public_key=d["public_key"][:-4] + "AAAA"),
+            "offer '1/Dora'",
+            "enrolled",
+        ),
+    ],
+)
+def test_who_recomputes_all_hashes_is_found_out_by_what_the_rows_say(entries, kind, key, change, named, what):
+    fault = check(rewritten(entries, kind, key, change))
+    assert fault is not None
+    assert named in fault.what
+    assert what in fault.what
+
+
+def test_a_book_rewritten_from_the_start_is_found_out_by_the_receipts(entries):
+    def later(document):
+        document["samples"] += 1
+
+    fault = check(rewritten(entries, "enrolment", "Ada", later))
+    assert fault is not None
+    assert "receipt 'Ada'" in fault.what
+
+
+def truthfl(*arguments):
+    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+def test_the_command_names_the_first_wrong_row(folder, tmp_path):
+    ledger = tmp_path / "ledger.db"
+    shutil.copy(folder / "ledger.db", ledger)
+    shutil.copytree(folder / "models", tmp_path / "models")
+    receipt = next((folder / "participants" / "Ada" / "receipts").glob("*.json"))
+    done = truthfl("ledger", "check", ledger, "--receipt", receipt)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "was recomputed" in done.stdout
+    assert "the receipt holds" in done.stdout
+    with sqlite3.connect(ledger) as database:
+        for (trigger,) in database.execute("select name from sqlite_master where type = 'trigger'").fetchall():
+            database.execute(f"drop trigger {trigger}")
+        row = database.execute("select sequence from entries where kind = 'answer' order by 1 limit 1").fetchone()[0]
+        database.execute("update entries set payload = replace(payload, 'accept', 'accepT') where sequence = ?", (row,))
+    database.close()
+    done = truthfl("ledger", "check", ledger)
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"WRONG: entry {row}:")
+    other = next((tmp_path / "models").glob("*.npy"))
+    shutil.copy(folder / "ledger.db", ledger)
+    raw = bytearray(other.read_bytes())
+    raw[-1] ^= 1
+    other.write_bytes(raw)
+    done = truthfl("ledger", "check", ledger)
+    assert done.returncode == 1
+    assert "is not the model that was tested" in done.stdout
