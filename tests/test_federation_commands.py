@@ -34,10 +34,10 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
         (["serve", "job.toml", "--host", "0.0.0.0", "--out", "served"], "needs TLS"),
         (["serve", "job.toml", "--seed", "-1"], "seed is -1"),
         ([*JOIN, "--server", "nohost", "--data", "ada.npz", "--accept"], "it must be HOST:PORT"),
-        ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk", "--accept"], "has no array `images`"),
-        ([*JOIN, "--server", "127.0.0.1:1", "--data", "empty.npz", "--accept"], "has no array `images`"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk", "--accept"], "junk is of no known kind"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "empty.npz", "--accept"], "has no array 'images'"),
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "gone.npz", "--accept"], "cannot be read"),
-        ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz"], "there is no terminal to ask you at"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--no-page"], "there is no terminal to ask you at"),
         (
             [*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept", "--sample-cost", "nan"],
             "sample-cost is nan",

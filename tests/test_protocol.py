@@ -270,7 +270,7 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
 def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     job = read_job(small_job_file(tmp_path, *STEP))
     setting = Setting(tmp_path, plans, replace(job, server=replace(job.server, label_seconds=0.1)))
-    setting.people[1000].labels = lambda: None
+    setting.people[1000].labels = lambda _: None
     found = setting.go()
     assert found.delivered["Ada"] == 0
     reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}

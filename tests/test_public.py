@@ -35,7 +35,7 @@ MAY_LOOK_AT = {
     "job": {"learning", "mechanism", "errors"},
     "labeling": {"labeling", "learning", "ledger", "mechanism", "errors"},
     "ledger": {"ledger", "mechanism", "errors"},
-    "federation": {"federation", "ledger", "job", "studies", "learning", "mechanism", "errors"},
+    "federation": {"federation", "labeling", "ledger", "job", "studies", "learning", "mechanism", "errors"},
     "flower": {"federation", "ledger"},
     "cli": {
         "cli",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+import webbrowser
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +24,7 @@ PATIENCE = 120.0  # after a crash, a SuperLink holds a key for taken for about a
 
 def join(
     server: Annotated[str, typer.Option(help="HOST:PORT of the operator's server.")],
-    data: Annotated[Path, typer.Option(help="An .npz file with images and labels.")],
+    data: Annotated[Path, typer.Option(help="Folder of PNG or JPEG files, an idx file, or an .npz file.")],
     name: Annotated[str, typer.Option(help="The name that the job knows you by.")],
     key: Annotated[Path, typer.Option(help="Your private key, made by truthfl keys participant.")],
     root: Annotated[Path | None, typer.Option(help="The operator's ca.crt; without it, loopback without TLS.")] = None,
@@ -33,14 +35,27 @@ def join(
     ] = False,
     labeling_cost: Annotated[float, typer.Option(help="What labeling costs you; 0 leaves it to the job.")] = 0.0,
     sample_cost: Annotated[float, typer.Option(help="What one sample in one round costs you.")] = 0.0,
+    page: Annotated[
+        bool | None, typer.Option(help="Open the page to answer and label; only where it is needed unless given.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the page's address, open nothing.")] = False,
     stay: Annotated[bool, typer.Option("--stay", help="Stay for further jobs after the first receipt.")] = False,
 ) -> None:
-    """Take part: answer the offer, train on your own data, get your receipt. Your data stay where they are.
+    """Take part: answer the offer, label, train on your own data, get your receipt. Your data stay where they are.
+
+    Where pictures have no labels yet, or the offer is yours to answer, a page opens in your browser.
 
     Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
     """
     from truthfl.federation.deployment import start_supernode
-    from truthfl.federation.holding import ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK, Settings, participant_of
+    from truthfl.federation.holding import (
+        ACCEPT_ALL,
+        ACCEPT_IF_IT_PAYS,
+        ASK,
+        Settings,
+        labeled_pictures,
+        participant_of,
+    )
     from truthfl.ledger import desk
     from truthfl.studies.publication import require_writable
 
@@ -51,8 +66,9 @@ def join(
         if not 0 <= cost < float("inf"):
             raise InputError(f"{field} is {cost}; it must be a number from 0 on.")
     manner = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
-    if manner == ASK and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays.")
+    shown = (manner == ASK or labeled_pictures(data) is None) if page is None else page
+    if manner == ASK and not shown and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
     require_writable(home)
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
     settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
@@ -62,16 +78,26 @@ def join(
     received = len(desk.receipts(home))
     node_key = None if root is None else key
     try:
-        with start_supernode(
-            home, host, port, root_certificate=root, private_key=node_key,
-            node_config=settings.node_config(), patience=PATIENCE,
-        ) as node:  # fmt: skip
+        with ExitStack() as opened:
+            if shown:
+                _open_page(opened, home, data, key, no_browser)
+            node = opened.enter_context(
+                start_supernode(
+                    home,
+                    host,
+                    port,
+                    root_certificate=root,
+                    private_key=node_key,
+                    node_config=settings.node_config(),
+                    patience=PATIENCE,
+                )
+            )
             print("truthfl: connected", flush=True)
             while True:
                 for offer in desk.offers(home):
                     if offer.hash not in answered:
                         answered.add(offer.hash)
-                        _answer(offer, home, key, manner == ASK)
+                        _answer(offer, home, key, manner == ASK and not shown)
                 papers = desk.receipts(home)
                 for paper in papers[received:]:
                     _show_receipt(paper)
@@ -83,6 +109,18 @@ def join(
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> None:
+    from truthfl.cli.label import DIGITS
+    from truthfl.labeling.samples import open_samples
+    from truthfl.labeling.serving import open_page
+    from truthfl.ledger.signing import read_key
+
+    served = opened.enter_context(open_page(home, open_samples(data), DIGITS, read_key(key)))
+    print(f"Your page, for this machine alone: {served.url}", flush=True)
+    if not no_browser:
+        webbrowser.open(served.url)
 
 
 def _address(server: str) -> tuple[str, int]:

@@ -145,7 +145,7 @@ def _participant(job: DataJob, scene: Scene, client: int, folder: Path, labels: 
         name=job.clients.name[client],
         samples=len(rows),
         images=scene.federated.data.images[rows],
-        labels=lambda: own,
+        labels=lambda _: own,
         key=kept_key(desk / "key"),
         folder=desk,
         decide=lambda offer: True,  # noqa: ARG005

@@ -1,6 +1,7 @@
 """A participant's settings, as her node is started with them, and the data they point to.
 
-They travel to the node as Flower's node config, a few plain values. Looks at `participant`, `learning` and the ledger.
+They travel to the node as Flower's node config, a few plain values. Looks at `participant`, `labeling` (samples),
+`learning` and the ledger.
 """
 
 from __future__ import annotations
@@ -9,13 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.participant import Participant
+from truthfl.federation.participant import LabelSource, Participant
+from truthfl.labeling.pictures import load
+from truthfl.labeling.samples import open_samples
+from truthfl.labeling.store import FILE_NAME as LABELS
+from truthfl.learning.handmade import labels_of
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Images, Labels
+from truthfl.learning.model import Images
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.signing import read_key
 
@@ -26,7 +32,8 @@ ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
 class Settings:
     """Of one participant's node.
 
-    data                        an .npz file with `images` and, where they are labeled, `labels`
+    data                        her pictures: an .npz file with `images` (and `labels`, if it has them), an idx file, or
+                                a folder of PNG and JPEG files
     home                        her folder: offers, answers, receipts
     accept                      "all": any offer; "if it pays": those that are expected to cover the costs she states;
                                 "ask": her answer is put on her desk by somebody else
@@ -63,12 +70,12 @@ def settings_from(node_config: Mapping[str, object]) -> Settings:
 @lru_cache(maxsize=8)
 def participant_of(settings: Settings) -> Participant:
     """The participant that these settings describe."""
-    images, labels = pictures(Path(settings.data))
+    images, labels = pictures(Path(settings.data), Path(settings.home))
     return Participant(
         name=settings.name,
         samples=len(images),
         images=images,
-        labels=lambda: labels,
+        labels=labels,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
         decide=lambda offer: decision(settings, offer),
@@ -77,19 +84,30 @@ def participant_of(settings: Settings) -> Participant:
     )
 
 
-def pictures(path: Path) -> tuple[Images, Labels | None]:
-    """The pictures in this file, and their labels if it has them."""
+def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
+    """Her pictures, and where their labels come from: the file itself, or what she decides on her page."""
+    labeled = labeled_pictures(data)
+    if labeled is not None:
+        return labeled.images, lambda _: labeled.labels
+    source, images = load(open_samples(data))
+    ids = [sample.id for sample in source.samples]
+    return images, lambda offer: labels_of(home / LABELS, ids[: offer.samples], offer.classes)
+
+
+def labeled_pictures(data: Path) -> LabeledImages | None:
+    """What is in an .npz file that has labels already; None for anything else."""
+    if data.suffix != ".npz":
+        return None
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            images = arrays["images"]
-            labels = arrays["labels"] if "labels" in arrays else np.zeros(len(images), dtype=np.int64)
-            labeled = "labels" in arrays
+        with np.load(data, allow_pickle=False) as arrays:
+            if "labels" not in arrays:
+                return None
+            images, labels = arrays["images"], arrays["labels"]
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
-    except (KeyError, ValueError, AttributeError, TypeError):
-        raise InputError(f"{path} has no array `images`; it must be an .npz file with images and labels.") from None
-    checked = LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
-    return checked.images, checked.labels if labeled else None
+        raise InputError(f"{data} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
+    except (KeyError, ValueError, AttributeError, TypeError, BadZipFile):
+        raise InputError(f"{data} has no array `images`; it must be an .npz file with images and labels.") from None
+    return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
 
 
 def decision(settings: Settings, offer: Offer) -> bool | None:

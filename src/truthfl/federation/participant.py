@@ -22,7 +22,7 @@ from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.scene import ModelChoice
 from truthfl.ledger.documents import Offer, offer_from
 
-LabelSource = Callable[[], Labels | None]
+LabelSource = Callable[[Offer], Labels | None]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -30,7 +30,7 @@ class Participant(Signatory):
     """One client on her own machine, with pictures and one of our models.
 
     images     her pictures
-    labels     asked for her labels, one per picture; None until all are there
+    labels     asked for the labels of an offer, one per picture; None until all are there
     behaviour  what she really does, for simulations
     """
 
@@ -51,13 +51,13 @@ class Participant(Signatory):
     def labeled(self, offer_hash: str) -> bool:
         """Whether all labels are there that the offer asks for."""
         offer, _ = self._accepted(offer_hash)
-        labels = self.labels()
+        labels = self.labels(offer)
         return labels is not None and len(labels) >= offer.samples
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Her report of one round, honest if she is."""
         offer, model = self._accepted(offer_hash)
-        labels = self.labels()
+        labels = self.labels(offer)
         if labels is None or len(labels) < offer.samples:
             raise InputError("not all samples are labeled yet.")
         if labels.max(initial=0) >= len(offer.classes):
