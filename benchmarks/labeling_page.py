@@ -48,6 +48,7 @@ addEventListener("DOMContentLoaded", () => {
 def main():
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--pictures", type=int, default=10_000)
+    asked.add_argument("--labels", type=int, help="how many to label; all unless given")
     asked.add_argument("--size", type=int, default=28, help="pixels on each side")
     options = asked.parse_args()
     if chromium() is None:
@@ -55,7 +56,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "pictures")
         generate(data, options.pictures, options.size)
-        measure(data, Path(folder, "home"), options.pictures)
+        measure(data, Path(folder, "home"), options.pictures, min(options.labels or options.pictures, options.pictures))
 
 
 def generate(folder, count, size):
@@ -66,7 +67,7 @@ def generate(folder, count, size):
         Image.fromarray(pixels).save(folder / f"{number:06d}.png")
 
 
-def measure(data, home, count):
+def measure(data, home, count, labels):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
@@ -91,7 +92,7 @@ def measure(data, home, count):
             print(f"first picture, from opening the page  {first:>10.0f} ms")
             to_address = f"({1000 * ready:.0f} ms to its address)"
             print(f"first picture, from the command       {1000 * whole:>10.0f} ms  {to_address}")
-            label_all(page, context, server.pid, count)
+            label_all(page, context, server.pid, count, labels)
         finally:
             server.kill()
             server.wait()
@@ -101,18 +102,17 @@ def measure(data, home, count):
     print(f"load of the machine                   {load} on {os.cpu_count()} cores")
 
 
-def label_all(page, context, server, count):
+def label_all(page, context, server, count, labels):
     memory = {}
     session = context.new_cdp_session(page)
-    for number in range(1, count + 1):
+    for number in range(1, labels + 1):
         page.keyboard.press(str(number % 10))
         if number < count:
             page.evaluate("nextShown()")
-        if number in (100, count // 2, count):
+        if number in (100, labels // 2, labels):
             memory[number] = resident(server), heap(session)
-    page.wait_for_selector("#done:not([hidden])")
     times = np.array(page.evaluate("bench.times"))
-    assert len(times) >= count - 1, len(times)
+    assert len(times) >= min(labels, count - 1), len(times)
     median, most, longest = np.percentile(times, [50, 95, 100])
     print(f"key to next picture, median           {median:>10.1f} ms")
     print(f"key to next picture, 95% below        {most:>10.1f} ms  (longest {longest:.0f} ms)")

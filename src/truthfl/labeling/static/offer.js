@@ -59,7 +59,7 @@ function tellTask(offer, spread) {
 function tellPay(offer, spread) {
   byId("pay-words").textContent = "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: " +
     `each 0.01 of loss is worth ${money(spread.per_hundredth, offer)}. These figures hold if the others are honest too; ` +
-    "who spoils the model lowers everybody’s pay.";
+    "who spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is negative.";
   pairs(byId("pay-figures"), [
     ["expected", money(spread.expected, offer)],
     ["give or take (standard deviation)", money(spread.deviation, offer)],
