@@ -19,6 +19,8 @@ from PIL import Image
 
 from benchmarks.browser import NAMES, chromium
 
+BROWSER_SETTLES_S = 3.0  # hers is open already when she gives the command
+
 WATCH = """
 const painted = () => new Promise((resolve) => requestAnimationFrame(() => {
   const channel = new MessageChannel();
@@ -76,6 +78,7 @@ def measure(data, home, count, labels):
         context.add_init_script(WATCH)
         page = context.new_page()
         page.goto("about:blank")
+        time.sleep(BROWSER_SETTLES_S)
         command = [sys.executable, "-m", "truthfl", "label", "--data", data, "--home", home, "--no-browser"]
         started = time.monotonic()
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

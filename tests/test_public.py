@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import truthfl
 
 SOURCE = Path(truthfl.__file__).parent
@@ -56,10 +58,9 @@ def test_public_names():
     assert set(ASKED_FOR) <= set(truthfl.__all__)
     assert truthfl.__all__ == sorted(truthfl.__all__)
     assert all(hasattr(truthfl, name) for name in truthfl.__all__)
-    listed = {
-        name for name, value in vars(truthfl).items() if not name.startswith("_") and not isinstance(value, type(ast))
-    }
-    assert listed == set(truthfl.__all__)
+    assert set(truthfl.__all__) <= set(dir(truthfl))
+    with pytest.raises(AttributeError, match="'truthfl' has no attribute 'nothing'"):
+        _ = truthfl.nothing
 
 
 def test_every_public_name_is_documented():
@@ -67,21 +68,21 @@ def test_every_public_name_is_documented():
     assert undocumented == []
 
 
-def test_importing_loads_nothing_heavier_than_numpy_and_scipy():
-    code = "import sys, truthfl; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    )
-    plain = set(
-        subprocess.run(
-            [sys.executable, "-c", "import sys, numpy, statistics; print(*{n.split('.')[0] for n in sys.modules})"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-    )
-    third_party = {name for name in loaded - plain if name not in sys.stdlib_module_names}
-    assert third_party <= {"truthfl", "scipy"}
+def loaded_by(code):
+    """Which packages, other than Python's own, are there after this."""
+    code = f"import sys; {code}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(answer.stdout.split()) - set(sys.stdlib_module_names)
+
+
+def test_the_public_names_load_nothing_heavier_than_numpy_and_scipy():
+    alone = loaded_by("import numpy, statistics")
+    assert loaded_by("from truthfl import *") - alone <= {"truthfl", "scipy"}
+
+
+def test_the_commands_are_there_without_numpy():
+    """So that a page opens, and help is shown, at once."""
+    assert {"numpy", "rich", "starlette"} & loaded_by("import truthfl.cli.app") == set()
 
 
 def test_rooms_look_only_where_they_may():

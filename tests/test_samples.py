@@ -14,7 +14,8 @@ from PIL import Image
 from messages import told
 from participants import draw_pictures
 from truthfl.labeling import arrays, pictures
-from truthfl.labeling.pictures import load, load_images, thumbnail
+from truthfl.labeling.pictures import thumbnail
+from truthfl.labeling.pixels import load
 from truthfl.labeling.sample import UnreadableError
 from truthfl.labeling.samples import open_samples
 
@@ -137,7 +138,7 @@ def test_an_npz_file(tmp_path):
     np.savez_compressed(tmp_path / "some.npz", images=images, labels=np.arange(5))
     source = open_samples(tmp_path / "some.npz")
     assert source.samples[4].name == "row 4"
-    assert (load_images(source) == images).all()
+    assert (load(source)[1] == images).all()
     assert (np.asarray(Image.open(BytesIO(source.shown(2).content))) == images[2]).all()
     np.savez(tmp_path / "more.npz", images=np.concatenate([images[:1], images[3:], images[1:2]]))
     assert open_samples(tmp_path / "more.npz").ids[1] == source.ids[3]
@@ -174,7 +175,7 @@ def test_an_idx_file(tmp_path, packed, monkeypatch):
     content = bytes((0, 0, 8, 3)) + np.array(images.shape, ">u4").tobytes() + images.tobytes()
     path = tmp_path / ("t-images-idx3-ubyte" + (".gz" if packed else ""))
     path.write_bytes(gzip.compress(content) if packed else content)
-    assert (load_images(open_samples(path))[..., 0] == images).all()
+    assert (load(open_samples(path))[1][..., 0] == images).all()
     path.write_bytes(gzip.compress(content[:-1]) if packed else content[:-1])
     assert "cut off" in told(open_samples, path)
     path.write_bytes(gzip.compress(b"\0\0\x08\x01" + content) if packed else b"\0\0\x08\x01" + content)
@@ -197,7 +198,7 @@ def test_texts(tmp_path):
     again = open_samples(lines)
     assert set(again.ids) == {source.ids[0], source.ids[1]}
     assert len(again.problems) == 4
-    assert "trained on pictures" in told(load_images, again)
+    assert "trained on pictures" in told(load, again)
     csv.write_text("id,words\n1,2\n")
     assert "no column 'text'" in told(open_samples, csv)
     csv.write_bytes(b"text\n\xff\xfe\n")
@@ -207,18 +208,18 @@ def test_texts(tmp_path):
 def test_pictures_of_different_sizes_cannot_be_trained_on(tmp_path):
     draw_pictures(tmp_path, 2)
     Image.new("L", (30, 28)).save(tmp_path / "wide.png")
-    text = told(load_images, open_samples(tmp_path))
+    text = told(load, open_samples(tmp_path))
     assert "wide.png has 30×28 pixels and 00000.png 28×28" in text
 
 
 def test_colours_grays_and_transparency_become_what_the_page_shows(tmp_path):
     Image.new("L", (4, 4), 100).save(tmp_path / "a-gray.png")
-    assert load_images(open_samples(tmp_path)).shape == (1, 4, 4, 1)
+    assert load(open_samples(tmp_path))[1].shape == (1, 4, 4, 1)
     Image.new("RGBA", (4, 4), (10, 20, 30, 0)).save(tmp_path / "b-clear.png")
     Image.fromarray(np.full((4, 4), 25700, np.uint16)).save(tmp_path / "c-deep.png")
     Image.new("P", (4, 4)).save(tmp_path / "d-palette.png")
     Image.new("1", (4, 4), 1).save(tmp_path / "e-bits.png")
-    images = load_images(open_samples(tmp_path))
+    images = load(open_samples(tmp_path))[1]
     assert images[:, 0, 0].tolist() == [[100] * 3, [255] * 3, [100] * 3, [0] * 3, [255] * 3]
 
 
@@ -228,7 +229,7 @@ def test_a_photo_is_turned_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by a quarter
     Image.fromarray(pixels).save(tmp_path / "photo.jpg", exif=exif, quality=100)
-    upright = load_images(open_samples(tmp_path))[0]
+    upright = load(open_samples(tmp_path))[1][0]
     assert upright[2, 8, 0] > 200 > 50 > upright[13, 8, 0]
 
 

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from truthfl.cli.output import console, print_json, table
-from truthfl.studies.errata import errata
 
 
 def show_errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
@@ -15,6 +14,8 @@ def show_errata(json: Annotated[bool, typer.Option("--json", help="One object pe
 
     Example: truthfl errata
     """
+    from truthfl.studies.errata import errata
+
     found = errata()
     if json:
         print_json(found)

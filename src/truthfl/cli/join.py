@@ -113,11 +113,16 @@ def join(
 
 def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> None:
     from truthfl.cli.label import DIGITS
+    from truthfl.federation.holding import labeled_pictures
+    from truthfl.labeling.pixels import load
     from truthfl.labeling.samples import open_samples
     from truthfl.labeling.serving import open_page
     from truthfl.ledger.signing import read_key
 
-    served = opened.enter_context(open_page(home, open_samples(data), DIGITS, read_key(key)))
+    readable, _ = load(open_samples(data))  # the same pictures that the node trains on
+    labeled = labeled_pictures(data)
+    given = None if labeled is None else labeled.labels.tolist()
+    served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), given=given))
     print(f"Your page, for this machine alone: {served.url}", flush=True)
     if not no_browser:
         webbrowser.open(served.url)

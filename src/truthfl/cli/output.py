@@ -6,13 +6,13 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 WIDTH_IN_A_PIPE = 100
 
@@ -23,12 +23,17 @@ JobFile = Annotated[
 
 def console() -> Console:
     """Standard output; of a fixed width where it is not a terminal."""
+    from rich.console import Console
+
     made = Console(highlight=False, markup=False)
     return made if made.is_terminal else Console(highlight=False, markup=False, width=WIDTH_IN_A_PIPE)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = (0,)) -> Table:
     """Columns aligned to the right, except those that hold text; the last row set off if its first cell is "total"."""
+    from rich import box
+    from rich.table import Table
+
     made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
         made.add_column(column, justify="left" if position in text else "right", overflow="fold")
@@ -51,6 +56,4 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    return value
+    return value.tolist() if hasattr(value, "tolist") else value  # NumPy's

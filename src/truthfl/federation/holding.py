@@ -16,7 +16,7 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.participant import LabelSource, Participant
-from truthfl.labeling.pictures import load
+from truthfl.labeling.pixels import load
 from truthfl.labeling.samples import open_samples
 from truthfl.labeling.store import FILE_NAME as LABELS
 from truthfl.learning.handmade import labels_of

@@ -1,4 +1,4 @@
-"""Pictures in one array: an .npz file with `images`, or an idx file. Looks at `sample`, `pictures` and `errors`.
+"""Pictures in one array: an .npz file with `images`, or an idx file. Looks at `sample`, `pictures`, `pixels`.
 
 A picture is known by its pixels; how large the array is is read and held against the limit before it is unpacked.
 """
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.labeling.pictures import MOST_PIXELS, as_png
+from truthfl.labeling.pictures import MOST_PIXELS
+from truthfl.labeling.pixels import as_png
 from truthfl.labeling.sample import Pixels, Shown, Source, content_id, numbered, require_some
 
 MOST_UNPACKED = 4_000_000_000

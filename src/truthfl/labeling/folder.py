@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truthfl.errors import InputError
-from truthfl.labeling.pictures import MOST_BYTES, decoded, is_picture, media_type, pixels_of
+from truthfl.labeling.pictures import MOST_BYTES, decoded, is_picture, media_type
 from truthfl.labeling.sample import (
     Pixels,
     Problem,
@@ -56,6 +56,8 @@ class FolderReader:
         return Shown(raw, media_type(raw))
 
     def pixels(self, row: int) -> Pixels:
+        from truthfl.labeling.pixels import pixels_of
+
         return pixels_of(decoded(self._raw(row), self.paths[row]))
 
     def _raw(self, row: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Pictures, decoded within limits: for the browser, for thumbnails, for training. Looks at `sample` and `learning`.
+"""Pictures, decoded within limits: for the browser and for thumbnails. Looks at `sample`.
 
 A picture's size is read from its first bytes and held against the limit before anything of it is decoded. Only PNG and
 JPEG are.
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from io import BytesIO
 
-import numpy as np
 from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from truthfl.errors import InputError
-from truthfl.labeling.sample import Pixels, Problem, Shown, Source, UnreadableError
-from truthfl.learning.model import Images
+from truthfl.labeling.sample import Shown, UnreadableError
 
 MOST_BYTES = 64_000_000
 MOST_PIXELS = 50_000_000
@@ -23,46 +20,6 @@ THUMBNAIL = 160
 SMALL_ENOUGH = 20_000  # bytes up to which a picture is its own thumbnail
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
-GRAY = ("1", "L", "LA", "La", "I", "F")
-SEE_THROUGH = ("LA", "La", "RGBA", "RGBa", "PA")
-
-
-def load_images(source: Source) -> Images:
-    """All pictures that can be read, (n, height, width, channels), in the source's order."""
-    return load(source)[1]
-
-
-def load(source: Source) -> tuple[Source, Images]:
-    """The source without what cannot be read, and the pictures of what is left, in the same order.
-
-    They must be of one size. Where one has colours, all get three channels.
-    """
-    if source.kind != "picture":
-        raise InputError(f"{source.place} holds texts; a model is trained on pictures.")
-    kept: list[int] = []
-    arrays: list[Pixels] = []
-    problems: list[Problem] = []
-    for position, sample in enumerate(source.samples):
-        try:
-            array = source.pixels(position)
-        except UnreadableError as error:
-            problems.append(Problem(sample.name, str(error)))
-            continue
-        if arrays and array.shape[:2] != arrays[0].shape[:2]:
-            first = source.samples[kept[0]].name
-            raise InputError(
-                f"{sample.name} has {_size(array)} pixels and {first} {_size(arrays[0])}; in one job, all pictures "
-                f"must be of one size ({source.place})."
-            )
-        kept.append(position)
-        arrays.append(array)
-    if not arrays:
-        raise InputError(f"{source.place} has no picture that can be read; the first says: {problems[0].why}")
-    channels = max(array.shape[2] for array in arrays)
-    images = np.empty((len(arrays), *arrays[0].shape[:2], channels), dtype=np.uint8)
-    for row, array in enumerate(arrays):
-        images[row] = array
-    return source.keeping(kept, problems), images
 
 
 def is_picture(head: bytes) -> bool:
@@ -86,29 +43,6 @@ def decoded(raw: bytes, name: str) -> Image.Image:
     except Exception as error:  # whatever a stranger's bytes make Pillow raise
         raise UnreadableError(f"{name} is broken: {_short(error)}.") from None
     return image
-
-
-def pixels_of(image: Image.Image) -> Pixels:
-    """Upright and opaque, as the page shows it: (height, width, 1) of grays or (height, width, 3) of colours."""
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode in SEE_THROUGH or "transparency" in upright.info:
-        whole = upright.convert("RGBA")
-        gray = upright.mode in GRAY
-        paper = Image.new("RGBA", whole.size, "white")
-        upright = Image.alpha_composite(paper, whole).convert("L" if gray else "RGB")
-    if upright.mode.startswith("I"):  # sixteen bits of gray
-        deep: Pixels = np.clip(np.asarray(upright).astype(np.int64) >> 8, 0, 255).astype(np.uint8)
-        return deep[..., None]
-    flat = np.asarray(upright.convert("L" if upright.mode in GRAY else "RGB"), dtype=np.uint8)
-    return flat[..., None] if flat.ndim == 2 else flat
-
-
-def as_png(pixels: Pixels) -> bytes:
-    """An array of grays or colours as a PNG file."""
-    target = BytesIO()
-    flat = pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    Image.fromarray(np.ascontiguousarray(flat)).save(target, "PNG", compress_level=1)
-    return target.getvalue()
 
 
 def thumbnail(shown: Shown, name: str) -> Shown:
@@ -136,10 +70,6 @@ def _announced(raw: bytes, name: str) -> Image.Image:
         return kind(BytesIO(raw))
     except Exception as error:  # as in `decoded`
         raise UnreadableError(f"{name} is broken: {_short(error)}.") from None
-
-
-def _size(array: Pixels) -> str:
-    return f"{array.shape[1]}×{array.shape[0]}"
 
 
 def _short(error: Exception) -> str:

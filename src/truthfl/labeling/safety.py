@@ -3,13 +3,11 @@
 Other programs, other users of the machine and other sites in her browser can all reach a port of this machine. A random
 token in the first address is exchanged for a cookie; every request must name this machine as its host (so that no
 other name can be pointed at it), come from no other origin, and, if it changes something, bring a second secret that
-only the page can read. Looks at Starlette.
+only the page can read. Looks at `door` and Starlette.
 """
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
 from hmac import compare_digest
 from http.cookies import CookieError, SimpleCookie
 
@@ -17,7 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+from truthfl.labeling.door import Door
+
 LARGEST_BODY = 64 * 1024
 CSRF_HEADER = "x-truthfl"
 READING = ("GET", "HEAD")
@@ -44,20 +43,6 @@ CLOSED = """<!DOCTYPE html>
 <p>Open the link that truthfl printed where you started it. It has a token at its end that lets only you in, and it is
 a new one each time truthfl starts. What you decided before is kept.</p></main></body></html>
 """
-
-
-def _secret() -> str:
-    return secrets.token_urlsafe(32)
-
-
-@dataclass(frozen=True)
-class Door:
-    """Three secrets, new each time: the token in the address, the cookie's value, and what changes must bring."""
-
-    token: str = field(default_factory=_secret, repr=False)
-    session: str = field(default_factory=_secret, repr=False)
-    csrf: str = field(default_factory=_secret, repr=False)
-    hosts: tuple[str, ...] = LOOPBACK
 
 
 class Guard:

@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Literal, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:  # a page of pictures in a folder needs no arrays
+    import numpy as np
+    from numpy.typing import NDArray
 
 ID_LETTERS = 32
 
 Kind = Literal["picture", "text"]
-Pixels = NDArray[np.uint8]
+Pixels: TypeAlias = "NDArray[np.uint8]"
 
 
 class UnreadableError(InputError):

@@ -1,167 +1,141 @@
-"""The page's server: an application that serves one participant, on her own machine. Looks at this room and FastAPI.
+"""The page's server: an application that serves one participant, on her own machine. Looks at this room and Starlette.
 
-Everything it serves is in the package, in her home folder or in her data; nothing is fetched from anywhere.
+Everything it serves is in the package, in her home folder or in her data; nothing is fetched from anywhere. Starlette
+alone, for a page must be there at once: what else a web framework loads takes longer than all the rest of the start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, TypeVar
 
-from fastapi import FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from truthfl.errors import InputError
 from truthfl.labeling import papers
+from truthfl.labeling.door import Door
 from truthfl.labeling.exchange import export_text
 from truthfl.labeling.pictures import thumbnail
-from truthfl.labeling.safety import Door, Guard
-from truthfl.labeling.sample import Source
+from truthfl.labeling.safety import Guard
+from truthfl.labeling.said import AnswerSaid, DecisionSaid, UndoSaid, answer_said, cost_said, decision_said, undo_said
+from truthfl.labeling.sample import Shown
 from truthfl.labeling.static_files import PAGES, StaticFile, static_files
-from truthfl.labeling.store import FILE_NAME, LabelStore
 from truthfl.labeling.work import StaleError, Work
 from truthfl.ledger import desk
 from truthfl.ledger.signing import PrivateKey
 
-Nonce = Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{8,64}$")]
-Money = Annotated[float | None, Query(ge=0, le=1e15, allow_inf_nan=False)]
+EXPORTS = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
+
+Said = TypeVar("Said")
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class DecisionIn(BaseModel):
-    """What she decided about the sample at a position."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    edition: str
-    nonce: Nonce
-    position: int
-    action: Literal["label", "skip", "flag", "unflag"]
-    label: int | None = None
-
-
-class UndoIn(BaseModel):
-    """Take the last decision back."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    edition: str
-    nonce: Nonce
-
-
-class AnswerIn(BaseModel):
-    """Her answer to the offer with this hash."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    offer: str
-    accepted: bool
-
-
-def page(
-    home: Path, samples: Source, classes: Sequence[str], key: PrivateKey | None = None, door: Door | None = None
-) -> FastAPI:
+def page(work: Work, key: PrivateKey | None, door: Door) -> Starlette:
     """The application for one participant.
 
-    home     her folder: her papers lie in it, and labels.db
-    classes  names of the classes, unless an offer says them
-    key      signs her answer to an offer
-    door     who may come in; `app.state.door` has it
+    key   signs her answer to an offer
+    door  who may come in
     """
-    store = LabelStore(home / FILE_NAME)
-    work = Work(home, samples, classes, store)
-
-    @asynccontextmanager
-    async def closing_the_store(_: FastAPI) -> Any:
-        yield
-        store.close()
-
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=closing_the_store)
-    app.state.door = door or Door()
-    app.add_middleware(Guard, door=app.state.door)
-    app.add_exception_handler(InputError, _as_sentence)
-    app.add_exception_handler(RequestValidationError, _as_sentence)
-    _serve_files(app, home)
-    _serve_work(app, work, app.state.door)
-    _serve_papers(app, home, key)
-    return app
+    return Starlette(
+        routes=[*_files(work.home), *_labeling(work, door), *_papers(work.home, key, door)],
+        middleware=[Middleware(Guard, door=door)],
+        exception_handlers={InputError: _as_sentence, HTTPException: _as_sentence},
+    )
 
 
-def _serve_files(app: FastAPI, home: Path) -> None:
+def _files(home: Path) -> list[Route]:
     files = static_files()
 
-    @app.get("/")
-    def begin() -> Response:
+    def begin(_: Request) -> Response:
         return RedirectResponse(f"/{_where_to_begin(home)}", 303)
 
-    @app.get("/static/{name}")
-    def static(request: Request, name: str) -> Response:
-        return _static(request, files.get(name))
+    async def static(request: Request) -> Response:
+        file = files.get(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404)
+        return _static(request, file)
 
-    for name in PAGES:
-        app.add_api_route(f"/{name}", _page_route(files[f"{name}.html"]), response_class=Response)
+    pages = [Route(f"/{name}", _page(files[f"{name}.html"])) for name in PAGES]
+    return [Route("/", begin), Route("/static/{name}", static), *pages]
 
 
-def _serve_work(app: FastAPI, work: Work, door: Door) -> None:
-    @app.get("/api/work")
-    def state() -> JSONResponse:
+def _labeling(work: Work, door: Door) -> list[Route]:
+    def state(_: Request) -> Response:
         return JSONResponse(work.state() | {"csrf": door.csrf})
 
-    @app.post("/api/decisions")
-    def decide(said: DecisionIn) -> JSONResponse:
-        return JSONResponse(work.decide(said.edition, said.nonce, said.position, said.action, said.label))
+    def decide(said: DecisionSaid) -> dict[str, Any]:
+        return work.decide(said.edition, said.nonce, said.position, said.action, said.label)
 
-    @app.post("/api/undo")
-    def undo(said: UndoIn) -> JSONResponse:
-        return JSONResponse(work.undo(said.edition, said.nonce))
+    def undo(said: UndoSaid) -> dict[str, Any]:
+        return work.undo(said.edition, said.nonce)
 
-    @app.get("/samples/{edition}/{position}")
-    def sample(edition: str, position: int) -> Response:
-        shown = work.shown(edition, position)
-        return Response(shown.content, media_type=shown.media_type)
+    def shown(request: Request) -> Shown:
+        return work.shown(request.path_params["edition"], request.path_params["position"])
 
-    @app.get("/thumbs/{edition}/{position}")
-    def thumb(edition: str, position: int) -> Response:
-        shown = work.shown(edition, position)
+    def sample(request: Request) -> Response:
+        return _shown(shown(request))
+
+    def thumb(request: Request) -> Response:
+        found = shown(request)
         if work.source.kind == "picture":
-            shown = thumbnail(shown, work.source.samples[position].name)
-        return Response(shown.content, media_type=shown.media_type)
+            found = thumbnail(found, work.source.samples[request.path_params["position"]].name)
+        return _shown(found)
 
-    @app.get("/export/labels.{form}")
-    def export(form: Literal["json", "csv"]) -> Response:
+    def export(request: Request) -> Response:
+        form = request.path_params["form"]
+        if form not in EXPORTS:
+            raise HTTPException(404)
         text = export_text(form, work.source, work.store.standing())
-        kind = "application/json" if form == "json" else "text/csv; charset=utf-8"
-        return Response(text, media_type=kind, headers={"content-disposition": f"attachment; filename=labels.{form}"})
+        name = {"content-disposition": f"attachment; filename=labels.{form}"}
+        return Response(text, media_type=EXPORTS[form], headers=name)
+
+    return [
+        Route("/api/work", state),
+        _post("/api/decisions", decision_said, decide),
+        _post("/api/undo", undo_said, undo),
+        Route("/samples/{edition}/{position:int}", sample),
+        Route("/thumbs/{edition}/{position:int}", thumb),
+        Route("/export/labels.{form}", export),
+    ]
 
 
-def _serve_papers(app: FastAPI, home: Path, key: PrivateKey | None) -> None:
-    csrf = app.state.door.csrf
-
-    @app.get("/api/papers")
-    def what_lies_there() -> JSONResponse:
+def _papers(home: Path, key: PrivateKey | None, door: Door) -> list[Route]:
+    def what_lies_there(_: Request) -> Response:
         return JSONResponse(papers.what_lies_there(home))
 
-    @app.get("/api/offer")
-    def offer(labeling: Money = None, computing: Money = None) -> JSONResponse:
-        return JSONResponse(papers.offer_shown(home, key, labeling, computing) | {"csrf": csrf})
+    def offer(request: Request) -> Response:
+        labeling, computing = (cost_said(request.query_params.get(name)) for name in ("labeling", "computing"))
+        return JSONResponse(papers.offer_shown(home, key, labeling, computing) | {"csrf": door.csrf})
 
-    @app.post("/api/answer")
-    def answer(said: AnswerIn) -> JSONResponse:
+    def answer(said: AnswerSaid) -> dict[str, Any]:
         meant = papers.last_offer(home)
         if meant is None or meant.hash != said.offer:
             raise StaleError("another offer has come meanwhile; look at that one.")
         if key is None:
             raise InputError("there is no key here to sign with; start the page with --key.")
         desk.give_answer(home, meant, key, accepted=said.accepted)
-        return JSONResponse({"answer": papers.answer_to(home, meant)})
+        return {"answer": papers.answer_to(home, meant)}
 
-    @app.get("/api/receipt")
-    def receipt() -> JSONResponse:
+    def receipt(_: Request) -> Response:
         return JSONResponse(papers.receipt_shown(home))
 
-    @app.get("/api/receipt/check")
-    def check() -> JSONResponse:
+    def check(_: Request) -> Response:
         return JSONResponse(papers.receipt_checked(home, key))
+
+    return [
+        Route("/api/papers", what_lies_there),
+        Route("/api/offer", offer),
+        _post("/api/answer", answer_said, answer),
+        Route("/api/receipt", receipt),
+        Route("/api/receipt/check", check),
+    ]
 
 
 def _where_to_begin(home: Path) -> str:
@@ -177,23 +151,35 @@ def _where_to_begin(home: Path) -> str:
         return "offer"
 
 
-def _page_route(file: StaticFile) -> Callable[[Request], Awaitable[Response]]:
+def _post(path: str, read: Callable[[bytes], Said], do: Callable[[Said], dict[str, Any]]) -> Route:
+    """A change: its body is read strictly, and what it does is done beside other requests."""
+
+    async def change(request: Request) -> Response:
+        said = read(await request.body())
+        return JSONResponse(await run_in_threadpool(do, said))
+
+    return Route(path, change, methods=["POST"])
+
+
+def _page(file: StaticFile) -> Endpoint:
     async def show(request: Request) -> Response:
         return _static(request, file)
 
     return show
 
 
-def _static(request: Request, file: StaticFile | None) -> Response:
-    if file is None:
-        return JSONResponse({"error": "There is no such file."}, 404)
+def _static(request: Request, file: StaticFile) -> Response:
     headers = {"etag": file.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-async def _as_sentence(_: Request, error: Exception) -> JSONResponse:
-    if isinstance(error, InputError):
-        return JSONResponse({"error": str(error)}, 409 if isinstance(error, StaleError) else 422)
-    return JSONResponse({"error": "this is not what the page sends."}, 422)
+def _shown(found: Shown) -> Response:
+    return Response(found.content, media_type=found.media_type)
+
+
+async def _as_sentence(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": "there is no such thing here."}, error.status_code)
+    return JSONResponse({"error": str(error)}, 409 if isinstance(error, StaleError) else 422)

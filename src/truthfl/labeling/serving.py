@@ -1,24 +1,31 @@
-"""Run the page on this machine, beside whatever else runs. Looks at `server`, `safety` and uvicorn."""
+"""Run the page on this machine, beside whatever else runs. Looks at `work`, `door`, and at `server` and uvicorn late.
+
+The address is good as soon as the port listens: a browser that comes before the rest is loaded is answered when it is.
+"""
 
 from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import uvicorn
+from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError
+from truthfl.labeling.door import Door
 from truthfl.labeling.sample import Source
-from truthfl.labeling.server import page
-from truthfl.ledger.signing import PrivateKey
+from truthfl.labeling.store import FILE_NAME, LabelStore
+from truthfl.labeling.work import Work
+
+if TYPE_CHECKING:
+    from uvicorn import Server
+
+    from truthfl.ledger.signing import PrivateKey
 
 HOST = "127.0.0.1"
-START_WITHIN_S = 30.0
 STOP_WITHIN_S = 10.0
 
 
@@ -40,14 +47,65 @@ class OpenPage:
 
 @contextmanager
 def open_page(
-    home: Path, samples: Source, classes: Sequence[str], key: PrivateKey | None = None, *, port: int = 0
+    home: Path,
+    samples: Source,
+    classes: Sequence[str],
+    key: PrivateKey | None = None,
+    *,
+    given: Sequence[int] | None = None,
+    port: int = 0,
 ) -> Iterator[OpenPage]:
-    """Serve the page in a thread for as long as this lasts; port 0 takes one that is free."""
-    app = page(home, samples, classes, key)
-    listening = _listen(port)
-    server = uvicorn.Server(
+    """Serve the page in a thread for as long as this lasts.
+
+    home     her folder: her papers lie in it, and labels.db
+    classes  names of the classes, unless an offer says them
+    key      signs her answer to an offer
+    given    labels that the samples came with, which are not asked for again
+    port     0 takes one that is free
+    """
+    store = LabelStore(home / FILE_NAME)
+    try:
+        work, door = Work(home, samples, classes, store, given), Door()
+        with _listen(port) as listening, _served(work, key, door, listening) as ended:
+            yield OpenPage(f"http://{HOST}:{listening.getsockname()[1]}/?token={door.token}", ended)
+    finally:
+        store.close()
+
+
+@contextmanager
+def _served(work: Work, key: PrivateKey | None, door: Door, listening: socket.socket) -> Iterator[threading.Event]:
+    """Whether it has ended, while it is served."""
+    ended = threading.Event()
+    made: Future[Server | None] = Future()
+
+    def serve() -> None:
+        try:
+            server = _server(work, key, door)
+            made.set_result(server)
+            server.run(sockets=[listening])
+        finally:
+            if not made.done():
+                made.set_result(None)
+            ended.set()
+
+    threading.Thread(target=serve, name="labeling page", daemon=True).start()
+    try:
+        yield ended
+    finally:
+        server = made.result()
+        if server is not None:
+            server.should_exit = True
+            ended.wait(STOP_WITHIN_S)
+
+
+def _server(work: Work, key: PrivateKey | None, door: Door) -> Server:
+    import uvicorn
+
+    from truthfl.labeling.server import page
+
+    return uvicorn.Server(
         uvicorn.Config(
-            app,
+            page(work, key, door),
             access_log=False,
             log_level="error",
             server_header=False,
@@ -55,23 +113,6 @@ def open_page(
             ws="none",
         )
     )
-    ended = threading.Event()
-
-    def serve() -> None:
-        try:
-            server.run(sockets=[listening])
-        finally:
-            ended.set()
-
-    threading.Thread(target=serve, name="labeling page", daemon=True).start()
-    try:
-        _wait_until_started(server, ended)
-        address = f"http://{HOST}:{listening.getsockname()[1]}"
-        yield OpenPage(f"{address}/?token={app.state.door.token}", ended)
-    finally:
-        server.should_exit = True
-        ended.wait(STOP_WITHIN_S)
-        listening.close()
 
 
 def _listen(port: int) -> socket.socket:
@@ -80,11 +121,3 @@ def _listen(port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or "there is no such port"
         raise InputError(f"port {port} cannot be used ({why}); name another with --port, or 0 for any.") from None
-
-
-def _wait_until_started(server: uvicorn.Server, ended: threading.Event) -> None:
-    deadline = time.monotonic() + START_WITHIN_S
-    while not server.started:
-        if ended.is_set() or time.monotonic() > deadline:
-            raise InputError("the page's server did not start.")
-        time.sleep(0.005)

@@ -42,8 +42,17 @@ class Assignment:
 class Work:
     """One participant's samples and labels, shared by all requests."""
 
-    def __init__(self, home: Path, source: Source, classes: Sequence[str], store: LabelStore) -> None:
+    def __init__(
+        self,
+        home: Path,
+        source: Source,
+        classes: Sequence[str],
+        store: LabelStore,
+        given: Sequence[int] | None = None,
+    ) -> None:
+        """`given`: labels that the samples came with, as numbers of classes; they are only shown."""
         self.home, self.source, self.store = home, source, store
+        self.given = None if given is None else list(given)
         self.classes = tuple(classes)
         self.position = {sample.id: position for position, sample in enumerate(source.samples)}
         self.unreadable: dict[int, str] = {}
@@ -77,7 +86,7 @@ class Work:
             ],
             "total": len(self.source),
             "asked": now.asked,
-            "labels": [number.get(one.label or "", -1) for one in standing],
+            "labels": self.given or [number.get(one.label or "", -1) for one in standing],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, one in enumerate(standing) if one.flagged],
             "unreadable": {str(at): why for at, why in self.unreadable.items()},
@@ -98,6 +107,7 @@ class Work:
     def decide(self, edition: str, nonce: str, position: int, action: str, label: int | None) -> dict[str, Any]:
         """Written down when this returns."""
         now = self._require(edition, position)
+        self._require_open()
         if (label is not None) != (action == "label") or not 0 <= (label or 0) < len(now.classes):
             raise InputError(f"label is {label} for the action {action}; it must be one of {len(now.classes)} classes.")
         name = None if label is None else now.classes[label]
@@ -105,11 +115,16 @@ class Work:
 
     def undo(self, edition: str, nonce: str) -> dict[str, Any]:
         now = self._require(edition, 0)
+        self._require_open()
         kept = self.store.undo(nonce, self.position)
         return {"position": None} if kept is None else self._told(now, kept)
 
     def _told(self, now: Assignment, kept: Kept) -> dict[str, Any]:
         return {"position": self.position.get(kept.sample), "action": kept.action} | _plain(kept.now, now.classes)
+
+    def _require_open(self) -> None:
+        if self.given is not None:
+            raise InputError(f"the labels are in {self.source.place} itself; they are changed there.")
 
     def _require(self, edition: str, position: int) -> Assignment:
         now = self.assignment()

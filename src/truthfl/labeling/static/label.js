@@ -17,6 +17,8 @@ const state = await ask("/api/work").catch((error) => {
 });
 const queue = new Queue(state);
 const stage = new Stage(byId("stage"), state);
+const first = queue.next(-1);
+stage.prepare(first === null ? [] : [first]);
 const pace = new Pace(state.pauses);
 const thing = state.kind === "text" ? "Text" : "Picture";
 const buttons = classButtons(byId("classes"), state.classes, (number) => alone(() => label(number)));
@@ -233,4 +235,4 @@ watchPapers(async (now, before) => {
 });
 fillHelp();
 tellPassedOver();
-await alone(() => show(queue.next(-1)));
+await alone(() => show(first));

@@ -34,7 +34,7 @@ export class Stage {
   }
 
   async picture(at) {
-    const image = new Image();
+    const image = make("img", { fetchpriority: "high" }); // it is looked at, or next
     image.src = this.address(at);
     try {
       await image.decode();
