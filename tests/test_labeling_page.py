@@ -271,6 +271,23 @@ def test_only_as_many_as_the_offer_asks_for_with_its_classes(browser, tmp_path):
         page.wait_for_selector("#banner a[href='/receipt']")
 
 
+def test_labels_that_came_with_the_pictures_are_shown_and_not_asked_for(browser, tmp_path):
+    source = open_samples(draw_pictures(tmp_path / "data", 3))
+    with (
+        open_page(tmp_path / "home", source, ("cat", "dog"), given=[1, 0, 1]) as opened,
+        looking(browser, opened.url) as page,
+    ):
+        page.wait_for_selector(DONE)
+        assert count(page) == "3 of 3 labeled"
+        page.click("text=Look them over")
+        page.click("#groups >> text=dog")
+        page.focus("#grid button")
+        page.watch.expected = "422"
+        page.keyboard.press("c")
+        page.wait_for_selector("#alarm >> text=they are changed there")
+    assert decisions(tmp_path / "home") == []
+
+
 def test_texts(browser, tmp_path):
     lines = [{"text": "Very good."}, {"text": "<b>Very bad.</b>"}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))

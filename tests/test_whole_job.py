@@ -106,9 +106,13 @@ def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
         said(tmp_path, "serve", "waiting for 3 clients")
         for number, name in enumerate(("Ada", "Ben", "Cleo")):
             labels[name] = digits_of(tmp_path / f"{name}-digits", 100 * number)
+            if name == "Ben":
+                cut_off = (tmp_path / "Ben-digits" / "000.png").read_bytes()[:60]
+                (tmp_path / "Ben-digits" / "000-cut-off.png").write_bytes(cut_off)
             write_key(new_key(), tmp_path / f"{name}.key")
             words = ["--server", f"127.0.0.1:{port}", "--name", name, "--key", f"{name}.key", "--home", f"{name}-home"]
             started.append(truthfl(tmp_path, name, "join", *words, "--data", f"{name}-digits", "--no-browser"))
+        assert "passed over: 000-cut-off.png is broken" in said(tmp_path, "Ben", "passed over.*")
         said(tmp_path, "serve", "offer to Cleo")
         pages = {
             name: answered_and_labeled(browser, said(tmp_path, name, r"http://\S+"), labels[name]) for name in labels
@@ -116,6 +120,9 @@ def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
         said(tmp_path, "serve", "Cleo is paid")
         for name, page in pages.items():
             said(tmp_path, name, "It holds.")
+            page.click("#banner >> text=Look at it")  # the page is still there, with her receipt
+            page.click("#check")
+            page.wait_for_selector("#verdict.good")
             page.close()
         assert started[0].wait(SECONDS) == 0
     finally:

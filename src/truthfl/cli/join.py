@@ -6,6 +6,7 @@ import sys
 import time
 import webbrowser
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.federation.deployment import SuperNode
+    from truthfl.labeling.serving import OpenPage
     from truthfl.ledger.documents import Offer
 
 LOOK_EVERY = 0.5  # seconds
@@ -74,45 +76,64 @@ def join(
     settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
     told = participant_of(settings).describe()
     print(f"truthfl: {name} joins {server} with {told['samples']} samples", flush=True)
-    answered = {offer.hash for offer in desk.offers(home)}
-    received = len(desk.receipts(home))
-    node_key = None if root is None else key
+    seen = _Seen({offer.hash for offer in desk.offers(home)}, len(desk.receipts(home)))
     try:
         with ExitStack() as opened:
-            if shown:
-                _open_page(opened, home, data, key, no_browser)
-            node = opened.enter_context(
-                start_supernode(
-                    home,
-                    host,
-                    port,
-                    root_certificate=root,
-                    private_key=node_key,
-                    node_config=settings.node_config(),
-                    patience=PATIENCE,
-                )
-            )
-            print("truthfl: connected", flush=True)
-            while True:
-                for offer in desk.offers(home):
-                    if offer.hash not in answered:
-                        answered.add(offer.hash)
-                        _answer(offer, home, key, manner == ASK and not shown)
-                papers = desk.receipts(home)
-                for paper in papers[received:]:
-                    _show_receipt(paper)
-                if len(papers) > received and not stay:
-                    return
-                received = len(papers)
-                _require_alive(node)
-                time.sleep(LOOK_EVERY)
+            served = _open_page(opened, home, data, key, no_browser) if shown else None
+            with start_supernode(
+                home,
+                host,
+                port,
+                root_certificate=root,
+                private_key=None if root is None else key,
+                node_config=settings.node_config(),
+                patience=PATIENCE,
+            ) as node:
+                print("truthfl: connected", flush=True)
+                while not _look(home, key, seen, ask=manner == ASK and not shown) or stay:
+                    _require_alive(node)
+                    time.sleep(LOOK_EVERY)
+            if served is not None:
+                _leave_open(served)
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> None:
-    from truthfl.cli.label import DIGITS
+@dataclass
+class _Seen:
+    """What lay on her desk when it was last looked at: offers by their hashes, and how many receipts."""
+
+    offers: set[str]
+    receipts: int
+
+
+def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
+    """Show what has come since; whether a receipt has."""
+    from truthfl.ledger import desk
+
+    for offer in desk.offers(home):
+        if offer.hash not in seen.offers:
+            seen.offers.add(offer.hash)
+            _answer(offer, home, key, ask)
+    new = desk.receipts(home)[seen.receipts :]
+    for paper in new:
+        _show_receipt(paper)
+    seen.receipts += len(new)
+    return bool(new)
+
+
+def _leave_open(served: OpenPage) -> None:
+    """The page, after the job, for as long as she wants to look at her receipt."""
+    print("truthfl: your receipt is on your page, to be looked at and checked; Ctrl+C closes it.", flush=True)
+    try:
+        served.wait()
+    except KeyboardInterrupt:
+        print()
+
+
+def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
+    from truthfl.cli.label import DIGITS, tell_passed_over
     from truthfl.federation.holding import labeled_pictures
     from truthfl.labeling.pixels import load
     from truthfl.labeling.samples import open_samples
@@ -120,12 +141,14 @@ def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser:
     from truthfl.ledger.signing import read_key
 
     readable, _ = load(open_samples(data))  # the same pictures that the node trains on
+    tell_passed_over(readable)
     labeled = labeled_pictures(data)
     given = None if labeled is None else labeled.labels.tolist()
     served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), given=given))
     print(f"Your page, for this machine alone: {served.url}", flush=True)
     if not no_browser:
         webbrowser.open(served.url)
+    return served
 
 
 def _address(server: str) -> tuple[str, int]:

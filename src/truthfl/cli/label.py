@@ -47,12 +47,16 @@ def label(
     from truthfl.labeling.samples import open_samples
 
     source = open_samples(data)
-    for problem in source.problems:
-        print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
+    tell_passed_over(source)
     if export is not None or import_ is not None:
         _exchange(home, source, _classes(home, classes), export, import_)
         return
     _serve(home, source, _classes(home, classes), _key(home, key), port, no_browser)
+
+
+def tell_passed_over(source: Source) -> None:
+    for problem in source.problems:
+        print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
 
 
 def _serve(

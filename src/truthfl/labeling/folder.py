@@ -101,11 +101,8 @@ def _fingerprint(path: str, name: str) -> str:
     try:
         handle = os.open(path, READ_BYTES)
         try:
-            size = os.fstat(handle).st_size
             head = os.read(handle, LOOKED_AT)
-            if size > 2 * LOOKED_AT:
-                os.lseek(handle, -LOOKED_AT, os.SEEK_END)
-            tail = os.read(handle, LOOKED_AT) if size > LOOKED_AT else b""
+            size, tail = (len(head), b"") if len(head) < LOOKED_AT else _size_and_tail(handle)
         finally:
             os.close(handle)
     except OSError as error:
@@ -114,7 +111,15 @@ def _fingerprint(path: str, name: str) -> str:
         raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
     if size > MOST_BYTES:
         raise UnreadableError(f"{name} {_too_large(size)}")
-    return content_id(str(size).encode(), b" ", head, tail)
+    return content_id(b"%d " % size, head, tail)
+
+
+def _size_and_tail(handle: int) -> tuple[int, bytes]:
+    """Of a file whose head was read."""
+    size = os.fstat(handle).st_size
+    if size > 2 * LOOKED_AT:
+        os.lseek(handle, -LOOKED_AT, os.SEEK_END)
+    return size, os.read(handle, LOOKED_AT)
 
 
 def _too_large(size: int) -> str:

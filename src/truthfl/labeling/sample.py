@@ -93,10 +93,7 @@ class Source:
 
 def content_id(*parts: bytes | memoryview) -> str:
     """What a sample with these bytes is known by."""
-    whole = sha256()
-    for part in parts:
-        whole.update(part)
-    return whole.hexdigest()[:ID_LETTERS]
+    return sha256(b"".join(parts)).hexdigest()[:ID_LETTERS]
 
 
 def numbered(contents: Sequence[str], names: Sequence[str], rows: Sequence[int]) -> tuple[Sample, ...]:
