@@ -49,11 +49,8 @@ export function nonce() {
 }
 
 export async function sentenceOf(response) {
-  try {
-    return (await response.json()).error ?? "";
-  } catch {
-    return "";
-  }
+  const { error } = await response.json().catch(() => ({}));
+  return error ?? "Something went wrong on this machine; where truthfl was started, it says what. All decisions are kept.";
 }
 
 async function read(response) {

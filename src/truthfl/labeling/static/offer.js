@@ -82,14 +82,20 @@ function tellCosts({ offer, conducts, costs }) {
     `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
   byId("ways").replaceChildren(...conducts.map((way) => {
     const [what, how] = WAYS[way.name];
-    const sign = way.difference > 0 ? "+" : "";
-    const honestWay = way.name === "honest";
-    return make("li", { class: honestWay ? "honest" : way.difference > 0 ? "more" : "less" },
+    const [kind, beside] = besideHonest(way, offer);
+    return make("li", { class: kind },
       make("span", { class: "what" }, what), " ",
       make("span", { class: "left" }, money(way.left, offer)), " ",
       make("span", { class: "how" }, `${how} Paid ${money(way.pay, offer)}, costs ${money(way.cost, offer)}.`), " ",
-      make("span", { class: "beside" }, honestWay ? "left for you" : `${sign}${money(way.difference, offer)}`));
+      make("span", { class: "beside" }, beside));
   }));
+}
+
+function besideHonest(way, offer) {
+  if (way.name === "honest") return ["honest", "left for you"];
+  if (Math.abs(way.difference) < 0.5 / offer.terms.minor_units) return ["same", "gains nothing"];
+  const difference = money(way.difference, offer);
+  return way.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 
 function tellSmallPrint(offer, { hash, fingerprints }) {
