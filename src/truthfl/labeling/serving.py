@@ -40,9 +40,10 @@ class OpenPage:
     ended: threading.Event
 
     def wait(self) -> None:
-        """Until it ends."""
+        """Until somebody interrupts; by itself it does not end, and if it does, that is said."""
         while not self.ended.wait(0.5):
             pass
+        raise InputError("the page's server ended by itself; what it says about it stands above.")
 
 
 @contextmanager
