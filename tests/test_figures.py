@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from messages import told
+from small_jobs import small_job_file
 from truthfl.studies.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
 from truthfl.studies.plots import INK, figure_pictures, panel_svg
 
@@ -127,10 +128,11 @@ def test_infinite_values_leave_a_gap_and_not_an_error():
 
 
 @pytest.mark.parametrize("command", ["--help", "plan"])
-def test_other_commands_do_not_wait_for_matplotlib(command):
+def test_other_commands_do_not_wait_for_matplotlib(command, tmp_path):
     code = (
-        "import sys; sys.argv = ['truthfl', sys.argv[1]]\nfrom truthfl.cli.app import main\n"
+        "import sys; sys.argv[0] = 'truthfl'\nfrom truthfl.cli.app import main\n"
         "try: main()\nexcept SystemExit: pass\nprint('matplotlib' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code, command], capture_output=True, text=True, check=True)
+    words = [command, small_job_file(tmp_path)] if command == "plan" else [command]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
