@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import struct
+import sys
 import zlib
 from io import BytesIO
 
@@ -14,6 +15,7 @@ from PIL import Image
 from messages import told
 from participants import draw_pictures
 from truthfl.labeling import arrays, pictures
+from truthfl.labeling.exchange import export_text
 from truthfl.labeling.pictures import thumbnail
 from truthfl.labeling.pixels import load
 from truthfl.labeling.sample import UnreadableError
@@ -240,6 +242,35 @@ def test_thumbnails_are_small(tmp_path):
     small = thumbnail(shown, "large.png")
     assert Image.open(BytesIO(small.content)).size == (160, 120)
     assert len(small.content) < len(shown.content) / 20
+
+
+def test_thumbnails_look_like_the_pictures(tmp_path):
+    """Of sixteen bits, and see-through: nothing turns white or black."""
+    noise = np.random.default_rng(3).integers(0, 256, (400, 400), dtype=np.uint16)
+    Image.fromarray((100 * 257 + noise).astype(np.uint16)).save(tmp_path / "a-deep.png")
+    clear = np.zeros((400, 400, 4), np.uint8)
+    clear[..., :3] = noise[..., None]  # hidden by alpha 0
+    Image.fromarray(clear).save(tmp_path / "b-clear.png")
+    source = open_samples(tmp_path)
+    for position, level in ((0, 100), (1, 255)):
+        shown = source.shown(position)
+        assert len(shown.content) > 20_000
+        small = np.asarray(Image.open(BytesIO(thumbnail(shown, "x").content)))
+        assert abs(small.astype(float) - level).max() <= 3
+        assert abs(source.pixels(position).astype(float) - level).max() <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system has no names that are not text")
+def test_a_name_that_is_not_text_can_be_shown_and_exported(tmp_path):
+    draw_pictures(tmp_path, 1)
+    (tmp_path / "00000.png").rename(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png"))
+    with open(os.fsencode(tmp_path) + b"/bad\xe9.png", "wb") as file:
+        file.write(b"no")
+    source = open_samples(tmp_path)
+    assert [sample.name for sample in source.samples] == ["caf\ufffd.png"]
+    assert source.problems[0].why.startswith("bad\ufffd.png is no PNG")
+    assert source.shown(0).media_type == "image/png"
+    assert "caf\ufffd.png" in export_text("json", source, {})
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs files that cannot be read")

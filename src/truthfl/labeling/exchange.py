@@ -35,6 +35,7 @@ class Brought:
     id: str
     name: str
     label: str
+    skipped: bool
     flagged: bool
 
 
@@ -61,20 +62,21 @@ def import_labels(path: Path, source: Source, store: LabelStore, classes: Sequen
     """Take labels in from a .json or .csv file, all or none; how many were new or changed."""
     matcher, known = Matcher(source), set(classes)
     labels: dict[str, str] = {}
-    flagged = set()
+    skipped, flagged = [], []
     for one in _from_json(path) if _format(path) == "json" else _from_csv(path):
         sample = matcher.find(one.id, one.name)
         if sample is None:
             raise InputError(f"{one.where} is for {one.name or one.id!r}, which {source.place} does not have.")
         if one.flagged:
-            flagged.add(sample)
+            flagged.append(sample)
         if not one.label:
+            skipped += [sample] * one.skipped
             continue
         if one.label not in known:
             raise InputError(f"{one.where} has the label {one.label!r}; it must be one of {', '.join(classes)}.")
         if labels.setdefault(sample, one.label) != one.label:
             raise InputError(f"{one.where} labels {one.name or one.id} a second time, and differently.")
-    return store.take_in(labels, flagged)
+    return store.take_in(labels, skipped, flagged)
 
 
 def _format(path: Path) -> str:
@@ -132,11 +134,12 @@ def _from_json(path: Path) -> Iterator[Brought]:
         name = next((str(data[field]) for field in ("image", "text") if field in data), "")
         meta = task.get("meta")
         flagged = isinstance(meta, dict) and meta.get("flagged") is True
-        yield Brought(where, str(data.get(ID, "")), name, _choice(task, where), flagged)
+        label, skipped = _choice(task, where)
+        yield Brought(where, str(data.get(ID, "")), name, label, skipped, flagged)
 
 
-def _choice(task: Mapping[str, Any], where: str) -> str:
-    """The class in the task's last annotation that was not cancelled; nothing if it has none."""
+def _choice(task: Mapping[str, Any], where: str) -> tuple[str, bool]:
+    """The class in the task's last annotation that was not cancelled, or nothing; and whether one was cancelled."""
     annotations = task.get("annotations") or []
     try:
         made = [one for one in annotations if not one.get("was_cancelled")]
@@ -146,7 +149,7 @@ def _choice(task: Mapping[str, Any], where: str) -> str:
         raise InputError(f"{where} has annotations of another form than Label Studio's.") from None
     if len(names) > 1:
         raise InputError(f"{where} has {len(names)} classes; a sample has one.")
-    return names[0] if names else ""
+    return names[0] if names else "", len(made) < len(annotations)
 
 
 def _from_csv(path: Path) -> Iterator[Brought]:
@@ -161,8 +164,8 @@ def _from_csv(path: Path) -> Iterator[Brought]:
         for row in rows:
             said = {key: (value or "").strip() for key, value in row.items() if isinstance(value, str | None)}
             name = said.get(named, "") if named else ""
-            flagged = said.get("flagged", "").lower() in ("1", "true")
-            yield Brought(f"line {rows.line_num} of {path}", said.get(ID, ""), name, said[label], flagged)
+            skipped, flagged = (said.get(mark, "").lower() in ("1", "true") for mark in ("skipped", "flagged"))
+            yield Brought(f"line {rows.line_num} of {path}", said.get(ID, ""), name, said[label], skipped, flagged)
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV: {error}.") from None
 

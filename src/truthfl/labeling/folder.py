@@ -31,15 +31,17 @@ READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 def open_folder(folder: Path) -> Source:
     """Sorted by path."""
     root = folder.resolve()
-    paths, contents, problems = [], [], []
+    paths, names, contents, problems = [], [], [], []
     for path in sorted(_files(root, str(root), "")):
+        name = _for_people(path)
         try:
-            contents.append(_fingerprint(f"{root}/{path}", path))
+            contents.append(_fingerprint(f"{root}/{path}", name))
         except UnreadableError as error:
-            problems.append(Problem(path, str(error)))
+            problems.append(Problem(name, str(error)))
             continue
         paths.append(path)
-    samples = numbered(contents, paths, range(len(paths)))
+        names.append(name)
+    samples = numbered(contents, names, range(len(paths)))
     found = Source(str(folder), "picture", samples, tuple(problems), FolderReader(root, tuple(paths)))
     return require_some(found, f"files that end in {', '.join(ENDINGS)}")
 
@@ -52,18 +54,18 @@ class FolderReader:
 
     def shown(self, row: int) -> Shown:
         raw = self._raw(row)
-        decoded(raw, self.paths[row])
+        decoded(raw, _for_people(self.paths[row]))
         return Shown(raw, media_type(raw))
 
     def pixels(self, row: int) -> Pixels:
         from truthfl.labeling.pixels import pixels_of
 
-        return pixels_of(decoded(self._raw(row), self.paths[row]))
+        return pixels_of(decoded(self._raw(row), _for_people(self.paths[row])))
 
     def _raw(self, row: int) -> bytes:
-        name = self.paths[row]
+        name = _for_people(self.paths[row])
         try:
-            path = (self.root / name).resolve(strict=True)
+            path = (self.root / self.paths[row]).resolve(strict=True)
             if not path.is_relative_to(self.root):
                 raise UnreadableError(f"{name} now leads out of the folder.")
             with path.open("rb") as file:
@@ -91,6 +93,11 @@ def _files(root: Path, folder: str, before: str) -> Iterator[str]:
             yield from _files(root, entry.path, f"{before}{entry.name}/")
         elif entry.name.lower().endswith(ENDINGS) and entry.is_file() and not _leads_out(entry, root):
             yield before + entry.name
+
+
+def _for_people(path: str) -> str:
+    """As it is written, where it is written in letters; a file's name may be any bytes."""
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "replace")
 
 
 def _leads_out(entry: os.DirEntry[str], root: Path) -> bool:

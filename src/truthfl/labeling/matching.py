@@ -1,7 +1,7 @@
 """Which sample a line of somebody's file means. Looks at `sample`.
 
-By id where it is there. Otherwise by the picture's path: files get other folders in front of them and, when they are
-uploaded to Label Studio, eight letters and a hyphen; a text is known by itself.
+By its id, where one is given, and by nothing else. Otherwise by the picture's path: files get other folders in front of
+them and, when they are uploaded to Label Studio, eight letters and a hyphen; a text is known by itself.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Matcher:
 
     def find(self, sample_id: str, name: str) -> str | None:
         """The id of the sample that is meant; None if there is none."""
-        if sample_id in self.ids:
-            return sample_id
+        if sample_id:
+            return sample_id if sample_id in self.ids else None
         if name in self.by_name:
             return self.by_name[name]
         if self.texts:

@@ -18,6 +18,8 @@ MOST_BYTES = 64_000_000
 MOST_PIXELS = 50_000_000
 THUMBNAIL = 160
 SMALL_ENOUGH = 20_000  # bytes up to which a picture is its own thumbnail
+GRAY = ("1", "L", "LA", "La", "I", "F")
+SEE_THROUGH = ("LA", "La", "RGBA", "RGBa", "PA")
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 
@@ -45,6 +47,18 @@ def decoded(raw: bytes, name: str) -> Image.Image:
     return image
 
 
+def as_shown(image: Image.Image) -> Image.Image:
+    """Upright and opaque, as a browser shows it on white: in grays ("L") or colours ("RGB")."""
+    upright = ImageOps.exif_transpose(image)
+    gray = upright.mode in GRAY or upright.mode.startswith("I;")
+    if upright.mode.startswith("I"):  # sixteen bits of gray
+        upright = upright.convert("I").point(lambda level: level * (1 / 256))
+    if upright.mode in SEE_THROUGH or "transparency" in upright.info:
+        whole = upright.convert("RGBA")
+        upright = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return upright.convert("L" if gray else "RGB")
+
+
 def thumbnail(shown: Shown, name: str) -> Shown:
     """Small enough to show a hundred of them."""
     if len(shown.content) <= SMALL_ENOUGH:
@@ -52,10 +66,10 @@ def thumbnail(shown: Shown, name: str) -> Shown:
     image = _announced(shown.content, name)
     image.draft("RGB", (2 * THUMBNAIL, 2 * THUMBNAIL))
     try:
-        small = ImageOps.exif_transpose(image)
+        small = as_shown(image)
         small.thumbnail((THUMBNAIL, THUMBNAIL))
         target = BytesIO()
-        small.convert("RGB").save(target, "JPEG", quality=80)
+        small.save(target, "JPEG", quality=80)
     except Exception as error:  # as in `decoded`
         raise UnreadableError(f"{name} is broken: {_short(error)}.") from None
     return Shown(target.getvalue(), "image/jpeg")

@@ -1,18 +1,16 @@
-"""Pictures as arrays, for training. Looks at `sample` and `learning`."""
+"""Pictures as arrays, for training. Looks at `sample`, `pictures` and `learning`."""
 
 from __future__ import annotations
 
 from io import BytesIO
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from truthfl.errors import InputError
+from truthfl.labeling.pictures import as_shown
 from truthfl.labeling.sample import Pixels, Problem, Source, UnreadableError
 from truthfl.learning.model import Images
-
-GRAY = ("1", "L", "LA", "La", "I", "F")
-SEE_THROUGH = ("LA", "La", "RGBA", "RGBa", "PA")
 
 
 def load(source: Source) -> tuple[Source, Images]:
@@ -49,17 +47,8 @@ def load(source: Source) -> tuple[Source, Images]:
 
 
 def pixels_of(image: Image.Image) -> Pixels:
-    """Upright and opaque, as the page shows it: (height, width, 1) of grays or (height, width, 3) of colours."""
-    upright = ImageOps.exif_transpose(image)
-    if upright.mode in SEE_THROUGH or "transparency" in upright.info:
-        whole = upright.convert("RGBA")
-        gray = upright.mode in GRAY
-        paper = Image.new("RGBA", whole.size, "white")
-        upright = Image.alpha_composite(paper, whole).convert("L" if gray else "RGB")
-    if upright.mode.startswith("I"):  # sixteen bits of gray
-        deep: Pixels = np.clip(np.asarray(upright).astype(np.int64) >> 8, 0, 255).astype(np.uint8)
-        return deep[..., None]
-    flat = np.asarray(upright.convert("L" if upright.mode in GRAY else "RGB"), dtype=np.uint8)
+    """As the page shows it: (height, width, 1) of grays or (height, width, 3) of colours."""
+    flat = np.asarray(as_shown(image), dtype=np.uint8)
     return flat[..., None] if flat.ndim == 2 else flat
 
 

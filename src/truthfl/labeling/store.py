@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -118,19 +118,20 @@ class LabelStore:
                 database.execute(taken_back, (nonce, _now(), "page", "undo", found[1], found[0]))
             return self._kept(nonce)
 
-    def take_in(self, labels: Mapping[str, str], flagged: Container[str] = ()) -> int:
-        """Labels from elsewhere, all or none; those that are there already are not written again. How many were."""
+    def take_in(self, labels: Mapping[str, str], skipped: Iterable[str] = (), flagged: Iterable[str] = ()) -> int:
+        """Labels and marks from elsewhere, all or none; those that are there already are not written again.
+
+        A sample that has a label is not skipped any more. Gives how many labels were written.
+        """
         with self._writing() as database:
             before = all_standing(self._rows(f"{ROW} ORDER BY number"))
-            written = 0
-            for sample, label in labels.items():
-                known = before.get(sample, NOTHING)
-                if known.label != label:
-                    _insert(database, Decision(uuid4().hex, sample, "label", label), "import")
-                    written += 1
-                if sample in flagged and not known.flagged:
-                    _insert(database, Decision(uuid4().hex, sample, "flag"), "import")
-            return written
+            new = [one for one in labels.items() if before.get(one[0], NOTHING).label != one[1]]
+            made = [Decision(uuid4().hex, sample, "label", label) for sample, label in new]
+            made += [Decision(uuid4().hex, one, "skip") for one in skipped if before.get(one, NOTHING) == NOTHING]
+            made += [Decision(uuid4().hex, one, "flag") for one in flagged if not before.get(one, NOTHING).flagged]
+            for decision in made:
+                _insert(database, decision, "import")
+            return len(new)
 
     def standing(self) -> dict[str, Standing]:
         """Where every sample stands that anything was ever decided about."""

@@ -21,6 +21,7 @@ from truthfl.labeling.sample import (
 
 MOST_BYTES = 256_000_000
 LONGEST_TEXT = 20_000
+csv.field_size_limit(MOST_BYTES)  # what is too long is passed over by itself, not with the whole file
 
 
 def open_texts(path: Path) -> Source:
