@@ -44,7 +44,7 @@ def page(work: Work, key: PrivateKey | None, door: Door) -> Starlette:
     door  who may come in
     """
     return Starlette(
-        routes=[*_files(work.home), *_labeling(work, door), *_papers(work.home, key, door)],
+        routes=[*_files(work.home), *_labeling(work, door), *_papers(work, key, door)],
         middleware=[Middleware(Guard, door=door)],
         exception_handlers={InputError: _as_sentence, HTTPException: _as_sentence},
     )
@@ -106,13 +106,16 @@ def _labeling(work: Work, door: Door) -> list[Route]:
     ]
 
 
-def _papers(home: Path, key: PrivateKey | None, door: Door) -> list[Route]:
+def _papers(work: Work, key: PrivateKey | None, door: Door) -> list[Route]:
+    home = work.home
+
     def what_lies_there(_: Request) -> Response:
         return JSONResponse(papers.what_lies_there(home))
 
     def offer(request: Request) -> Response:
         labeling, computing = (cost_said(request.query_params.get(name)) for name in ("labeling", "computing"))
-        return JSONResponse(papers.offer_shown(home, key, labeling, computing) | {"csrf": door.csrf})
+        shown = papers.offer_shown(home, key, labeling, computing)
+        return JSONResponse(shown | {"given": work.given is not None, "csrf": door.csrf})
 
     def answer(said: AnswerSaid) -> dict[str, Any]:
         meant = papers.last_offer(home)

@@ -17,7 +17,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.labeling.keys import keys_of
-from truthfl.labeling.papers import offer_in_force
+from truthfl.labeling.papers import answer_to, offer_in_force
 from truthfl.labeling.sample import Shown, Source, UnreadableError
 from truthfl.labeling.standing import NOTHING, Standing
 from truthfl.labeling.store import Decision, Kept, LabelStore
@@ -32,10 +32,11 @@ class StaleError(InputError):
 
 @dataclass(frozen=True)
 class Assignment:
-    """classes: with a key each; asked: how many samples, None for all."""
+    """classes: with a key each; asked: how many samples, None for all; accepted: whether she has accepted the offer."""
 
     classes: tuple[str, ...]
     asked: int | None
+    accepted: bool
     edition: str
 
 
@@ -68,7 +69,9 @@ class Work:
             classes = self.classes if offer is None else offer.classes
             whole = "\n".join((self._ids_digest, *classes))
             edition = sha256(whole.encode()).hexdigest()[:16]
-            self._known = (state, Assignment(classes, None if offer is None else offer.samples, edition))
+            asked = None if offer is None else offer.samples
+            accepted = offer is not None and answer_to(self.home, offer) is not None
+            self._known = (state, Assignment(classes, asked, accepted, edition))
         return self._known[1]
 
     def state(self) -> dict[str, Any]:
@@ -86,6 +89,8 @@ class Work:
             ],
             "total": len(self.source),
             "asked": now.asked,
+            "accepted": now.accepted,
+            "given": self.given is not None,
             "labels": self.given or [number.get(one.label or "", -1) for one in standing],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, one in enumerate(standing) if one.flagged],

@@ -11,9 +11,9 @@ export class Refused extends Error {
   }
 }
 
-export const CLOSED = "This page was closed. Open the link that truthfl printed where it was started; all decisions are kept.";
-export const SILENT = "The page’s server does not answer. What you decided is kept, and the last decision is sent again as soon as " +
-  "it does. If truthfl was stopped, start it again and go on in the page that it opens.";
+export const CLOSED = "This page was closed. Open the link that truthfl printed where it was started; what had a label here has it there.";
+export const SILENT = "The page’s server does not answer. What you decided before is kept; this last decision is sent again until it " +
+  "does. If truthfl was stopped, start it again and go on, with this one, in the page that it opens.";
 
 export async function ask(path) {
   const answer = await read(await fetch(path));

@@ -2,13 +2,14 @@
 
 import { make } from "/static/dom.js";
 
+export const SINGLE_KEYS = "truthfl single keys";
 const SHORT = 2; // letters up to which names are shown as digits are
 
 export function classButtons(place, classes, choose) {
   const buttons = classes.map(({ name, key }, number) => {
     const cap = key && key !== name ? make("kbd", { "aria-hidden": "true" }, key) : null;
     const button = make("button", { type: "button", "aria-pressed": "false", "aria-keyshortcuts": key },
-      cap, make("span", { class: "name" }, name));
+      cap, make("span", { class: "name", dir: "auto" }, name));
     onPress(button, () => choose(number));
     return button;
   });
@@ -34,8 +35,14 @@ export function flash(button) {
   setTimeout(() => button.classList.remove("chosen"), 140);
 }
 
-// The class of a key, or -1; keys with modifiers are the browser's.
+// Keys with modifiers are the browser's; of a key that is held down, only the first counts; she may switch them off.
+export function keyActs(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return false;
+  return localStorage.getItem(SINGLE_KEYS) !== "off";
+}
+
+// The class of a key, or -1.
 export function classOfKey(classes, event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.key.length !== 1) return -1;
+  if (event.key.length !== 1) return -1;
   return classes.findIndex(({ key }) => key === event.key.toLowerCase());
 }

@@ -28,7 +28,7 @@ export function loss(value) {
 export function chance(share) {
   if (share < 0.0001) return "less than 1 in 10,000";
   if (share < 0.01) return `about 1 in ${Number((1 / share).toPrecision(2)).toLocaleString("en")}`;
-  if (share > 0.9999) return "almost certain";
+  if (share > 0.9999) return "over 99.99%";
   return `${number(100 * share, share < 0.1 ? 1 : 0)}%`;
 }
 

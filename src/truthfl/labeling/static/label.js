@@ -1,15 +1,15 @@
 // The bench: one sample at a time; the next one shows when the decision about this one is on the disk.
 
 import { CLOSED, Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
-import { classButtons, classOfKey, flash, onPress, press } from "/static/classes.js";
+import { SINGLE_KEYS, classButtons, classOfKey, flash, keyActs, onPress, press } from "/static/classes.js";
 import { alarm, byId, make } from "/static/dom.js";
 import { Pace } from "/static/pace.js";
 import { Queue } from "/static/queue.js";
 import { Stage, Unreadable } from "/static/stage.js";
-import { announce, watchPapers } from "/static/watch.js";
+import { hearOthers, tellOthers } from "/static/tabs.js";
+import { watchPapers } from "/static/watch.js";
 
 const AHEAD = 4;
-const SINGLE_KEYS = "truthfl single keys";
 
 const state = await ask("/api/work").catch((error) => {
   alarm(error instanceof Refused ? error.message : SILENT);
@@ -84,7 +84,9 @@ async function decide(action, number) {
 
 async function send(path, said) {
   try {
-    return await tellUntilHeard(path, { edition: state.edition, nonce: nonce(), ...said }, alarm);
+    const now = await tellUntilHeard(path, { edition: state.edition, nonce: nonce(), ...said }, alarm);
+    if (now.position !== null) tellOthers(state.edition, now);
+    return now;
   } catch (error) {
     if (error.status === 409) location.reload();
     alarm(error.message);
@@ -135,17 +137,23 @@ function finish(words) {
   delete document.body.dataset.at;
   byId("stage").hidden = true;
   byId("done").hidden = false;
+  tellDone();
+  tellState(`${words} All are labeled.`);
+  byId("done-title").focus();
+}
+
+function tellDone() {
   const flagged = [...queue.flagged].filter((at) => at < queue.end).length;
   const things = thing.toLowerCase();
   byId("done-words").textContent = `${queue.wanted.toLocaleString("en")} ${things}${queue.wanted === 1 ? " has" : "s have"} a label` +
     `${flagged ? `, ${flagged} of them with a flag` : ""}. ` +
     whatNext();
-  tellState(`${words} All are labeled.`);
-  byId("done-title").focus();
 }
 
 function whatNext() {
+  if (state.given) return "The labels came with your file, and are changed there.";
   if (state.asked === null) return "They are in labels.db.";
+  if (!state.accepted) return "The offer is still to be answered; only then does the job go on.";
   if (state.asked > queue.wanted) return `The offer asks for ${state.asked.toLocaleString("en")}; there are no more here.`;
   return "Your computer takes it from here; leave truthfl running.";
 }
@@ -165,8 +173,9 @@ function tellState(words) {
   if (current !== null && queue.skipped.includes(current)) marks.push("skipped before");
   byId("marks").replaceChildren(...marks.map((mark) => make("span", { class: "mark" }, mark)));
   press(buttons, current === null ? -1 : queue.labels[current]);
-  for (const id of ["skip", "flag"]) byId(id).disabled = current === null;
-  for (const button of buttons) button.disabled = current === null;
+  const fixed = current === null || state.given;
+  for (const button of [byId("skip"), byId("flag"), ...buttons]) button.disabled = fixed;
+  byId("undo").disabled = state.given;
   const where = current === null ? "" : ` ${thing} ${queue.numberOf(current).toLocaleString("en")} of ${wanted.toLocaleString("en")}.`;
   say(words + where);
 }
@@ -184,27 +193,24 @@ function tellPassedOver() {
   place.querySelector("ul").replaceChildren(...sentences.slice(0, 200).map((why) => make("li", {}, why)));
 }
 
-function keysAct() {
-  return byId("single-keys").checked;
-}
-
 function onKey(event) {
   const within = event.target instanceof Element ? event.target : document.body;
   if (byId("help").open || within.closest("input, textarea, select")) return;
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
   const onControl = within.closest("button, a, summary") !== null && within.matches(":focus-visible");
   if (onControl && (event.key === " " || event.key === "Enter")) return;
   const action = actionOf(event);
   if (action === null) return;
   event.preventDefault();
-  if (!event.repeat || event.key.startsWith("Arrow")) alone(action);
+  alone(action);
 }
 
 function actionOf(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const always = { ArrowLeft: () => move(-1), ArrowRight: () => move(1) };
   if (event.key in always) return always[event.key];
-  if (!keysAct()) return null;
+  if (!keyActs(event)) return null;
   const number = classOfKey(state.classes, event);
+  if (state.given) return event.key === "?" ? help : null;
   if (number >= 0) return () => label(number);
   return { " ": skip, Backspace: undo, f: flag, F: flag, "?": help }[event.key] ?? null;
 }
@@ -221,17 +227,23 @@ function fillHelp() {
   byId("help-keys").replaceChildren(...[...list, ...tools].flatMap(([key, words]) =>
     [make("dt", {}, make("kbd", {}, key)), make("dd", {}, words)]));
   byId("single-keys").checked = localStorage.getItem(SINGLE_KEYS) !== "off";
-  byId("single-keys").addEventListener("change", () => localStorage.setItem(SINGLE_KEYS, keysAct() ? "on" : "off"));
+  byId("single-keys").addEventListener("change", (event) => localStorage.setItem(SINGLE_KEYS, event.target.checked ? "on" : "off"));
 }
 
 const tools = { undo, skip, flag, "help-open": help, back: () => move(-1), forward: () => move(1) };
 for (const [id, action] of Object.entries(tools)) onPress(byId(id), () => alone(action));
 byId("help-close").addEventListener("click", () => byId("help").close());
 document.addEventListener("keydown", onKey);
-watchPapers(async (now, before) => {
-  announce(now, before);
+hearOthers(state.edition, (now) => {
+  queue.apply(now);
+  if (current === null && queue.labeled < queue.wanted) alone(() => show(queue.next(-1)));
+  else tellState("");
+});
+watchPapers("label", async () => {
   const fresh = await ask("/api/work").catch(() => state);
   if (fresh.edition !== state.edition || fresh.asked !== state.asked) location.reload();
+  state.accepted = fresh.accepted;
+  if (current === null) tellDone();
 });
 fillHelp();
 tellPassedOver();

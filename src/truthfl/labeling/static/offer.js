@@ -4,7 +4,7 @@ import { Refused, SILENT, ask, tell } from "/static/api.js";
 import { alarm, byId, make, pairs } from "/static/dom.js";
 import { chance, count, duration, fine, loss, money, number } from "/static/format.js";
 import { plot } from "/static/plot.js";
-import { announce, watchPapers } from "/static/watch.js";
+import { watchPapers } from "/static/watch.js";
 
 const WAYS = {
   honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
@@ -19,8 +19,8 @@ let shown = null;
 
 async function load() {
   const fields = ["labeling", "computing"].map((name) => [name, byId(`cost-${name}`).value]);
-  const given = fields.filter(([, value]) => value !== "" && Number(value) >= 0);
-  const query = shown === null ? "" : `?${new URLSearchParams(given)}`;
+  const entered = fields.filter(([, value]) => value !== "");
+  const query = shown === null ? "" : `?${new URLSearchParams(entered)}`;
   return ask(`/api/offer${query}`);
 }
 
@@ -44,9 +44,11 @@ async function begin() {
 
 function tellTask(offer, spread) {
   byId("title").textContent = `An offer to ${offer.client}`;
+  byId("again").hidden = offer.version === 1;
   const often = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
   byId("lead").textContent = `Label ${count(offer.samples, "picture")}, once, in ${offer.classes.length} classes. ` +
     `Then your computer trains on them by itself, in ${often} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
+    `You have ${duration(offer.label_seconds)} for the labels. ` +
     "Your pictures and labels stay on this machine; only the trained model’s numbers leave it.";
   pairs(byId("facts"), [
     ["pictures", offer.samples.toLocaleString("en")],
@@ -64,7 +66,7 @@ function tellPay(offer, spread) {
     ["expected", money(spread.expected, offer)],
     ["give or take (standard deviation)", money(spread.deviation, offer)],
     ["chance of a negative amount", chance(spread.negative_chance)],
-    ["worst case: the model learns nothing", [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
+    [worstCase(offer, spread), [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
   ]);
   const pay = (value) => offer.terms.base - offer.terms.slope * value + offer.terms.labeling_cost;
   const band = [offer.expected_loss - 2 * offer.loss_error, offer.expected_loss + 2 * offer.loss_error];
@@ -73,6 +75,11 @@ function tellPay(offer, spread) {
   const points = shown.conducts.map((way) => ({ loss: way.loss, name: ON_THE_LINE[way.name], key: way.name === "honest" }));
   plot(byId("plot"), { pay, band, points, words, unit: offer.currency });
   byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
+}
+
+function worstCase(offer, spread) {
+  return spread.worst_loss > Math.log(offer.classes.length) ? "worst case: four standard deviations above the expected loss"
+    : "worst case: the model learns nothing";
 }
 
 function tellCosts({ offer, conducts, costs }) {
@@ -114,15 +121,16 @@ function tellSmallPrint(offer, { hash, fingerprints }) {
   ]);
 }
 
-function tellAnswer({ offer, answer, cannot_sign: why }) {
+function tellAnswer({ offer, answer, given, cannot_sign: why }) {
   const place = byId("answer");
   const words = {
-    acceptance: ["You accepted this offer.", "Your signature is kept beside it. Next: label your pictures."],
+    acceptance: ["You accepted this offer.", "Your signature is kept beside it. " +
+      (given ? "Your pictures have labels already: leave truthfl running." : "Next: label your pictures.")],
     refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
   }[answer];
   if (words) {
-    const next = answer === "acceptance" ? make("a", { class: "main", href: "/label" }, "Start labeling") : null;
-    place.replaceChildren(make("p", { class: "state" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
+    const next = answer === "acceptance" && !given ? make("a", { class: "main", href: "/label" }, "Start labeling") : null;
+    place.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
     return;
   }
   if (why) {
@@ -133,7 +141,7 @@ function tellAnswer({ offer, answer, cannot_sign: why }) {
   const decline = make("button", { type: "button", class: "plain" }, "Decline");
   accept.addEventListener("click", () => confirm(offer, true));
   decline.addEventListener("click", () => confirm(offer, false));
-  place.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer is the one that counts."),
+  place.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer to this offer is the one that counts."),
     make("div", { class: "row" }, accept, decline));
 }
 
@@ -152,18 +160,23 @@ async function answer(accepted) {
   try {
     const said = await tell("/api/answer", { offer: shown.hash, accepted });
     shown.answer = said.answer;
-    tellAnswer(shown);
     alarm("");
-    byId("answer").querySelector("a, p").focus();
   } catch (error) {
     alarm(error instanceof Refused ? error.message : SILENT);
   } finally {
     byId("sign-yes").disabled = false;
     byId("sign").close();
   }
+  tellAnswer(shown);
+  byId("answer").querySelector(".state, button").focus();
 }
 
 async function follow() {
+  const wrong = ["labeling", "computing"].some((name) => !byId(`cost-${name}`).checkValidity());
+  if (wrong) {
+    byId("cost-words").textContent = "A cost must be a number from 0 on.";
+    return;
+  }
   const now = await load().catch(() => null);
   if (now !== null && shown !== null && now.hash === shown.hash) {
     shown = { ...now, answer: shown.answer ?? now.answer };
@@ -183,8 +196,7 @@ async function restart() {
 
 for (const name of ["labeling", "computing"]) byId(`cost-${name}`).addEventListener("input", follow);
 byId("sign-no").addEventListener("click", () => byId("sign").close());
-watchPapers((now, before) => {
+watchPapers("offer", (now, before) => {
   if (now.offer !== before.offer || now.answer !== before.answer) restart();
-  if (now.receipt !== before.receipt) announce(now, before);
 });
 await restart();

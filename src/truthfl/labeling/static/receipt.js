@@ -4,7 +4,7 @@ import { Refused, SILENT, ask } from "/static/api.js";
 import { alarm, byId, make, pairs } from "/static/dom.js";
 import { fine, finer, loss, money, number } from "/static/format.js";
 import { plot } from "/static/plot.js";
-import { announce, watchPapers } from "/static/watch.js";
+import { watchPapers } from "/static/watch.js";
 
 async function begin() {
   const shown = await ask("/api/receipt");
@@ -94,6 +94,7 @@ async function check() {
     verdict.replaceChildren(error instanceof Refused ? error.message : SILENT);
   } finally {
     byId("check").disabled = false;
+    byId("check").focus();
   }
 }
 
@@ -106,8 +107,7 @@ async function restart() {
 }
 
 byId("check").addEventListener("click", check);
-watchPapers((now, before) => {
+watchPapers("receipt", (now, before) => {
   if (now.receipt !== before.receipt) restart();
-  else announce(now, before);
 });
 await restart();

@@ -1,11 +1,12 @@
 // The grid: all that have one label, side by side; what does not belong there gets another.
 
 import { Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
-import { classButtons, classOfKey, press } from "/static/classes.js";
+import { classButtons, classOfKey, keyActs, press } from "/static/classes.js";
 import { alarm, byId, make } from "/static/dom.js";
 import { Queue } from "/static/queue.js";
 import { Stage } from "/static/stage.js";
-import { announce, watchPapers } from "/static/watch.js";
+import { hearOthers, tellOthers } from "/static/tabs.js";
+import { watchPapers } from "/static/watch.js";
 
 const AT_ONCE = 120;
 
@@ -16,40 +17,43 @@ const state = await ask("/api/work").catch((error) => {
 const queue = new Queue(state);
 const stage = new Stage(byId("large-stage"), state);
 const buttons = classButtons(byId("large-classes"), state.classes, (number) => relabel(opened, number));
+const groups = [
+  ...state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number })),
+  { name: "Flagged", has: (at) => queue.flagged.has(at) },
+  { name: "Skipped", has: (at) => queue.skipped.includes(at) },
+].map((one) => ({ ...one, button: groupButton(one) }));
 let group = null;
 let members = [];
 let shown = 0;
 let opened = null;
 let busy = false;
 
-function groups() {
+function groupButton(one) {
+  const button = make("button", { type: "button", "aria-pressed": "false" }, make("b", { dir: "auto" }, one.name), " ",
+    make("span"));
+  button.addEventListener("click", () => open(groups.find(({ button: its }) => its === button)));
+  return button;
+}
+
+function membersOf(one) {
   const inside = [];
-  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at)) inside.push(at);
-  const named = state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number }));
-  const marked = [
-    { name: "Flagged", has: (at) => queue.flagged.has(at) },
-    { name: "Skipped", has: (at) => queue.skipped.includes(at) },
-  ];
-  return [...named, ...marked].map((one) => ({ ...one, members: inside.filter(one.has) }));
+  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && one.has(at)) inside.push(at);
+  return inside;
 }
 
 function tellGroups() {
-  const all = groups();
-  byId("groups").replaceChildren(...all.map((one) => {
-    const button = make("button", { type: "button", "aria-pressed": String(one.name === group) },
-      make("b", {}, one.name), " ", make("span", {}, one.members.length.toLocaleString("en")));
-    button.addEventListener("click", () => open(one.name));
-    return button;
-  }));
-  return all;
+  for (const one of groups) {
+    one.button.setAttribute("aria-pressed", String(one === group));
+    one.button.querySelector("span").textContent = membersOf(one).length.toLocaleString("en");
+  }
 }
 
-function open(name) {
-  group = name;
-  const chosen = tellGroups().find((one) => one.name === name);
-  members = chosen.members;
+function open(chosen) {
+  group = chosen;
+  tellGroups();
+  members = membersOf(chosen);
   shown = 0;
-  byId("group-title").textContent = members.length === 0 ? `${name}: none` : name;
+  byId("group-title").textContent = members.length === 0 ? `${chosen.name}: none` : chosen.name;
   byId("grid").classList.toggle("texts", state.kind === "text");
   byId("grid").replaceChildren();
   more();
@@ -64,7 +68,7 @@ function more() {
 }
 
 function thumb(at, first) {
-  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1",
+  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1", dir: state.kind === "text" ? "auto" : null,
     "aria-label": `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}` });
   const address = `/thumbs/${state.edition}/${at}`;
   if (state.kind === "text") {
@@ -101,6 +105,7 @@ async function send(said) {
   try {
     const now = await tellUntilHeard("/api/decisions", { edition: state.edition, nonce: nonce(), ...said }, alarm);
     queue.apply(now);
+    tellOthers(state.edition, now);
     return now;
   } catch (error) {
     if (error.status === 409) location.reload();
@@ -116,7 +121,7 @@ async function relabel(at, number) {
   const { name } = state.classes[number];
   const button = buttonAt(at);
   button?.querySelector(".note")?.remove();
-  if (name !== group) button?.append(make("span", { class: "note" }, `now ${name}`));
+  if (groups[number] !== group) button?.append(make("span", { class: "note" }, `now ${name}`));
   byId("said").textContent = `Labeled ${name}.`;
   tellGroups();
   if (byId("large").open) byId("large").close();
@@ -145,12 +150,12 @@ function onGridKey(event) {
   const columns = all.findIndex((one) => one.offsetTop > all[0].offsetTop);
   const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: columns > 0 ? -columns : -1, ArrowDown: columns > 0 ? columns : 1,
     Home: -here, End: all.length - 1 - here };
-  const number = classOfKey(state.classes, event);
-  if (event.key in steps) focusOn(all, here, here + steps[event.key]);
-  else if (number >= 0) relabel(at, number);
-  else if (event.key.toLowerCase() === "f") flag(at);
-  else return;
-  event.preventDefault();
+  if (event.key in steps) {
+    focusOn(all, here, here + steps[event.key]);
+    event.preventDefault();
+  } else {
+    onDecisionKey(event, at);
+  }
 }
 
 function focusOn(all, from, to) {
@@ -160,20 +165,25 @@ function focusOn(all, from, to) {
   all[to].focus();
 }
 
-function onLargeKey(event) {
+function onDecisionKey(event, at) {
+  if (!keyActs(event)) return;
   const number = classOfKey(state.classes, event);
-  if (number >= 0) relabel(opened, number);
-  else if (event.key.toLowerCase() === "f") flag(opened);
+  if (number >= 0) relabel(at, number);
+  else if (event.key.toLowerCase() === "f") flag(at);
   else return;
   event.preventDefault();
 }
 
 byId("grid").addEventListener("keydown", onGridKey);
-byId("large").addEventListener("keydown", onLargeKey);
+byId("large").addEventListener("keydown", (event) => onDecisionKey(event, opened));
 byId("large").addEventListener("close", () => buttonAt(opened)?.focus());
 byId("large-close").addEventListener("click", () => byId("large").close());
 byId("large-flag").addEventListener("click", () => flag(opened));
 byId("more").addEventListener("click", more);
-watchPapers(announce);
-const first = groups().find((one) => one.members.length > 0);
-open((first ?? groups()[0]).name);
+byId("groups").replaceChildren(...groups.map(({ button }) => button));
+hearOthers(state.edition, (now) => {
+  queue.apply(now);
+  tellGroups();
+});
+watchPapers("review");
+open(groups.find((one) => membersOf(one).length > 0) ?? groups[0]);

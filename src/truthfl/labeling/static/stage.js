@@ -50,7 +50,7 @@ export class Stage {
     let response;
     try {
       response = await fetch(this.address(at));
-      if (response.ok) return make("p", { class: "text", tabindex: "0" }, await response.text());
+      if (response.ok) return make("p", { class: "text", tabindex: "0", dir: "auto" }, await response.text());
     } catch (error) {
       this.held.delete(at);
       throw error;

@@ -1,11 +1,13 @@
-// Papers may come while the page is open: look for them now and then, and say so.
+// Papers may come while a page is open: look for them now and then, and say so.
 
 import { ask } from "/static/api.js";
 import { byId, make } from "/static/dom.js";
 
 const EVERY = 2000;
 
-export function watchPapers(onChange) {
+// here: which page this is; it is not told of what it shows itself
+export function watchPapers(here, onChange = () => {}) {
+  let first = null;
   let before = null;
   let timer = 0;
   async function look() {
@@ -14,6 +16,8 @@ export function watchPapers(onChange) {
     if (document.visibilityState !== "visible") return;
     try {
       const now = await ask("/api/papers");
+      first ??= now;
+      announce(here, now, first);
       if (before !== null && JSON.stringify(now) !== JSON.stringify(before)) onChange(now, before);
       before = now;
     } catch {
@@ -24,13 +28,16 @@ export function watchPapers(onChange) {
   document.addEventListener("visibilitychange", look);
 }
 
-export function announce(now, before) {
-  if (now.receipt && now.receipt !== before.receipt) banner("Your receipt has come.", "/receipt", "Look at it");
-  else if (now.offer && now.offer !== before.offer) banner("A new offer has come.", "/offer", "Look at it");
+function announce(here, now, first) {
+  if (here !== "receipt" && now.receipt && now.receipt !== first.receipt) banner("Your receipt has come.", "/receipt");
+  else if (here !== "offer" && now.offer && !now.answer) banner("There is an offer for you to answer.", "/offer");
+  else banner("", "");
 }
 
-function banner(sentence, href, words) {
+function banner(sentence, href) {
   const place = byId("banner");
-  place.hidden = false;
-  place.replaceChildren(`${sentence} `, make("a", { href }, words));
+  if (place.dataset.says === sentence) return;
+  place.dataset.says = sentence;
+  place.hidden = sentence === "";
+  place.replaceChildren(`${sentence} `, make("a", { href }, "Look at it"));
 }
