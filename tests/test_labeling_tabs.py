@@ -1,0 +1,98 @@
+"""The page beside other pages: a second tab, an offer that comes, keys that are held or switched off in the review."""
+
+import pytest
+
+from participants import Ada, draw_pictures
+from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
+from truthfl.labeling.samples import open_samples
+from truthfl.labeling.serving import open_page
+from truthfl.ledger import desk
+
+
+@pytest.fixture
+def data(tmp_path):
+    return draw_pictures(tmp_path / "data", 4)
+
+
+def test_two_tabs_know_of_each_other(browser, tmp_path, data):  # noqa: F811
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as one:
+        one.wait_for_selector(showing(0))
+        other = one.context.new_page()
+        other.goto(opened.url.split("/?")[0] + "/label")
+        other.wait_for_selector(showing(0))
+        press(one, "3")
+        other.wait_for_selector("#count >> text=1 of 4 labeled")
+        assert other.get_attribute("#classes button:nth-child(4)", "aria-pressed") == "true"
+        for key in "45":
+            press(one, key)
+        press(one, "6", DONE)
+        other.wait_for_selector("#count >> text=4 of 4 labeled")
+        other.keyboard.press("Backspace")
+        one.wait_for_selector(showing(3))  # it is not done any more, and shows what is left
+        assert count(one) == count(other) == "3 of 4 labeled"
+        other.goto(opened.url.split("/?")[0] + "/review")
+        other.wait_for_selector("#grid button")
+        press(one, "5", DONE)
+        other.wait_for_selector("#groups button:nth-child(6) >> text=5 2")
+
+
+def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path, data):  # noqa: F811
+    ada = Ada(tmp_path)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        page.watch.expected = "409"
+        offer = ada.gets_offer(samples=2, classes=("cat", "dog"))
+        page.wait_for_selector("#classes button:nth-child(2):last-child")
+        page.wait_for_selector("#banner >> text=There is an offer for you to answer.")
+        press(page, "d")
+        press(page, "c", DONE)
+        assert "still to be answered" in page.inner_text("#done-words")
+        ada.accepts(offer)
+        page.wait_for_selector("#done-words >> text=Your computer takes it from here")
+        assert page.is_hidden("#banner")
+        again = ada.gets_offer(samples=2, classes=("cat", "dog"), version=2)
+        page.click("#banner a")
+        page.wait_for_selector("text=This offer replaces an earlier one")
+        page.click("#answer >> text=Accept")
+        page.click("#sign-yes")
+        page.wait_for_selector("text=You accepted this offer.")
+        assert page.evaluate("document.activeElement.className") == "state"
+        assert desk.has_accepted(ada.home, again)
+
+
+def test_a_cost_that_is_none_is_said(browser, tmp_path, data):  # noqa: F811
+    ada = Ada(tmp_path)
+    ada.gets_offer(samples=4)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector("#ways li")
+        page.fill("#cost-labeling", "-5")
+        page.wait_for_selector("#cost-words >> text=A cost must be a number from 0 on.")
+        page.fill("#cost-labeling", "5")
+        page.wait_for_selector("#cost-words >> text=Honest work costs you")
+
+
+def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):  # noqa: F811
+    """Once for a held key, not with Ctrl, not when they are switched off; a class may be called Flagged."""
+    classes = ("Flagged", "b")
+    with open_page(tmp_path / "home", open_samples(data), classes) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        for _ in range(3):
+            press(page, "b")
+        page.goto(opened.url.split("/?")[0] + "/review")
+        page.focus("#groups button:nth-child(3)")
+        page.keyboard.press("Enter")
+        assert page.inner_text("#group-title") == "Flagged: none"
+        assert page.evaluate("document.activeElement.innerText").split() == ["Flagged", "0"]
+        page.click("#groups >> text=b")
+        page.click("#grid button >> nth=0")
+        page.wait_for_selector("#large[open] img")
+        page.keyboard.press("Control+f")
+        for _ in range(6):
+            page.keyboard.down("f")
+        page.keyboard.up("f")
+        page.wait_for_selector("#large-flag[aria-pressed=true]")
+        page.evaluate("localStorage.setItem('truthfl single keys', 'off')")
+        page.keyboard.press("b")
+        page.wait_for_timeout(200)
+        assert page.is_visible("#large")
+    assert [row[1] for row in decisions(tmp_path / "home")] == ["label"] * 3 + ["flag"]
