@@ -16,6 +16,8 @@ def folder(tmp_path_factory):
     small_job_file(made)
     np.savez(made / "ada.npz", images=np.zeros((3, 8, 8), np.uint8), labels=np.array([0, 1, 2]))
     np.savez(made / "empty.npz", pictures=np.zeros(3))
+    np.savez(made / "words.npz", images=np.zeros((2, 8, 8), np.uint8), labels=np.array(["cat", "dog"]))
+    (made / "junk.npz").write_text("junk")
     write_key(new_key(), made / "ada")
     (made / "junk").write_text("junk")
     return made
@@ -37,6 +39,12 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk", "--accept"], "junk is of no known kind"),
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "empty.npz", "--accept"], "has no array 'images'"),
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "gone.npz", "--accept"], "cannot be read"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "words.npz", "--accept"], "must be whole numbers"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk.npz", "--accept"], "junk.npz cannot be read"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept"], "nobody answers at 127.0.0.1:1"),
+        ([*JOIN, "--server", "http://127.0.0.1:1", "--data", "ada.npz", "--accept"], "it must be HOST:PORT"),
+        ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept", "--root", "junk"], "junk"),
+        ([*JOIN, "--name", " ", "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept"], "name is empty"),
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--no-page"], "there is no terminal to ask you at"),
         (
             [*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept", "--sample-cost", "nan"],

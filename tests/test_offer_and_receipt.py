@@ -103,7 +103,7 @@ def test_a_batch_of_one_cannot_be_halved():
 
 
 def test_a_desk_with_nothing_on_it(ada):
-    assert papers.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None}
+    assert papers.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
     assert papers.offer_shown(ada.home, ada.key, None, None) == {"offer": None}
     assert papers.receipt_shown(ada.home) == {"receipt": None}
     assert "no receipt" in told(papers.receipt_checked, ada.home, ada.key)

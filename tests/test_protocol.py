@@ -14,6 +14,7 @@ from truthfl.federation.conduct import Operator, conduct, job_name
 from truthfl.federation.embedded import grid_of, run_job, simulated
 from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.messages import MODEL, ROUND
+from truthfl.federation.offering import TOO_LATE, WITHOUT_YOU
 from truthfl.federation.operating import kept_key
 from truthfl.job import read_job
 from truthfl.learning.behaviours import error_rates, play
@@ -262,6 +263,8 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     assert [offer.client for offer in found.contract] == ["Ada", "Cleo", "Dora"]
     assert {offer.version for offer in found.contract} == {2}
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
+    assert papers.news(setting.people[1001].folder) == (WITHOUT_YOU, True)
+    assert papers.news(setting.people[1000].folder) is None
     assert sum(offer.weight for offer in found.contract) == pytest.approx(1.0)
     with open_ledger(setting.folder / "ledger.db") as book:
         assert check(book.entries()) is None
@@ -275,6 +278,17 @@ def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     assert found.delivered["Ada"] == 0
     reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}
     assert reasons == {"error: not all samples are labeled yet."}
+    assert papers.news(setting.people[1000].folder) == (TOO_LATE, False)
+    assert papers.news(setting.people[1001].folder) is None
+
+
+def test_a_job_that_cannot_go_on_says_so_to_all_who_wait(setting):
+    for person in setting.people.values():
+        person.decide = lambda offer: False  # noqa: ARG005
+    with pytest.raises(InputError, match="every client declined"):
+        setting.go()
+    for person in setting.people.values():
+        assert papers.news(person.folder)[0].startswith("The operator's server ended the job: every client declined")
 
 
 def test_a_client_that_raises_does_not_stop_the_job(setting):
@@ -291,11 +305,15 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     """An impostor with Ada's name and another key, and a stranger: both are refused, the job goes on."""
     impostor, stranger = setting.people[1002], setting.people[1003]
     people = dict(setting.people)
-    people[2000] = replace(impostor, name="Ada", accepted={})
-    people[2001] = replace(stranger, name="Mallory", accepted={})
+    people[2000] = replace(impostor, name="Ada", accepted={}, folder=setting.folder / "impostor")
+    people[2001] = replace(stranger, name="Mallory", accepted={}, folder=setting.folder / "stranger")
     found = setting.go(grid_of(people))
     reasons = [e.document["reason"] for e in found.rejections if e.document["stage"] == "enrolment"]
     assert sorted(reasons) == ["'Mallory' is not among the job's clients.", "Ada enrolled with another key."]
+    for refused in (people[2000], people[2001]):
+        sentence, over = papers.news(refused.folder)
+        assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
+        assert over
     assert found.delivered["Ada"] == 12
 
 

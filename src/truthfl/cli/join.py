@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 import time
 import webbrowser
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from truthfl.ledger.documents import Offer
 
 LOOK_EVERY = 0.5  # seconds
+SERVER_ANSWERS_WITHIN = 10.0
 PATIENCE = 120.0  # after a crash, a SuperLink holds a key for taken for about a minute
 
 
@@ -49,6 +51,7 @@ def join(
 
     Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
     """
+    from truthfl.federation.certificates import read_root
     from truthfl.federation.deployment import start_supernode
     from truthfl.federation.holding import (
         ACCEPT_ALL,
@@ -62,6 +65,10 @@ def join(
     from truthfl.studies.publication import require_writable
 
     host, port = _address(server)
+    if not name.strip():
+        raise InputError("name is empty; it must be the name that the job knows you by.")
+    if root is not None:
+        read_root(root)
     if accept and if_it_pays:
         raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
     for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
@@ -75,7 +82,9 @@ def join(
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
     settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
     told = participant_of(settings).describe()
+    _require_answer(host, port)
     print(f"truthfl: {name} joins {server} with {told['samples']} samples", flush=True)
+    desk.clear_news(home)
     seen = _Seen({offer.hash for offer in desk.offers(home)}, len(desk.receipts(home)))
     try:
         with ExitStack() as opened:
@@ -95,6 +104,8 @@ def join(
                     time.sleep(LOOK_EVERY)
             if served is not None:
                 _leave_open(served)
+        if seen.over:
+            raise typer.Exit(FAILED)
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
@@ -102,14 +113,16 @@ def join(
 
 @dataclass
 class _Seen:
-    """What lay on her desk when it was last looked at: offers by their hashes, and how many receipts."""
+    """What lay on her desk when it was last looked at: offers by their hashes, how many receipts, the last news."""
 
     offers: set[str]
     receipts: int
+    news: str | None = None
+    over: bool = False
 
 
 def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
-    """Show what has come since; whether a receipt has."""
+    """Show what has come since; whether that was the last of this job: a receipt, or news that there will be none."""
     from truthfl.ledger import desk
 
     for offer in desk.offers(home):
@@ -120,12 +133,16 @@ def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
     for paper in new:
         _show_receipt(paper)
     seen.receipts += len(new)
-    return bool(new)
+    sentence, over = desk.news(home) or (None, False)
+    if sentence not in (None, seen.news):
+        print(f"truthfl: {sentence}", file=sys.stderr, flush=True)
+    seen.news, seen.over = sentence, over and not new
+    return bool(new) or over
 
 
 def _leave_open(served: OpenPage) -> None:
-    """The page, after the job, for as long as she wants to look at her receipt."""
-    print("truthfl: your receipt is on your page, to be looked at and checked; Ctrl+C closes it.", flush=True)
+    """The page, after the job, for as long as she wants to look at her papers."""
+    print("truthfl: your papers, with your receipt, stay on your page; Ctrl+C closes it.", flush=True)
     try:
         served.wait()
     except KeyboardInterrupt:
@@ -153,9 +170,17 @@ def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser:
 
 def _address(server: str) -> tuple[str, int]:
     host, _, port = server.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(f"server is {server!r}; it must be HOST:PORT, as in fl.example.org:8000.")
     return host.strip("[]"), int(port)
+
+
+def _require_answer(host: str, port: int) -> None:
+    try:
+        socket.create_connection((host, port), SERVER_ANSWERS_WITHIN).close()
+    except OSError as error:
+        why = error.strerror or "no answer"
+        raise InputError(f"nobody answers at {host}:{port} ({why}); the operator's server must be running.") from None
 
 
 def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:

@@ -12,6 +12,7 @@ from truthfl.federation.messages import (
     ENROL,
     LABELS,
     MODEL,
+    NEWS,
     OFFER,
     PAPER,
     RECEIPT,
@@ -44,6 +45,11 @@ def answer_questions(app: ClientApp, find: FindSignatory) -> None:
     def labels(message: Message, context: Context) -> Message:
         ready = find(context).labeled(str(paper_in(message).get("offer")))
         return Message(paper_record({"ready": ready}), reply_to=message)
+
+    @app.query(NEWS)
+    def news(message: Message, context: Context) -> Message:
+        find(context).hear(paper_in(message))
+        return Message(paper_record({"heard": True}), reply_to=message)
 
     @app.query(RECEIPT)
     def receipt(message: Message, context: Context) -> Message:

@@ -6,7 +6,8 @@ Looks at the stages (`enrolment`, `offering`, `rounds`), `audit` and the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from truthfl.federation.asking import ask
 from truthfl.federation.audit import publish, test_loss
 from truthfl.federation.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
 from truthfl.federation.messages import RECEIPT, question
+from truthfl.federation.news import tell
 from truthfl.federation.offering import agree, wait_for_labels
 from truthfl.federation.participant import model_of
 from truthfl.federation.planned import MakePlan, planned_offers
@@ -79,23 +81,24 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
     shape = side.test.images.shape[1:]
     roster = Roster(grid, operator.book, name, job.clients.name, job.server, shape, operator.authenticated)
     roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
-    watch("waiting for clients", 0, 0)
-    if before.offers:
-        roster.look()
-    else:
-        wait_for_clients(roster)
-    watch("planning on pilot data", 0, 0)
-    offers = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
-    if before.test is None:
-        if not before.rounds:
-            wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
-        course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
-        params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
-        publish(operator.folder, name, params, side.test)
-        said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
-        operator.book.append(name, "test", "test", said)
-    settle(operator.book, name)
-    hand_out(roster, name, operator)
+    with _its_end_told(roster):
+        watch("waiting for clients", 0, 0)
+        if before.offers:
+            roster.look()
+        else:
+            wait_for_clients(roster)
+        watch("planning on pilot data", 0, 0)
+        offers = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
+        if before.test is None:
+            if not before.rounds:
+                wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
+            course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
+            params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
+            publish(operator.folder, name, params, side.test)
+            said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
+            operator.book.append(name, "test", "test", said)
+        settle(operator.book, name)
+        hand_out(roster, name, operator)
     return contents(name, operator.book.entries(name))
 
 
@@ -128,6 +131,16 @@ def hand_out(roster: Roster, name: str, operator: Operator) -> None:
         if offer.client in roster.node_of:
             questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
     ask(roster.grid, questions, timeout=ANSWER_WITHIN)
+
+
+@contextmanager
+def _its_end_told(roster: Roster) -> Iterator[None]:
+    """If the job cannot go on, those who wait for it are told why."""
+    try:
+        yield
+    except InputError as error:
+        tell(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
+        raise
 
 
 def _closed(found: Contents) -> bool:

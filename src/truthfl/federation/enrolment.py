@@ -1,4 +1,7 @@
-"""Who is there: nodes are asked who they are, and taken in if the job knows them. Looks at `messages`, `nodes`."""
+"""Who is there: nodes are asked who they are, and taken in if the job knows them.
+
+Looks at `asking`, `messages`, `news`, `nodes`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from flwr.serverapp import Grid
 from truthfl.errors import InputError
 from truthfl.federation.asking import ask
 from truthfl.federation.messages import ENROL, paper_in, question
+from truthfl.federation.news import tell
 from truthfl.federation.nodes import registrations
 from truthfl.job import Server
 from truthfl.ledger.book import Ledger
@@ -83,6 +87,7 @@ class Roster:
         key = f"enrolment/{node}/{time.time_ns()}"
         said = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
         self.book.append(self.job_name, "rejection", key, said)
+        tell(self.grid, [node], f"The operator's server does not take you in: {reason}", over=True)
 
 
 def described(told: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:

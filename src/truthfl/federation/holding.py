@@ -6,6 +6,7 @@ They travel to the node as Flower's node config, a few plain values. Looks at `p
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,6 +26,7 @@ from truthfl.learning.model import Images
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.signing import read_key
 
+MOST_CLASSES = 100_000
 ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
 
 
@@ -100,13 +102,15 @@ def labeled_pictures(data: Path) -> LabeledImages | None:
         return None
     try:
         with np.load(data, allow_pickle=False) as arrays:
-            if "labels" not in arrays:
+            if "labels" not in arrays or "images" not in arrays:
                 return None
             images, labels = arrays["images"], arrays["labels"]
     except OSError as error:
         raise InputError(f"{data} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
-    except (KeyError, ValueError, AttributeError, TypeError, BadZipFile):
-        raise InputError(f"{data} has no array `images`; it must be an .npz file with images and labels.") from None
+    except (ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error):
+        raise InputError(f"{data} cannot be read; it must be an .npz file of plain arrays.") from None
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MOST_CLASSES:
+        raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MOST_CLASSES:,}.")
     return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
 
 

@@ -13,6 +13,7 @@ from truthfl.learning.model import Params
 from truthfl.ledger.canonical import canonical_bytes, read_document
 
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
+NEWS = "truthfl_news"
 PAPER, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 LARGEST_PAPER = 16_000_000  # characters
 

@@ -15,9 +15,13 @@ from truthfl.errors import InputError
 from truthfl.federation.asking import ask
 from truthfl.federation.enrolment import ANSWER_WITHIN, LOOK_EVERY, Roster
 from truthfl.federation.messages import LABELS, OFFER, paper_in, question
+from truthfl.federation.news import tell
 from truthfl.ledger.contents import Contents, contents, offer_key
 from truthfl.ledger.documents import Offer, answer_fault, offer_from
 from truthfl.ledger.entry import Item
+
+WITHOUT_YOU = "The job goes on without you: you declined its offer, or did not answer in time."
+TOO_LATE = "Training has begun; rounds without your labels are not paid."
 
 MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], list[Offer]]]
 """From names and a version: what the plan rests on, and the offers."""
@@ -36,14 +40,16 @@ def agree(roster: Roster, make_offers: MakeOffers) -> list[Offer]:
         declined = _declined(roster, found, offers)
         if not declined:
             return offers
+        out = [roster.node_of[name] for name in declined if name in roster.node_of]
+        tell(roster.grid, out, WITHOUT_YOU, over=True)
         names = [offer.client for offer in offers if offer.client not in declined]
         if not names:
             raise InputError("every client declined the offer; there is nobody to train with.")
         version += 1
 
 
-def wait_for_labels(roster: Roster, offers: list[Offer], tell: Callable[[int], None]) -> None:
-    """Until everybody has labeled, or time is up; `tell` hears how many have."""
+def wait_for_labels(roster: Roster, offers: list[Offer], watch: Callable[[int], None]) -> None:
+    """Until everybody has labeled, or time is up; `watch` hears how many have."""
     waiting = {offer.client: offer for offer in offers}
     deadline = time.monotonic() + roster.server.label_seconds
     while True:
@@ -57,8 +63,12 @@ def wait_for_labels(roster: Roster, offers: list[Offer], tell: Callable[[int], N
             name = name_of.get(node)
             if name in waiting and not reply.has_error() and _said(reply, "ready") is True:
                 del waiting[name]
-        tell(len(offers) - len(waiting))
-        if not waiting or time.monotonic() >= deadline:
+        watch(len(offers) - len(waiting))
+        if not waiting:
+            return
+        if time.monotonic() >= deadline:
+            late = [roster.node_of[name] for name in waiting if name in roster.node_of]
+            tell(roster.grid, late, TOO_LATE, over=False)
             return
         time.sleep(min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
         roster.look()

@@ -47,6 +47,8 @@ class Signatory:
             raise InputError(f"the offer is to {offer.client}, with another key than {self.name}'s.")
         if offer.samples > self.samples:
             raise InputError(f"the offer asks for {offer.samples} samples; {self.name} has {self.samples}.")
+        if desk.read_offer(self.folder, offer.hash) is None:
+            desk.clear_news(self.folder)
         desk.put_offer(self.folder, offer)
         given = desk.read_answer(self.folder, offer)
         if given is None:
@@ -64,6 +66,10 @@ class Signatory:
         if offer is None or not desk.has_accepted(self.folder, offer):
             raise InputError("this offer was not accepted here.")
         return offer
+
+    def hear(self, document: dict[str, Any]) -> None:
+        """What the server tells her beside papers."""
+        desk.put_news(self.folder, str(document.get("sentence", "")), over=document.get("over") is True)
 
     def keep_receipt(self, paper: dict[str, Any]) -> None:
         document = paper.get("document")

@@ -33,7 +33,7 @@ def open_npz(path: Path) -> Source:
             _require_within(path, inside.file_size)
         with np.load(path, allow_pickle=False) as arrays:
             images = arrays["images"]
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read; it must be an .npz file of plain arrays.") from None

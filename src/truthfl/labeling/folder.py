@@ -1,7 +1,7 @@
 """A folder of PNG and JPEG files, and of folders of them. Looks at `sample` and `pictures`.
 
-Nothing is decoded when it is opened: a file is known by its size, its first and its last bytes. Nothing outside the
-folder is read, wherever links lead.
+Nothing is decoded when it is opened. A file is known by its bytes: by all of them up to a megabyte; of a larger one, by
+its size and pieces from its beginning to its end. Nothing outside the folder is read, wherever links lead.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from truthfl.labeling.sample import (
 )
 
 ENDINGS = (".png", ".jpg", ".jpeg")
-LOOKED_AT = 16 * 1024  # bytes at each end of a file
 READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+SMALL, READ_WHOLE = 16 * 1024, 1_000_000  # bytes
+PIECES, PIECE = 32, 8 * 1024  # of a larger file
 
 
 def open_folder(folder: Path) -> Source:
@@ -42,15 +43,15 @@ def open_folder(folder: Path) -> Source:
         paths.append(path)
         names.append(name)
     samples = numbered(contents, names, range(len(paths)))
-    found = Source(str(folder), "picture", samples, tuple(problems), FolderReader(root, tuple(paths)))
+    found = Source(str(folder), "picture", samples, tuple(problems), FolderReader(root, tuple(paths), tuple(contents)))
     return require_some(found, f"files that end in {', '.join(ENDINGS)}")
 
 
 class FolderReader:
     """Reads files below one folder, and only there."""
 
-    def __init__(self, root: Path, paths: tuple[str, ...]) -> None:
-        self.root, self.paths = root, paths
+    def __init__(self, root: Path, paths: tuple[str, ...], contents: tuple[str, ...]) -> None:
+        self.root, self.paths, self.contents = root, paths, contents
 
     def shown(self, row: int) -> Shown:
         raw = self._raw(row)
@@ -60,7 +61,8 @@ class FolderReader:
     def pixels(self, row: int) -> Pixels:
         from truthfl.labeling.pixels import pixels_of
 
-        return pixels_of(decoded(self._raw(row), _for_people(self.paths[row])))
+        name = _for_people(self.paths[row])
+        return pixels_of(decoded(self._raw(row), name), name)
 
     def _raw(self, row: int) -> bytes:
         name = _for_people(self.paths[row])
@@ -74,6 +76,8 @@ class FolderReader:
             raise UnreadableError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
         if len(raw) > MOST_BYTES:
             raise UnreadableError(f"{name} {_too_large(len(raw))}")
+        if _fingerprint_of(raw) != self.contents[row]:
+            raise UnreadableError(f"{name} is another picture than when the folder was opened; open it again.")
         return raw
 
 
@@ -101,15 +105,23 @@ def _for_people(path: str) -> str:
 
 
 def _leads_out(entry: os.DirEntry[str], root: Path) -> bool:
-    return entry.is_symlink() and not Path(entry.path).resolve().is_relative_to(root)
+    try:
+        return entry.is_symlink() and not Path(entry.path).resolve(strict=True).is_relative_to(root)
+    except (OSError, RuntimeError):  # it leads nowhere, or in a circle
+        return True
 
 
 def _fingerprint(path: str, name: str) -> str:
+    """Of the file with this path, by few and small reads: there may be very many."""
     try:
         handle = os.open(path, READ_BYTES)
         try:
-            head = os.read(handle, LOOKED_AT)
-            size, tail = (len(head), b"") if len(head) < LOOKED_AT else _size_and_tail(handle)
+            head = os.read(handle, SMALL)
+            if len(head) < SMALL:
+                size, parts = len(head), [head]
+            else:
+                size = os.fstat(handle).st_size
+                parts = [_read_at(handle, *piece) for piece in _pieces(size)]
         finally:
             os.close(handle)
     except OSError as error:
@@ -118,15 +130,23 @@ def _fingerprint(path: str, name: str) -> str:
         raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
     if size > MOST_BYTES:
         raise UnreadableError(f"{name} {_too_large(size)}")
-    return content_id(b"%d " % size, head, tail)
+    return content_id(b"%d " % size, *parts)
 
 
-def _size_and_tail(handle: int) -> tuple[int, bytes]:
-    """Of a file whose head was read."""
-    size = os.fstat(handle).st_size
-    if size > 2 * LOOKED_AT:
-        os.lseek(handle, -LOOKED_AT, os.SEEK_END)
-    return size, os.read(handle, LOOKED_AT)
+def _fingerprint_of(raw: bytes) -> str:
+    return content_id(b"%d " % len(raw), *(raw[start : start + length] for start, length in _pieces(len(raw))))
+
+
+def _pieces(size: int) -> list[tuple[int, int]]:
+    """What a file is known by, as starts and lengths."""
+    if size <= READ_WHOLE:
+        return [(0, size)]
+    return [(number * (size - PIECE) // (PIECES - 1), PIECE) for number in range(PIECES)]
+
+
+def _read_at(handle: int, start: int, length: int) -> bytes:
+    os.lseek(handle, start, os.SEEK_SET)
+    return os.read(handle, length)
 
 
 def _too_large(size: int) -> str:

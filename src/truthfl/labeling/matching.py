@@ -31,11 +31,11 @@ class Matcher:
         """The id of the sample that is meant; None if there is none."""
         if sample_id:
             return sample_id if sample_id in self.ids else None
-        if name in self.by_name:
-            return self.by_name[name]
         if self.texts:
             known = content_id(b"text ", name.strip().encode("utf-8", "replace"))
             return known if known in self.ids else None
+        if name in self.by_name:
+            return self.by_name[name]
         return self._by_path(_path_in(name))
 
     def _by_path(self, path: str) -> str | None:
@@ -57,4 +57,7 @@ def _path_in(name: str) -> str:
     if parts is None:
         return name.replace("\\", "/")
     local = parse_qs(parts.query).get("d")
-    return local[0] if local else unquote(parts.path)
+    if local:
+        return local[0]
+    path = unquote(parts.path)
+    return path.rsplit("/", 1)[-1] if path.startswith("/data/upload/") else path  # Label Studio's own folders

@@ -50,8 +50,10 @@ def last_receipt(home: Path) -> dict[str, Any] | None:
 
 def what_lies_there(home: Path) -> dict[str, Any]:
     """Enough to see whether something new has come."""
-    told: dict[str, Any] = {"offer": None, "answer": None, "receipt": None}
+    told: dict[str, Any] = {"offer": None, "answer": None, "receipt": None, "news": None}
     try:
+        heard = desk.news(home)
+        told["news"] = None if heard is None else heard[0]
         offer = last_offer(home)
         if offer is not None:
             told |= {"offer": offer.hash, "answer": answer_to(home, offer)}

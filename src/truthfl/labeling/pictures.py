@@ -47,8 +47,22 @@ def decoded(raw: bytes, name: str) -> Image.Image:
     return image
 
 
-def as_shown(image: Image.Image) -> Image.Image:
+def as_shown(image: Image.Image, name: str) -> Image.Image:
     """Upright and opaque, as a browser shows it on white: in grays ("L") or colours ("RGB")."""
+    try:
+        return _as_shown(image)
+    except Exception as error:  # whatever a stranger's bytes make Pillow raise
+        raise UnreadableError(f"{name} is broken: {_short(error)}.") from None
+
+
+def redrawn(shown: Shown, name: str) -> Shown:
+    """The same picture as a plain PNG file, for a browser that cannot show it as it is."""
+    target = BytesIO()
+    as_shown(decoded(shown.content, name), name).save(target, "PNG", compress_level=1)
+    return Shown(target.getvalue(), "image/png")
+
+
+def _as_shown(image: Image.Image) -> Image.Image:
     upright = ImageOps.exif_transpose(image)
     gray = upright.mode in GRAY or upright.mode.startswith("I;")
     if upright.mode.startswith("I"):  # sixteen bits of gray
@@ -65,13 +79,10 @@ def thumbnail(shown: Shown, name: str) -> Shown:
         return shown
     image = _announced(shown.content, name)
     image.draft("RGB", (2 * THUMBNAIL, 2 * THUMBNAIL))
-    try:
-        small = as_shown(image)
-        small.thumbnail((THUMBNAIL, THUMBNAIL))
-        target = BytesIO()
-        small.save(target, "JPEG", quality=80)
-    except Exception as error:  # as in `decoded`
-        raise UnreadableError(f"{name} is broken: {_short(error)}.") from None
+    small = as_shown(image, name)
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    target = BytesIO()
+    small.save(target, "JPEG", quality=80)
     return Shown(target.getvalue(), "image/jpeg")
 
 

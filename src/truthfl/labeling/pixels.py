@@ -46,9 +46,9 @@ def load(source: Source) -> tuple[Source, Images]:
     return source.keeping(kept, problems), images
 
 
-def pixels_of(image: Image.Image) -> Pixels:
+def pixels_of(image: Image.Image, name: str) -> Pixels:
     """As the page shows it: (height, width, 1) of grays or (height, width, 3) of colours."""
-    flat = np.asarray(as_shown(image), dtype=np.uint8)
+    flat = np.asarray(as_shown(image, name), dtype=np.uint8)
     return flat[..., None] if flat.ndim == 2 else flat
 
 

@@ -22,12 +22,11 @@ from truthfl.errors import InputError
 from truthfl.labeling import papers
 from truthfl.labeling.door import Door
 from truthfl.labeling.exchange import export_text
-from truthfl.labeling.pictures import thumbnail
+from truthfl.labeling.pictures import redrawn, thumbnail
 from truthfl.labeling.safety import Guard
 from truthfl.labeling.said import AnswerSaid, DecisionSaid, UndoSaid, answer_said, cost_said, decision_said, undo_said
-from truthfl.labeling.sample import Shown
 from truthfl.labeling.static_files import PAGES, StaticFile, static_files
-from truthfl.labeling.work import StaleError, Work
+from truthfl.labeling.work import Change, StaleError, Work
 from truthfl.ledger import desk
 from truthfl.ledger.signing import PrivateKey
 
@@ -76,17 +75,15 @@ def _labeling(work: Work, door: Door) -> list[Route]:
     def undo(said: UndoSaid) -> dict[str, Any]:
         return work.undo(said.edition, said.nonce)
 
-    def shown(request: Request) -> Shown:
-        return work.shown(request.path_params["edition"], request.path_params["position"])
+    def shown(request: Request, change: Change | None) -> Response:
+        found = work.shown(request.path_params["edition"], request.path_params["position"], change)
+        return Response(found.content, media_type=found.media_type)
 
     def sample(request: Request) -> Response:
-        return _shown(shown(request))
+        return shown(request, redrawn if "redrawn" in request.query_params else None)
 
     def thumb(request: Request) -> Response:
-        found = shown(request)
-        if work.source.kind == "picture":
-            found = thumbnail(found, work.source.samples[request.path_params["position"]].name)
-        return _shown(found)
+        return shown(request, thumbnail)
 
     def export(request: Request) -> Response:
         form = request.path_params["form"]
@@ -176,10 +173,6 @@ def _static(request: Request, file: StaticFile) -> Response:
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
-
-
-def _shown(found: Shown) -> Response:
-    return Response(found.content, media_type=found.media_type)
 
 
 async def _as_sentence(_: Request, error: Exception) -> Response:

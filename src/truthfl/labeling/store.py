@@ -167,16 +167,22 @@ class LabelStore:
 
     def _prepare(self) -> None:
         try:
-            found = self._database.execute("PRAGMA user_version").fetchone()[0]
-            tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if found not in (0, VERSION) or (found == 0 and tables):
-                raise InputError(f"{self.path} is another program's file, or a newer version's; name another folder.")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = FULL")
-            if found == 0:
+            if self._is_new():
+                self._database.execute("PRAGMA journal_mode = WAL")
                 self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
+            self._database.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
             raise InputError(f"{self.path} cannot be used for labels: {_told(error)}.") from None
+
+    def _is_new(self) -> bool:
+        """Looked up in one transaction: another process may be making the file right now."""
+        self._database.execute("BEGIN IMMEDIATE")
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        self._database.execute("ROLLBACK")
+        if version not in (0, VERSION) or (version == 0 and tables):
+            raise InputError(f"{self.path} is another program's file, or a newer version's; name another folder.")
+        return bool(version == 0)
 
 
 def _insert(database: sqlite3.Connection, decision: Decision, how: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -24,6 +24,9 @@ from truthfl.labeling.store import Decision, Kept, LabelStore
 
 DECODED_AT_ONCE = 2
 RECENT = 20
+
+
+Change = Callable[[Shown, str], Shown]
 
 
 class StaleError(InputError):
@@ -94,17 +97,19 @@ class Work:
             "labels": self.given or [number.get(one.label or "", -1) for one in standing],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, one in enumerate(standing) if one.flagged],
-            "unreadable": {str(at): why for at, why in self.unreadable.items()},
+            "unreadable": {str(at): why for at, why in self.unreadable.copy().items()},
             "problems": [problem.why for problem in self.source.problems],
             "pauses": [round((b - a).total_seconds(), 3) for a, b in pairwise(times)],
         }
 
-    def shown(self, edition: str, position: int) -> Shown:
-        """One sample; one that cannot be read is passed over from now on."""
+    def shown(self, edition: str, position: int, change: Change | None = None) -> Shown:
+        """One sample, changed if it is a picture; one that cannot be read is passed over from now on."""
         self._require(edition, position)
         with self._decoding:
             try:
-                return self.source.shown(position)
+                found = self.source.shown(position)
+                is_changed = change is not None and self.source.kind == "picture"
+                return change(found, self.source.samples[position].name) if is_changed and change else found
             except UnreadableError as error:
                 self.unreadable[position] = str(error)
                 raise

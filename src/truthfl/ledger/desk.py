@@ -1,4 +1,4 @@
-"""A participant's papers, in a folder of hers: offers she got, answers she signed, receipts. Looks at the ledger.
+"""A participant's papers, in a folder of hers: offers, answers she signed, receipts, news. Looks at the ledger.
 
 Whatever talks to her (a prompt, a page) and the node that talks to the server meet here, in files: the node puts an
 offer down and waits until an answer lies beside it.
@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.documents import Offer, answer, answer_fault, offer_from
 from truthfl.ledger.signing import PrivateKey
+
+NEWS = "news.json"
+LONGEST_NEWS = 1000
 
 
 def put_offer(desk: Path, offer: Offer) -> None:
@@ -40,8 +44,8 @@ def give_answer(desk: Path, offer: Offer, key: PrivateKey, *, accepted: bool) ->
     fault = answer_fault(paper, offer)
     if fault is not None:
         raise InputError(f"this key cannot answer the offer to {offer.client}: {fault}.")
-    _write(desk / "answers" / f"{offer.hash}.json", paper)
-    return paper
+    _write(desk / "answers" / f"{offer.hash}.json", paper, first=True)
+    return read_answer(desk, offer) or paper
 
 
 def read_answer(desk: Path, offer: Offer) -> dict[str, Any] | None:
@@ -65,6 +69,22 @@ def receipts(desk: Path) -> list[dict[str, Any]]:
     return [_read(path) for path in found]
 
 
+def put_news(desk: Path, sentence: str, *, over: bool) -> None:
+    """What the server told her last; `over`: nothing more will come to her in this job."""
+    _write(desk / NEWS, {"sentence": sentence[:LONGEST_NEWS], "over": over})
+
+
+def news(desk: Path) -> tuple[str, bool] | None:
+    """The last sentence the server told her, and whether it is over for her; None if there is none."""
+    found = _read_if_there(desk / NEWS)
+    return None if found is None else (str(found.get("sentence", "")), found.get("over") is True)
+
+
+def clear_news(desk: Path) -> None:
+    """What was told in another attempt is no news."""
+    (desk / NEWS).unlink(missing_ok=True)
+
+
 def _safe(name: str) -> str:
     """A server's words become a file's name only if they are letters, digits and hyphens."""
     if (
@@ -76,13 +96,21 @@ def _safe(name: str) -> str:
     return name
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    """Whole or not at all."""
+def _write(path: Path, document: dict[str, Any], *, first: bool = False) -> None:
+    """Whole or not at all; `first` leaves what is there already."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}.draft")
+        draft = path.with_suffix(f".{uuid4().hex}.draft")
         draft.write_bytes(canonical_bytes(document))
-        draft.replace(path)
+        if not first:
+            draft.replace(path)
+            return
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 

@@ -134,7 +134,7 @@ def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntAr
                     f"feasible with a labeling_cost of at most {told[i]:.6g} (now {clients.labeling_cost[i]:.6g})"
                 ),
             )
-            + "; leave them out with clients.without(error.clients) or change the costs.",
+            + "; leave them out (clients.without) or change the costs.",
             tuple(positions.tolist()),
         )
     return whole

@@ -30,6 +30,7 @@ export function watchPapers(here, onChange = () => {}) {
 
 function announce(here, now, first) {
   if (here !== "receipt" && now.receipt && now.receipt !== first.receipt) banner("Your receipt has come.", "/receipt");
+  else if (now.news) banner(now.news, "");
   else if (here !== "offer" && now.offer && !now.answer) banner("There is an offer for you to answer.", "/offer");
   else banner("", "");
 }
@@ -39,5 +40,5 @@ function banner(sentence, href) {
   if (place.dataset.says === sentence) return;
   place.dataset.says = sentence;
   place.hidden = sentence === "";
-  place.replaceChildren(`${sentence} `, make("a", { href }, "Look at it"));
+  place.replaceChildren(`${sentence} `, href === "" ? "" : make("a", { href }, "Look at it"));
 }
