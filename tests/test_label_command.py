@@ -33,7 +33,7 @@ def test_it_serves_a_page_until_it_is_stopped(tmp_path, data):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
         lines = [process.stdout.readline() for _ in range(3)]
-        url = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", lines[1]).group()
+        url = re.search(r"http://127\.0\.0\.1:\d+/\S+/\?token=\S+", lines[1]).group()
         with httpx.Client(trust_env=False, follow_redirects=True) as client:
             assert "<title>Label" in client.get(url).text
     finally:

@@ -268,7 +268,7 @@ def test_only_as_many_as_the_offer_asks_for_with_its_classes(browser, tmp_path):
         assert count(page) == "2 of 2 labeled"
         assert labels_of(ada.home / "labels.db", open_samples(data).ids[:2], offer.classes).tolist() == [1, 0]
         ada.gets_receipt(offer)
-        page.wait_for_selector("#banner a[href='/receipt']")
+        page.wait_for_selector("#banner a[href='receipt']")
 
 
 def test_labels_that_came_with_the_pictures_are_shown_and_not_asked_for(browser, tmp_path):

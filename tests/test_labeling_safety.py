@@ -36,6 +36,10 @@ def address(served):
     return served.url.split("/?")[0]
 
 
+def origin(address):
+    return address[: address.index("/", 8)]
+
+
 @pytest.fixture
 def stranger(address):
     with httpx.Client(base_url=address, trust_env=False) as client:
@@ -48,7 +52,7 @@ def inside(served, address):
     with httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get(served.url).status_code == 303
         client.work = client.get("/api/work").json()
-        client.headers.update({"origin": address, CSRF_HEADER: client.work["csrf"]})
+        client.headers.update({"origin": origin(address), CSRF_HEADER: client.work["csrf"]})
         yield client
 
 
@@ -85,7 +89,7 @@ def test_a_wrong_token_is_refused(stranger, served):
 def test_the_token_is_exchanged_for_a_cookie_that_scripts_and_other_sites_do_not_get(stranger, served):
     answer = stranger.get(served.url)
     assert answer.status_code == 303
-    assert answer.headers["location"] == "/"
+    assert answer.headers["location"] == httpx.URL(served.url).path
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith(f"truthfl-{httpx.URL(served.url).port}=")
     assert "HttpOnly" in cookie
@@ -126,7 +130,7 @@ def test_a_change_needs_the_origin_and_the_secret(inside, address):
     assert a_decision(inside).status_code == 200
     for headers in (
         {"origin": "http://evil.example"},
-        {"origin": address.replace("127.0.0.1", "localhost")},
+        {"origin": origin(address).replace("127.0.0.1", "localhost")},
         {"origin": "null"},
         {CSRF_HEADER: "wrong"},
         {CSRF_HEADER: ""},
@@ -179,6 +183,7 @@ def test_no_path_leads_anywhere_else(inside, address, path):
     target = path.format(edition=inside.work["edition"])
     port = httpx.URL(address).port
     cookie = "; ".join(f"{name}={value}" for name, value in inside.cookies.items())
+    target = httpx.URL(address).path + target
     request = f"GET {target} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncookie: {cookie}\r\nconnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port)) as line:
         line.sendall(request.encode())

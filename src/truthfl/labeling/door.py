@@ -1,4 +1,4 @@
-"""What lets her browser in: three secrets, new each time. Looks nowhere."""
+"""What lets her browser in: four secrets, new each time. Looks nowhere."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ def _secret() -> str:
 
 @dataclass(frozen=True)
 class Door:
-    """The token in the address, the cookie's value that it is exchanged for, and what changes must bring."""
+    """The path of all addresses, the token in the first, the cookie's value it is exchanged for, what changes bring.
 
+    A browser sends a machine's cookies to all of its ports, but not to other paths: without the path, whoever serves
+    another page on this machine could be sent the cookie.
+    """
+
+    path: str = field(default_factory=_secret, repr=False)
     token: str = field(default_factory=_secret, repr=False)
     session: str = field(default_factory=_secret, repr=False)
     csrf: str = field(default_factory=_secret, repr=False)
     hosts: tuple[str, ...] = LOOPBACK
+
+    @property
+    def root(self) -> str:
+        return f"/{self.path}/"

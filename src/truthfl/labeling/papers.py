@@ -31,7 +31,9 @@ def offer_in_force(home: Path) -> Offer | None:
     """The last offer that she has not declined; None also where it cannot be read."""
     try:
         offer = last_offer(home)
-        return None if offer is None or answer_to(home, offer) == "refusal" else offer
+        if offer is None or answer_to(home, offer) == "refusal" or not all(isinstance(c, str) for c in offer.classes):
+            return None
+        return offer
     except CANNOT_BE_READ:
         return None
 

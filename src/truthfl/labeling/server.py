@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from truthfl.errors import InputError
 from truthfl.labeling import papers
@@ -36,24 +36,25 @@ Said = TypeVar("Said")
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def page(work: Work, key: PrivateKey | None, door: Door) -> Starlette:
+def page(work: Work, key: PrivateKey | None, door: Door) -> ASGIApp:
     """The application for one participant.
 
     key   signs her answer to an offer
     door  who may come in
     """
-    return Starlette(
-        routes=[*_files(work.home), *_labeling(work, door), *_papers(work, key, door)],
-        middleware=[Middleware(Guard, door=door)],
-        exception_handlers={InputError: _as_sentence, HTTPException: _as_sentence},
+    routes = [*_files(work.home), *_labeling(work, door), *_papers(work, key, door)]
+    app = Starlette(
+        routes=[Mount(door.root, routes=routes)],
+        exception_handlers={InputError: _as_sentence, HTTPException: _as_sentence, Exception: _as_failure},
     )
+    return Guard(app, door)
 
 
 def _files(home: Path) -> list[Route]:
     files = static_files()
 
     def begin(_: Request) -> Response:
-        return RedirectResponse(f"/{_where_to_begin(home)}", 303)
+        return RedirectResponse(_where_to_begin(home), 303)
 
     async def static(request: Request) -> Response:
         file = files.get(request.path_params["name"])
@@ -173,6 +174,11 @@ def _static(request: Request, file: StaticFile) -> Response:
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
+
+
+async def _as_failure(_: Request, __: Exception) -> Response:
+    """What went wrong is told where truthfl was started."""
+    return JSONResponse({}, 500)
 
 
 async def _as_sentence(_: Request, error: Exception) -> Response:

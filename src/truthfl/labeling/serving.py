@@ -68,7 +68,7 @@ def open_page(
     try:
         work, door = Work(home, samples, classes, store, given), Door()
         with _listen(port) as listening, _served(work, key, door, listening) as ended:
-            yield OpenPage(f"http://{HOST}:{listening.getsockname()[1]}/?token={door.token}", ended)
+            yield OpenPage(f"http://{HOST}:{listening.getsockname()[1]}{door.root}?token={door.token}", ended)
     finally:
         store.close()
 

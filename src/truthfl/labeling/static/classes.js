@@ -1,6 +1,6 @@
 // A button per class, with its key.
 
-import { make } from "/static/dom.js";
+import { make } from "./dom.js";
 
 export const SINGLE_KEYS = "truthfl single keys";
 const SHORT = 2; // letters up to which names are shown as digits are

@@ -34,9 +34,15 @@ export function chance(share) {
 
 export function duration(seconds) {
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
-  const [name, size] = units.find(([, length]) => seconds >= length) ?? units[3];
-  const count = Math.round(seconds / size);
-  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+  const from = Math.max(0, units.findIndex(([, length]) => seconds >= length));
+  let left = Math.max(1, Math.floor(seconds));
+  const words = [];
+  for (const [name, size] of units.slice(from, from + 2)) {
+    const whole = Math.floor(left / size);
+    left -= whole * size;
+    if (whole > 0) words.push(count(whole, name));
+  }
+  return words.join(" ");
 }
 
 export function count(value, thing) {

@@ -1,17 +1,17 @@
 // The bench: one sample at a time; the next one shows when the decision about this one is on the disk.
 
-import { CLOSED, Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
-import { SINGLE_KEYS, classButtons, classOfKey, flash, keyActs, onPress, press } from "/static/classes.js";
-import { alarm, byId, make } from "/static/dom.js";
-import { Pace } from "/static/pace.js";
-import { Queue } from "/static/queue.js";
-import { Stage, Unreadable } from "/static/stage.js";
-import { hearOthers, tellOthers } from "/static/tabs.js";
-import { watchPapers } from "/static/watch.js";
+import { Refused, SILENT, ask, nonce, tellUntilHeard } from "./api.js";
+import { SINGLE_KEYS, classButtons, classOfKey, flash, keyActs, onPress, press } from "./classes.js";
+import { alarm, byId, make } from "./dom.js";
+import { Pace } from "./pace.js";
+import { Queue } from "./queue.js";
+import { Stage, Unreadable } from "./stage.js";
+import { hearOthers, tellOthers } from "./tabs.js";
+import { watchPapers } from "./watch.js";
 
 const AHEAD = 4;
 
-const state = await ask("/api/work").catch((error) => {
+const state = await ask("api/work").catch((error) => {
   alarm(error instanceof Refused ? error.message : SILENT);
   throw error;
 });
@@ -59,7 +59,7 @@ async function flag() {
 }
 
 async function undo() {
-  const now = await send("/api/undo", {});
+  const now = await send("api/undo", {});
   if (now === null) return;
   if (now.position === null) {
     say("There is nothing to undo.");
@@ -77,7 +77,7 @@ async function move(step) {
 async function decide(action, number) {
   const said = { position: current, action };
   if (action === "label") said.label = number;
-  const now = await send("/api/decisions", said);
+  const now = await send("api/decisions", said);
   if (now !== null) queue.apply(now);
   return now !== null;
 }
@@ -125,8 +125,11 @@ async function cannotShow(at, error) {
     return show(queue.next(at));
   }
   if (error.status === 409) return location.reload();
-  alarm(error instanceof Refused ? CLOSED : SILENT);
-  if (error instanceof Refused) return undefined;
+  alarm(error instanceof Refused ? error.message : SILENT);
+  if (error instanceof Refused) {
+    current = null; // the picture that still shows is not the one that a key would be for
+    return tellState("");
+  }
   await new Promise((resolve) => setTimeout(resolve, 1000));
   alarm("");
   return show(at);
@@ -240,7 +243,7 @@ hearOthers(state.edition, (now) => {
   else tellState("");
 });
 watchPapers("label", async () => {
-  const fresh = await ask("/api/work").catch(() => state);
+  const fresh = await ask("api/work").catch(() => state);
   if (fresh.edition !== state.edition || fresh.asked !== state.asked) location.reload();
   state.accepted = fresh.accepted;
   if (current === null) tellDone();

@@ -1,10 +1,10 @@
 // The offer: what is asked, what is paid, what it costs, what doing less would leave; and her answer.
 
-import { Refused, SILENT, ask, tell } from "/static/api.js";
-import { alarm, byId, make, pairs } from "/static/dom.js";
-import { chance, count, duration, fine, loss, money, number } from "/static/format.js";
-import { plot } from "/static/plot.js";
-import { watchPapers } from "/static/watch.js";
+import { Refused, SILENT, ask, tell } from "./api.js";
+import { alarm, byId, make, pairs } from "./dom.js";
+import { chance, count, duration, fine, loss, money, number } from "./format.js";
+import { plot } from "./plot.js";
+import { watchPapers } from "./watch.js";
 
 const WAYS = {
   honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
@@ -16,12 +16,14 @@ const ON_THE_LINE = { honest: "honest work", "random labels": "random labels", "
   "inflated report": "inflated report" };
 
 let shown = null;
+let latest = 0; // number of the last question; an answer to an earlier one is not shown
+const edited = new Set();
 
 async function load() {
-  const fields = ["labeling", "computing"].map((name) => [name, byId(`cost-${name}`).value]);
+  const fields = [...edited].map((name) => [name, byId(`cost-${name}`).value]);
   const entered = fields.filter(([, value]) => value !== "");
   const query = shown === null ? "" : `?${new URLSearchParams(entered)}`;
-  return ask(`/api/offer${query}`);
+  return ask(`api/offer${query}`);
 }
 
 async function begin() {
@@ -32,6 +34,7 @@ async function begin() {
     shown = null;
     return;
   }
+  edited.clear();
   tellTask(shown.offer, shown.spread);
   tellPay(shown.offer, shown.spread);
   tellSmallPrint(shown.offer, shown);
@@ -129,7 +132,7 @@ function tellAnswer({ offer, answer, given, cannot_sign: why }) {
     refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
   }[answer];
   if (words) {
-    const next = answer === "acceptance" && !given ? make("a", { class: "main", href: "/label" }, "Start labeling") : null;
+    const next = answer === "acceptance" && !given ? make("a", { class: "main", href: "label" }, "Start labeling") : null;
     place.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
     return;
   }
@@ -151,15 +154,16 @@ function confirm(offer, accepted) {
     ? `You label ${count(offer.samples, "picture")} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
     : "The server goes on without you. This cannot be taken back.";
   byId("sign-yes").textContent = accepted ? "Sign: I accept" : "Sign: I decline";
-  byId("sign-yes").onclick = () => answer(accepted);
+  const meant = shown.hash;
+  byId("sign-yes").onclick = () => answer(meant, accepted);
   byId("sign").showModal();
 }
 
-async function answer(accepted) {
+async function answer(meant, accepted) {
   byId("sign-yes").disabled = true;
   try {
-    const said = await tell("/api/answer", { offer: shown.hash, accepted });
-    shown.answer = said.answer;
+    const said = await tell("api/answer", { offer: meant, accepted });
+    if (shown.hash === meant) shown.answer = said.answer;
     alarm("");
   } catch (error) {
     alarm(error instanceof Refused ? error.message : SILENT);
@@ -172,13 +176,18 @@ async function answer(accepted) {
 }
 
 async function follow() {
-  const wrong = ["labeling", "computing"].some((name) => !byId(`cost-${name}`).checkValidity());
+  const wrong = [...edited].some((name) => !byId(`cost-${name}`).checkValidity());
   if (wrong) {
     byId("cost-words").textContent = "A cost must be a number from 0 on.";
     return;
   }
-  const now = await load().catch(() => null);
-  if (now !== null && shown !== null && now.hash === shown.hash) {
+  latest += 1;
+  const asked = latest;
+  const now = await load().catch((error) => {
+    byId("cost-words").textContent = error.message;
+    return null;
+  });
+  if (now !== null && asked === latest && shown !== null && now.hash === shown.hash) {
     shown = { ...now, answer: shown.answer ?? now.answer };
     tellCosts(shown);
   }
@@ -186,6 +195,7 @@ async function follow() {
 
 async function restart() {
   try {
+    if (byId("sign").open) byId("sign").close();
     shown = null;
     await begin();
     alarm("");
@@ -194,9 +204,18 @@ async function restart() {
   }
 }
 
-for (const name of ["labeling", "computing"]) byId(`cost-${name}`).addEventListener("input", follow);
+for (const name of ["labeling", "computing"]) {
+  byId(`cost-${name}`).addEventListener("input", () => {
+    edited.add(name);
+    follow();
+  });
+}
 byId("sign-no").addEventListener("click", () => byId("sign").close());
 watchPapers("offer", (now, before) => {
-  if (now.offer !== before.offer || now.answer !== before.answer) restart();
+  if (now.offer !== before.offer) restart();
+  else if (now.answer !== before.answer && shown !== null) {
+    shown.answer = now.answer;
+    tellAnswer(shown);
+  }
 });
 await restart();

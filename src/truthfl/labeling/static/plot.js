@@ -1,17 +1,21 @@
 // Pay against test loss: a straight line, where the job is expected to end, and what doing less would do.
 
-import { draw } from "/static/dom.js";
-import { loss, number } from "/static/format.js";
+import { draw } from "./dom.js";
+import { loss, number } from "./format.js";
 
 const HEIGHT = 320;
 const EDGE = { top: 44, right: 16, bottom: 46, left: 64 }; // at the top there is room for names
 const LABEL_STEP = 19;
 const LETTER = 7; // a letter's width, about
 
+const watched = new WeakMap(); // an observer per place
+
 // shown: {pay(loss), band: [from, to] or null, points: [{loss, name, key}], words, unit}
 export function plot(place, shown) {
   const redraw = () => place.replaceChildren(picture(Math.max(280, place.clientWidth), shown));
-  new ResizeObserver(redraw).observe(place);
+  watched.get(place)?.disconnect();
+  watched.set(place, new ResizeObserver(redraw));
+  watched.get(place).observe(place);
   redraw();
 }
 

@@ -42,10 +42,6 @@ export class Queue {
     this.measure();
   }
 
-  isOpen(at) {
-    return this.labels[at] < 0 && !this.unreadable.has(at) && !this.skippedSet().has(at);
-  }
-
   // The next `count` samples to decide, were the one at `current` decided; -1 begins at the first.
   upcoming(current, count) {
     const found = [];

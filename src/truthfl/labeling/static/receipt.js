@@ -1,13 +1,13 @@
 // The receipt: what was paid and why, and a check of all of it on this machine.
 
-import { Refused, SILENT, ask } from "/static/api.js";
-import { alarm, byId, make, pairs } from "/static/dom.js";
-import { fine, finer, loss, money, number } from "/static/format.js";
-import { plot } from "/static/plot.js";
-import { watchPapers } from "/static/watch.js";
+import { Refused, SILENT, ask } from "./api.js";
+import { alarm, byId, make, pairs } from "./dom.js";
+import { fine, finer, loss, money, number } from "./format.js";
+import { plot } from "./plot.js";
+import { watchPapers } from "./watch.js";
 
 async function begin() {
-  const shown = await ask("/api/receipt");
+  const shown = await ask("api/receipt");
   byId("none").hidden = shown.receipt !== null;
   byId("receipt").hidden = shown.receipt === null || "trouble" in shown;
   byId("checking").hidden = shown.receipt === null;
@@ -80,7 +80,7 @@ async function check() {
   const verdict = byId("verdict");
   byId("check").disabled = true;
   try {
-    const { fault } = await ask("/api/receipt/check");
+    const { fault } = await ask("api/receipt/check");
     verdict.className = `verdict ${fault === null ? "good" : "bad"}`;
     if (fault === null) {
       const held = ["the operator’s signature, over every byte", "your acceptance, signed with your key, of the offer on your desk",

@@ -1,16 +1,16 @@
 // The grid: all that have one label, side by side; what does not belong there gets another.
 
-import { Refused, SILENT, ask, nonce, tellUntilHeard } from "/static/api.js";
-import { classButtons, classOfKey, keyActs, press } from "/static/classes.js";
-import { alarm, byId, make } from "/static/dom.js";
-import { Queue } from "/static/queue.js";
-import { Stage } from "/static/stage.js";
-import { hearOthers, tellOthers } from "/static/tabs.js";
-import { watchPapers } from "/static/watch.js";
+import { Refused, SILENT, ask, nonce, tellUntilHeard } from "./api.js";
+import { classButtons, classOfKey, keyActs, press } from "./classes.js";
+import { alarm, byId, make } from "./dom.js";
+import { Queue } from "./queue.js";
+import { Stage } from "./stage.js";
+import { hearOthers, tellOthers } from "./tabs.js";
+import { watchPapers } from "./watch.js";
 
 const AT_ONCE = 120;
 
-const state = await ask("/api/work").catch((error) => {
+const state = await ask("api/work").catch((error) => {
   alarm(error instanceof Refused ? error.message : SILENT);
   throw error;
 });
@@ -20,8 +20,9 @@ const buttons = classButtons(byId("large-classes"), state.classes, (number) => r
 const groups = [
   ...state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number })),
   { name: "Flagged", has: (at) => queue.flagged.has(at) },
-  { name: "Skipped", has: (at) => queue.skipped.includes(at) },
+  { name: "Skipped", has: (at) => skipped.has(at) },
 ].map((one) => ({ ...one, button: groupButton(one) }));
+let skipped = new Set();
 let group = null;
 let members = [];
 let shown = 0;
@@ -37,6 +38,7 @@ function groupButton(one) {
 
 function membersOf(one) {
   const inside = [];
+  skipped = queue.skippedSet();
   for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && one.has(at)) inside.push(at);
   return inside;
 }
@@ -70,7 +72,7 @@ function more() {
 function thumb(at, first) {
   const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1", dir: state.kind === "text" ? "auto" : null,
     "aria-label": `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}` });
-  const address = `/thumbs/${state.edition}/${at}`;
+  const address = `thumbs/${state.edition}/${at}`;
   if (state.kind === "text") {
     fetch(address).then((answer) => answer.text()).then((text) => button.prepend(text), () => {});
   } else {
@@ -103,7 +105,7 @@ async function send(said) {
   if (busy) return null;
   busy = true;
   try {
-    const now = await tellUntilHeard("/api/decisions", { edition: state.edition, nonce: nonce(), ...said }, alarm);
+    const now = await tellUntilHeard("api/decisions", { edition: state.edition, nonce: nonce(), ...said }, alarm);
     queue.apply(now);
     tellOthers(state.edition, now);
     return now;

@@ -1,7 +1,7 @@
 // Samples, fetched before they are wanted and shown at once. Only a few are held.
 
-import { CLOSED, Refused, sentenceOf } from "/static/api.js";
-import { make } from "/static/dom.js";
+import { CLOSED, Refused, sentenceOf } from "./api.js";
+import { make } from "./dom.js";
 
 export class Unreadable extends Error {}
 
@@ -30,7 +30,7 @@ export class Stage {
   }
 
   address(at) {
-    return `/samples/${this.edition}/${at}`;
+    return `samples/${this.edition}/${at}`;
   }
 
   async picture(at) {
@@ -39,8 +39,7 @@ export class Stage {
     try {
       await image.decode();
     } catch {
-      this.held.delete(at);
-      throw await this.reason(at);
+      await this.redrawn(image, at);
     }
     image.style.setProperty("--ratio", image.naturalWidth / image.naturalHeight);
     return image;
@@ -59,11 +58,16 @@ export class Stage {
     throw await refusal(response);
   }
 
-  // A picture that did not come: is it broken, or the server gone?
-  async reason(at) {
-    const response = await fetch(this.address(at)).catch((error) => error);
-    if (response instanceof Error) return response;
-    return response.ok ? new Unreadable("the browser cannot show it.") : refusal(response);
+  // A picture that did not come, or of a kind that this browser does not know: as a plain one, or why not.
+  async redrawn(image, at) {
+    image.src = `${this.address(at)}?redrawn`;
+    try {
+      await image.decode();
+    } catch (error) {
+      this.held.delete(at);
+      const response = await fetch(image.src);
+      throw response.ok ? error : await refusal(response);
+    }
   }
 }
 

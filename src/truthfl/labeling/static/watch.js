@@ -1,7 +1,7 @@
 // Papers may come while a page is open: look for them now and then, and say so.
 
-import { ask } from "/static/api.js";
-import { byId, make } from "/static/dom.js";
+import { ask } from "./api.js";
+import { byId, make } from "./dom.js";
 
 const EVERY = 2000;
 
@@ -15,7 +15,7 @@ export function watchPapers(here, onChange = () => {}) {
     timer = setTimeout(look, EVERY);
     if (document.visibilityState !== "visible") return;
     try {
-      const now = await ask("/api/papers");
+      const now = await ask("api/papers");
       first ??= now;
       announce(here, now, first);
       if (before !== null && JSON.stringify(now) !== JSON.stringify(before)) onChange(now, before);
@@ -29,9 +29,9 @@ export function watchPapers(here, onChange = () => {}) {
 }
 
 function announce(here, now, first) {
-  if (here !== "receipt" && now.receipt && now.receipt !== first.receipt) banner("Your receipt has come.", "/receipt");
+  if (here !== "receipt" && now.receipt && now.receipt !== first.receipt) banner("Your receipt has come.", "receipt");
   else if (now.news) banner(now.news, "");
-  else if (here !== "offer" && now.offer && !now.answer) banner("There is an offer for you to answer.", "/offer");
+  else if (here !== "offer" && now.offer && !now.answer) banner("There is an offer for you to answer.", "offer");
   else banner("", "");
 }
 
