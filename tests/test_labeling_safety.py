@@ -98,6 +98,25 @@ def test_the_token_is_exchanged_for_a_cookie_that_scripts_and_other_sites_do_not
     assert stranger.get("/label").status_code == 200
 
 
+def test_the_cookie_is_for_this_pages_path_alone(inside, stranger, served, address):
+    """Browsers send cookies to all ports of a machine; a path that nobody knows keeps it from the others."""
+    root = httpx.URL(served.url).path
+    assert len(root) >= 18
+    assert f"Path={root}" in stranger.get(served.url).headers["set-cookie"]
+    cookie = "; ".join(f"{name}={value}" for name, value in inside.cookies.items())
+    for path in ("/", "/label", "/api/work", f"{root[:-2]}/label"):
+        assert stranger.get(f"{origin(address)}{path}", headers={"cookie": cookie}).status_code == 403
+    others = f'prefs={{"theme":"dark"}}; {cookie}; x'
+    assert stranger.get("/api/work", headers={"cookie": others}).status_code == 200
+
+
+def test_who_comes_by_a_link_on_another_page_gets_in(stranger, served):
+    answer = stranger.get(served.url, headers={"sec-fetch-site": "cross-site"})
+    assert answer.status_code == 200
+    assert 'content="0;url=./"' in answer.text
+    assert "set-cookie" in answer.headers
+
+
 def test_tokens_are_long_and_new_each_time(tmp_path, served):
     with open_page(tmp_path, open_samples(draw_pictures(tmp_path / "data", 1)), DIGITS) as other:
         tokens = [one.url.split("token=")[1] for one in (served, other)]

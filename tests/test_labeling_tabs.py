@@ -1,9 +1,12 @@
-"""The page beside other pages: a second tab, an offer that comes, keys that are held or switched off in the review."""
+"""The page beside other things: a second tab, an offer that comes, a browser that fails, keys that are held."""
+
+import webbrowser
 
 import pytest
 
 from participants import Ada, draw_pictures
 from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
+from truthfl.cli.label import show
 from truthfl.labeling.samples import open_samples
 from truthfl.labeling.serving import open_page
 from truthfl.ledger import desk
@@ -96,3 +99,75 @@ def test_keys_in_the_review_are_as_on_the_bench(browser, tmp_path, data):  # noq
         page.wait_for_timeout(200)
         assert page.is_visible("#large")
     assert [row[1] for row in decisions(tmp_path / "home")] == ["label"] * 3 + ["flag"]
+
+
+def test_she_signs_what_she_saw(browser, tmp_path, data):  # noqa: F811
+    """An offer that comes while she is asked to sign another is not signed in its place."""
+    ada = Ada(tmp_path)
+    seen = ada.gets_offer(samples=4)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.click("#answer >> text=Accept")
+        page.wait_for_selector("#sign[open]")
+        unseen = ada.gets_offer(samples=3, version=2)
+        page.wait_for_selector("text=Label 3 pictures")
+        assert page.is_hidden("#sign")
+        assert desk.read_answer(ada.home, seen) is None
+        assert desk.read_answer(ada.home, unseen) is None
+
+
+def test_news_from_the_server_is_shown(browser, tmp_path, data):  # noqa: F811
+    ada = Ada(tmp_path)
+    with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        desk.put_news(ada.home, "The operator's server ended the job: <b>nobody</b> came.", over=True)
+        page.wait_for_selector("#banner >> text=ended the job: <b>nobody</b> came.")
+
+
+def test_a_picture_that_the_browser_cannot_show_is_redrawn(browser, tmp_path, data):  # noqa: F811
+    """What the page passed over, and the node does not, would never be labeled."""
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
+        page.route("**/samples/*/1", lambda route: route.fulfill(body="no picture", content_type="image/png"))
+        page.goto(opened.url)
+        page.wait_for_selector(showing(0))
+        press(page, "1", showing(1))
+        assert page.get_attribute("#stage img", "src").endswith("?redrawn")
+        assert page.evaluate("document.querySelector('#stage img').naturalWidth") == 28
+        assert page.is_hidden("#passed")
+
+
+def test_the_next_pictures_are_fetched_before_they_are_wanted(browser, tmp_path, data):  # noqa: F811
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
+        asked = []
+        page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[-1]))
+        page.goto(opened.url)
+        page.wait_for_selector(showing(0))
+        page.wait_for_load_state("networkidle")
+        assert {"1", "2", "3"} <= set(asked)
+        asked.clear()
+        press(page, "1")
+        assert "1" not in asked
+
+
+def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser, tmp_path, data):  # noqa: F811
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(0))
+        for key, then in ((" ", 1), ("1", 2), (" ", 3), ("1", 0), ("1", 2)):
+            press(page, key, showing(then))
+        page.keyboard.press(" ")  # the last one left
+        page.wait_for_selector("#said >> text=This is the last one left.", state="attached")
+        assert page.is_hidden(DONE)
+        press(page, "1", DONE)
+
+
+def test_the_page_opens_by_way_of_a_file_that_only_she_can_read(browser, tmp_path, data, monkeypatch):  # noqa: F811
+    came = []
+    monkeypatch.setattr(webbrowser, "open", came.append)
+    (tmp_path / "home").mkdir()
+    with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
+        show(opened.url, tmp_path / "home")
+        assert "token" not in came[0]
+        assert (tmp_path / "home" / "page.html").stat().st_mode & 0o077 == 0
+        page.watch.elsewhere = []
+        page.goto(came[0])
+        page.wait_for_selector(showing(0))
+        page.watch.elsewhere = [url for url in page.watch.elsewhere if url != came[0]]

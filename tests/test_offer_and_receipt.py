@@ -3,6 +3,7 @@
 import copy
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
@@ -221,3 +222,30 @@ def test_a_declined_offer_sets_no_classes(ada):
     assert papers.offer_in_force(ada.home) == offer
     desk.give_answer(ada.home, offer, ada.key, accepted=False)
     assert papers.offer_in_force(ada.home) is None
+
+
+def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
+    """From the definitions: labeling as far as she labels, computing as far as she computes."""
+    offer = ada.gets_offer(batch_size=10)
+    deviation = offer.terms.slope * offer.loss_error
+    for way in conducts(offer, Costs(labeling=70.0, computing=30.0)):
+        cost = 70.0 * way.effort + 30.0 * way.batch_size / 10
+        below = 0.5 * (1 + math.erf((cost - way.pay) / deviation / math.sqrt(2)))
+        assert (way.cost, way.left) == pytest.approx((cost, way.pay - cost))
+        assert way.chance_below_cost == pytest.approx(below, abs=1e-12)
+
+
+def test_of_answers_at_once_one_counts(ada):
+    offer = ada.gets_offer()
+    with ThreadPoolExecutor(8) as pool:
+        given = list(pool.map(lambda n: desk.give_answer(ada.home, offer, ada.key, accepted=n % 2 == 0), range(40)))
+    assert {one["document"]["kind"] for one in given} == {desk.read_answer(ada.home, offer)["document"]["kind"]}
+    assert len(list((ada.home / "answers").iterdir())) == 1
+
+
+def test_a_receipt_for_another_key_is_not_hers(ada):
+    offer = ada.gets_offer()
+    ada.accepts(offer)
+    ada.gets_receipt(offer)
+    assert papers.receipt_checked(ada.home, ada.key)["fault"] is None
+    assert papers.receipt_checked(ada.home, new_key())["fault"] == "its offer is to another key than yours"

@@ -16,8 +16,9 @@ from messages import told
 from participants import draw_pictures
 from truthfl.labeling import arrays, pictures
 from truthfl.labeling.exchange import export_text
-from truthfl.labeling.pictures import thumbnail
-from truthfl.labeling.pixels import load
+from truthfl.labeling.order import in_kept_order
+from truthfl.labeling.pictures import decoded, thumbnail
+from truthfl.labeling.pixels import load, pixels_of
 from truthfl.labeling.sample import UnreadableError
 from truthfl.labeling.samples import open_samples
 
@@ -203,6 +204,8 @@ def test_texts(tmp_path):
     assert "trained on pictures" in told(load, again)
     csv.write_text("id,words\n1,2\n")
     assert "no column 'text'" in told(open_samples, csv)
+    csv.write_text(f"text\nshort\n{'x' * 200_000}\n")
+    assert len(open_samples(csv)) == 1
     csv.write_bytes(b"text\n\xff\xfe\n")
     assert "UTF-8" in told(open_samples, csv)
 
@@ -258,6 +261,54 @@ def test_thumbnails_look_like_the_pictures(tmp_path):
         small = np.asarray(Image.open(BytesIO(thumbnail(shown, "x").content)))
         assert abs(small.astype(float) - level).max() <= 3
         assert abs(source.pixels(position).astype(float) - level).max() <= 1
+
+
+def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_there(tmp_path):
+    draw_pictures(tmp_path, 2)
+    source = open_samples(tmp_path)
+    (tmp_path / "00000.png").write_bytes((tmp_path / "00001.png").read_bytes())
+    with pytest.raises(UnreadableError, match="another picture than when the folder was opened"):
+        source.shown(0)
+    assert source.shown(1).media_type == "image/png"
+
+
+@pytest.mark.parametrize("size", [40_000, 3_000_000])
+def test_pictures_that_differ_in_the_middle_are_two(tmp_path, size):
+    head = b"\xff\xd8\xff" + bytes(size)
+    for name, middle in (("a.jpg", b"1" * 2000), ("b.jpg", b"2" * 2000)):
+        (tmp_path / name).write_bytes(head + middle + bytes(size))
+    assert len(set(open_samples(tmp_path).ids)) == 2
+
+
+def test_a_link_in_a_circle_is_passed_over(tmp_path):
+    draw_pictures(tmp_path, 1)
+    (tmp_path / "x.png").symlink_to("x.png")
+    assert len(open_samples(tmp_path)) == 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Pillow's own
+def test_damaged_exif_is_a_sentence():
+    exif = Image.Exif()
+    exif[0x0112], exif[0x010E], exif[0x9286] = 6, "hello", b"x" * 20
+    file = BytesIO()
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(file, "JPEG", exif=exif)
+    raw = bytearray(file.getvalue())
+    raw[raw.index(b"Exif") + 17] = 84  # the type of a tag's value, which Pillow stumbles over when it turns the picture
+    with pytest.raises(UnreadableError, match=r"^x\.jpg is broken: "):
+        pixels_of(decoded(bytes(raw), "x.jpg"), "x.jpg")
+
+
+def test_samples_that_were_there_first_stay_first(tmp_path):
+    """A file that is added during a job pushes no other out of what was asked for."""
+    data, home = draw_pictures(tmp_path / "data", 3), tmp_path / "home"
+    before = in_kept_order(open_samples(data), home).ids
+    (data / "0000.png").write_bytes((data / "00000.png").read_bytes() + b"more")
+    (data / "00001.png").rename(data / "z.png")
+    after = in_kept_order(open_samples(data), home)
+    assert after.ids[:3] == before
+    assert [sample.name for sample in after.samples] == ["00000.png", "z.png", "00002.png", "0000.png"]
+    (home / "order.json").write_text("{")
+    assert "order.json cannot be read" in told(in_kept_order, open_samples(data), home)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system has no names that are not text")

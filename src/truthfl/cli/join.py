@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import sys
 import time
-import webbrowser
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,21 +149,19 @@ def _leave_open(served: OpenPage) -> None:
 
 
 def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
-    from truthfl.cli.label import DIGITS, tell_passed_over
-    from truthfl.federation.holding import labeled_pictures
-    from truthfl.labeling.pixels import load
-    from truthfl.labeling.samples import open_samples
+    from truthfl.cli.label import DIGITS, show, tell_passed_over
+    from truthfl.federation.holding import labeled_pictures, samples_of
     from truthfl.labeling.serving import open_page
     from truthfl.ledger.signing import read_key
 
-    readable, _ = load(open_samples(data))  # the same pictures that the node trains on
+    readable, _ = samples_of(data, home)  # the same pictures that the node trains on
     tell_passed_over(readable)
     labeled = labeled_pictures(data)
     given = None if labeled is None else labeled.labels.tolist()
     served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), given=given))
     print(f"Your page, for this machine alone: {served.url}", flush=True)
     if not no_browser:
-        webbrowser.open(served.url)
+        show(served.url, home)
     return served
 
 

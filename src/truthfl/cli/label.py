@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -54,6 +55,15 @@ def label(
     _serve(home, source, _classes(home, classes), _key(home, key), port, no_browser)
 
 
+def show(url: str, home: Path) -> None:
+    """Open the address in her browser, by way of a file of hers: what a program is started with, all users can see."""
+    file = home / "page.html"
+    file.unlink(missing_ok=True)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as page:
+        page.write(f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n')
+    webbrowser.open(file.resolve().as_uri())
+
+
 def tell_passed_over(source: Source) -> None:
     for problem in source.problems:
         print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
@@ -70,7 +80,7 @@ def _serve(
         print(f"The page, for this machine alone: {opened.url}")
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:
-            webbrowser.open(opened.url)
+            show(opened.url, home)
         try:
             opened.wait()
         except KeyboardInterrupt:

@@ -17,7 +17,9 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.participant import LabelSource, Participant
+from truthfl.labeling.order import in_kept_order
 from truthfl.labeling.pixels import load
+from truthfl.labeling.sample import Source
 from truthfl.labeling.samples import open_samples
 from truthfl.labeling.store import FILE_NAME as LABELS
 from truthfl.learning.handmade import labels_of
@@ -91,9 +93,14 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
     labeled = labeled_pictures(data)
     if labeled is not None:
         return labeled.images, lambda _: labeled.labels
-    source, images = load(open_samples(data))
-    ids = [sample.id for sample in source.samples]
+    source, images = samples_of(data, home)
+    ids = source.ids
     return images, lambda offer: labels_of(home / LABELS, ids[: offer.samples], offer.classes)
+
+
+def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
+    """Her pictures that can be read, in the order in which they are asked for."""
+    return load(in_kept_order(open_samples(data), home))
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:

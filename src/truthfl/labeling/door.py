@@ -20,7 +20,7 @@ class Door:
     another page on this machine could be sent the cookie.
     """
 
-    path: str = field(default_factory=_secret, repr=False)
+    path: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)
     token: str = field(default_factory=_secret, repr=False)
     session: str = field(default_factory=_secret, repr=False)
     csrf: str = field(default_factory=_secret, repr=False)

@@ -95,7 +95,7 @@ def _files(root: Path, folder: str, before: str) -> Iterator[str]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _files(root, entry.path, f"{before}{entry.name}/")
-        elif entry.name.lower().endswith(ENDINGS) and entry.is_file() and not _leads_out(entry, root):
+        elif entry.name.lower().endswith(ENDINGS) and not _leads_out(entry, root) and entry.is_file():
             yield before + entry.name
 
 
