@@ -141,7 +141,7 @@ def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
 
 def _leave_open(served: OpenPage) -> None:
     """The page, after the job, for as long as she wants to look at her papers."""
-    print("truthfl: your papers, with your receipt, stay on your page; Ctrl+C closes it.", flush=True)
+    print("truthfl: your page stays open with your papers; Ctrl+C closes it.", flush=True)
     try:
         served.wait()
     except KeyboardInterrupt:
