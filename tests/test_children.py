@@ -127,3 +127,14 @@ def test_a_short_command_has_a_deadline(tmp_path):
 
 def test_a_free_port_is_free():
     assert 0 < children.free_port() < 65536
+
+
+def test_who_answers_a_message_leaves_when_the_executor_was_killed():
+    executor = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    code = f"from truthfl.federation.executor import end_with; print(flush=True); end_with({executor.pid})"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as answering:
+        answering.stdout.readline()
+        assert answering.poll() is None
+        executor.kill()
+        executor.communicate()
+        assert answering.wait(30) == 1

@@ -9,7 +9,10 @@ forked processes have no main module to load again. Looks at `haste` and Flower.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sys
+import threading
+import time
 from importlib import import_module
 from multiprocessing import forkserver
 from pathlib import Path
@@ -22,6 +25,7 @@ from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, Subpr
 from truthfl.federation.haste import fetch_parts_soon
 
 MESSAGE_RUNNER, TASK_LOOP = "flwr.supernode.runtime.run_clientapp", "flwr.supercore.superexec.run_superexec"
+LOOK_EVERY = 1.0  # seconds
 _processes = multiprocessing.get_context("forkserver")
 
 
@@ -41,12 +45,13 @@ class ForkingExecutor(SubprocessExecutor):
         return supported_task_types & {TaskType.CLIENT_APP}, set()
 
     def launch(self, spec: ExecutionSpec) -> LaunchResult:
-        _processes.Process(target=answer_message, args=(self.client_app, spec)).start()
+        _processes.Process(target=answer_message, args=(self.client_app, spec, os.getpid())).start()
         return LaunchResult.accepted()
 
 
-def answer_message(client_app: str, spec: ExecutionSpec) -> None:
+def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
     """Answer the message of this task: what a forked process does, and all."""
+    threading.Thread(target=end_with, args=(executor,), daemon=True).start()
     fetch_parts_soon()
     app = installed(client_app)
     runner = import_module(MESSAGE_RUNNER)
@@ -60,6 +65,21 @@ def answer_message(client_app: str, spec: ExecutionSpec) -> None:
         certificates=None if root is None else Path(root).read_bytes(),
         parent_pid=spec.parent_pid,
     )
+
+
+def end_with(executor: int) -> None:
+    """Leave when the executor is gone, even if it was killed: nobody waits for this answer any more."""
+    while _is_there(executor):
+        time.sleep(LOOK_EVERY)
+    os._exit(1)
+
+
+def _is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError:
+        return False
+    return True
 
 
 def installed(client_app: str) -> Any:
