@@ -55,7 +55,9 @@ def test_commands(page, block, tmp_path):
     for command, shown in zip(pieces[1::2], pieces[2::2], strict=True):
         words = shlex.split(command)
         if words[0] == "make":  # `make test` is what runs this test, and `make demo` what the next block runs
-            done = subprocess.run(["make", "--dry-run", *words[1:]], cwd=ROOT, capture_output=True, text=True)
+            done = subprocess.run(
+                ["make", "--dry-run", "--no-print-directory", *words[1:]], cwd=ROOT, capture_output=True, text=True
+            )
             assert done.stdout.rstrip().endswith({"demo": "truthfl run", "test": "pytest -n 2"}[words[1]]), done.stderr
             continue
         assert words[0] == "truthfl"
