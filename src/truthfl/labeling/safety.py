@@ -45,7 +45,8 @@ CLOSED = """<!DOCTYPE html>
 a new one each time truthfl starts. What you decided before is kept.</p></main></body></html>
 """
 GO_ON = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=./"><title>truthfl</title></head>
+<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=./"><title>truthfl</title>
+<link rel="icon" href="static/icon.svg"></head>
 <body><p><a href="./">Go on</a></p></body></html>
 """
 
