@@ -108,8 +108,9 @@ class Work:
         with self._decoding:
             try:
                 found = self.source.shown(position)
-                is_changed = change is not None and self.source.kind == "picture"
-                return change(found, self.source.samples[position].name) if is_changed and change else found
+                if change is None or self.source.kind == "text":
+                    return found
+                return change(found, self.source.samples[position].name)
             except UnreadableError as error:
                 self.unreadable[position] = str(error)
                 raise
