@@ -29,7 +29,7 @@ const painted = () => new Promise((resolve) => requestAnimationFrame(() => {
   channel.port1.onmessage = () => resolve(performance.now());
   channel.port2.postMessage(null);
 }));
-const bench = { first: true, times: [], pressed: 0, shown: null };
+const bench = { first: null, times: [], pressed: 0, shown: null };
 window.bench = bench;
 window.nextShown = () => new Promise((resolve) => { bench.resolve = resolve; if (bench.shown) bench.tell(); });
 bench.tell = () => {
@@ -40,8 +40,8 @@ addEventListener("keydown", (event) => { bench.pressed = event.timeStamp; }, tru
 addEventListener("DOMContentLoaded", () => {
   new MutationObserver(async () => {
     const now = await painted();
-    if (!bench.first) bench.times.push(now - bench.pressed);
-    bench.first = false;
+    if (bench.first === null) bench.first = performance.timeOrigin + now;
+    else bench.times.push(now - bench.pressed);
     bench.shown = true;
     bench.tell();
   }).observe(document.body, { attributes: true, attributeFilter: ["data-at"] });
@@ -102,16 +102,16 @@ def started(browser, data, home):
     page.goto("about:blank")
     time.sleep(BROWSER_SETTLES_S)
     command = [sys.executable, "-m", "truthfl", "label", "--data", data, "--home", home, "--no-browser"]
-    began = time.monotonic()
+    began = time.time()
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         server.stdout.readline()
         url = re.search(r"http://\S+", server.stdout.readline()).group()
-        address = time.monotonic()
+        address = time.time()
         page.goto(url, wait_until="commit")
         page.wait_for_selector("#stage img")
         page.evaluate("nextShown()")
-        yield page, server.pid, [1000 * (moment - began) for moment in (address, time.monotonic())]
+        yield page, server.pid, [1000 * (moment - began) for moment in (address, page.evaluate("bench.first") / 1000)]
     finally:
         server.kill()
         server.wait()

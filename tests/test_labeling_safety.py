@@ -1,5 +1,6 @@
 """Who may talk to the page, and what they get: token, cookie, origin, CSRF, hosts, headers, paths, sizes."""
 
+import asyncio
 import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ from test_samples import png_that_says
 from truthfl.errors import InputError
 from truthfl.labeling.safety import CSRF_HEADER
 from truthfl.labeling.samples import open_samples
-from truthfl.labeling.serving import open_page
+from truthfl.labeling.serving import listen, open_page
 
 DIGITS = tuple("0123456789")
 
@@ -273,6 +274,25 @@ def test_a_port_that_is_taken(served, tmp_path):
     source = open_samples(draw_pictures(tmp_path / "data", 1))
     with pytest.raises(InputError, match=f"port {port} cannot be used"), open_page(tmp_path, source, DIGITS, port=port):
         pass
+
+
+def test_small_answers_are_sent_at_once():
+    """An answer leaves in two parts; if the second waits until the first is confirmed, each key press takes 40 ms."""
+    waits = []
+
+    def note(_, writer):
+        line = writer.get_extra_info("socket")
+        waits.append(not line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def serve_one():
+        async with await asyncio.start_server(note, sock=listen(0)) as server:
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            await reader.read()
+            writer.close()
+
+    asyncio.run(serve_one())
+    assert waits == [False]
 
 
 def test_static_files_are_not_sent_twice(inside):

@@ -85,6 +85,11 @@ def test_the_commands_are_there_without_numpy():
     assert {"numpy", "rich", "starlette"} & loaded_by("import truthfl.cli.app") == set()
 
 
+def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
+    page = "import truthfl.labeling.server, truthfl.labeling.serving, truthfl.labeling.folder"
+    assert {"numpy", "rich", "PIL", "cryptography"} & loaded_by(page) == set()
+
+
 def test_rooms_look_only_where_they_may():
     wrong = []
     for path in SOURCE.rglob("*.py"):

@@ -4,35 +4,74 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Annotated
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from truthfl import __version__
-from truthfl.cli import errata, join, keys, label, ledger, plan, reproduce, run, serve, settle, share, verify
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    import click
 
 BAD_INPUT = 2
 
+COMMANDS = (  # each is what is called so in the module that is called so
+    "run",
+    "label",
+    "plan",
+    "verify",
+    "reproduce",
+    "serve",
+    "join",
+    "share",
+    "settle",
+    "ledger",
+    "keys",
+    "errata",
+)
+
+
+class OnDemand(TyperGroup):
+    """Loads the command that is asked for, and no other."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        return _loaded(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS:
+            near = "".join(f"did you mean {name}? " for name in get_close_matches(args[0], COMMANDS, 1))
+            raise InputError(f"there is no command {args[0]!r}; {near}truthfl -h shows them all.")
+        return super().resolve_command(ctx, args)
+
+
+def _loaded(name: str) -> click.Command:
+    found = getattr(import_module(f"truthfl.cli.{name}"), name)
+    alone = typer.Typer()
+    if isinstance(found, typer.Typer):
+        alone.add_typer(found, name=name)
+    else:
+        alone.command(name)(found)
+    return get_group(alone).commands[name]
+
+
 app = typer.Typer(
+    cls=OnDemand,
     help="Federated learning that pays people for honest work.",
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-app.command(name="run")(run.run)
-app.command(name="label")(label.label)
-app.command(name="plan")(plan.plan)
-app.command(name="verify")(verify.verify)
-app.command(name="reproduce")(reproduce.reproduce)
-app.command(name="serve")(serve.serve)
-app.command(name="join")(join.join)
-app.command(name="share")(share.share)
-app.command(name="settle")(settle.settle)
-app.add_typer(ledger.ledger, name="ledger")
-app.add_typer(keys.keys, name="keys")
-app.command(name="errata")(errata.show_errata)
 
 
 def _version(asked: bool) -> None:

@@ -9,14 +9,14 @@ import typer
 from truthfl.cli.output import console, print_json, table
 
 
-def show_errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
+def errata(json: Annotated[bool, typer.Option("--json", help="One object per error.")] = False) -> None:
     """What the paper prints, what is right, and what goes wrong otherwise: computed now, both ways.
 
     Example: truthfl errata
     """
-    from truthfl.studies.errata import errata
+    from truthfl.studies import errata as known
 
-    found = errata()
+    found = known.errata()
     if json:
         print_json(found)
         return

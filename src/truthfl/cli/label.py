@@ -50,9 +50,9 @@ def label(
     source = open_samples(data)
     tell_passed_over(source)
     if export is not None or import_ is not None:
-        _exchange(home, source, _classes(home, classes), export, import_)
+        _exchange(home, source, _classes(classes), export, import_)
         return
-    _serve(home, source, _classes(home, classes), _key(home, key), port, no_browser)
+    _serve(home, source, _classes(classes), _key(home, key), port, no_browser)
 
 
 def show(url: str, home: Path) -> None:
@@ -89,8 +89,11 @@ def _serve(
 
 def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
     from truthfl.labeling.exchange import export_labels, import_labels
+    from truthfl.labeling.papers import offer_in_force
     from truthfl.labeling.store import FILE_NAME, LabelStore
 
+    offer = offer_in_force(home)
+    classes = classes if offer is None else offer.classes
     store = LabelStore(home / FILE_NAME)
     try:
         if import_ is not None:
@@ -101,13 +104,8 @@ def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path
         store.close()
 
 
-def _classes(home: Path, given: str | None) -> tuple[str, ...]:
-    """The offer's, the ones given, or the digits."""
-    from truthfl.labeling.papers import offer_in_force
-
-    offer = offer_in_force(home)
-    if offer is not None:
-        return offer.classes
+def _classes(given: str | None) -> tuple[str, ...]:
+    """The ones given, or the digits."""
     if given is None:
         return DIGITS
     names = tuple(name.strip() for name in given.split(","))
@@ -117,9 +115,9 @@ def _classes(home: Path, given: str | None) -> tuple[str, ...]:
 
 
 def _key(home: Path, given: Path | None) -> PrivateKey | None:
+    kept = home / "key"
+    if given is None and not kept.exists():
+        return None
     from truthfl.ledger.signing import read_key
 
-    kept = home / "key"
-    if given is not None:
-        return read_key(given)
-    return read_key(kept) if kept.exists() else None
+    return read_key(given or kept)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.labeling.pictures import MOST_PIXELS
+from truthfl.labeling.formats import MOST_PIXELS
 from truthfl.labeling.pixels import as_png
 from truthfl.labeling.sample import Pixels, Shown, Source, content_id, numbered, require_some
 

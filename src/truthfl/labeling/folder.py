@@ -1,4 +1,4 @@
-"""A folder of PNG and JPEG files, and of folders of them. Looks at `sample` and `pictures`.
+"""A folder of PNG and JPEG files, and of folders of them. Looks at `sample`, `formats`, and at `pictures` late.
 
 Nothing is decoded when it is opened. A file is known by its bytes: by all of them up to a megabyte; of a larger one, by
 its size and pieces from its beginning to its end. Nothing outside the folder is read, wherever links lead.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truthfl.errors import InputError
-from truthfl.labeling.pictures import MOST_BYTES, decoded, is_picture, media_type
+from truthfl.labeling.formats import MOST_BYTES, is_picture, media_type
 from truthfl.labeling.sample import (
     Pixels,
     Problem,
@@ -54,11 +54,14 @@ class FolderReader:
         self.root, self.paths, self.contents = root, paths, contents
 
     def shown(self, row: int) -> Shown:
+        from truthfl.labeling.pictures import decoded
+
         raw = self._raw(row)
         decoded(raw, _for_people(self.paths[row]))
         return Shown(raw, media_type(raw))
 
     def pixels(self, row: int) -> Pixels:
+        from truthfl.labeling.pictures import decoded
         from truthfl.labeling.pixels import pixels_of
 
         name = _for_people(self.paths[row])

@@ -1,4 +1,4 @@
-"""Her offer and her receipt as her page shows them: plain values. Looks at the ledger, `prospects`.
+"""Her offer and her receipt as her page shows them: plain values. Looks at the ledger, `prospects`, `glance`.
 
 What lies on her desk came from others: what cannot be read becomes a sentence, never a crash.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.labeling.glance import EMPTY
 from truthfl.labeling.prospects import conducts, own_costs, spread
 from truthfl.ledger import desk
 from truthfl.ledger.canonical import digest
@@ -52,7 +53,7 @@ def last_receipt(home: Path) -> dict[str, Any] | None:
 
 def what_lies_there(home: Path) -> dict[str, Any]:
     """Enough to see whether something new has come."""
-    told: dict[str, Any] = {"offer": None, "answer": None, "receipt": None, "news": None}
+    told = EMPTY.copy()
     try:
         heard = desk.news(home)
         told["news"] = None if heard is None else heard[0]

@@ -1,4 +1,4 @@
-"""Pictures, decoded within limits: for the browser and for thumbnails. Looks at `sample`.
+"""Pictures, decoded within limits: for the browser and for thumbnails. Looks at `formats`, `sample`.
 
 A picture's size is read from its first bytes and held against the limit before anything of it is decoded. Only PNG and
 JPEG are.
@@ -12,24 +12,13 @@ from PIL import Image, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
+from truthfl.labeling.formats import MOST_PIXELS, PNG, is_picture
 from truthfl.labeling.sample import Shown, UnreadableError
 
-MOST_BYTES = 64_000_000
-MOST_PIXELS = 50_000_000
 THUMBNAIL = 160
 SMALL_ENOUGH = 20_000  # bytes up to which a picture is its own thumbnail
 GRAY = ("1", "L", "LA", "La", "I", "F")
 SEE_THROUGH = ("LA", "La", "RGBA", "RGBa", "PA")
-
-PNG, JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
-
-
-def is_picture(head: bytes) -> bool:
-    return head.startswith((PNG, JPEG))
-
-
-def media_type(raw: bytes) -> str:
-    return "image/png" if raw.startswith(PNG) else "image/jpeg"
 
 
 def decoded(raw: bytes, name: str) -> Image.Image:

@@ -58,8 +58,6 @@ class Guard:
         self.app, self.door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None
         refusal = self._refusal(scope)

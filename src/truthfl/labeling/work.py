@@ -6,7 +6,6 @@ An `edition` is one list of samples with one list of classes: whoever speaks of 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.labeling.glance import names_of_papers
 from truthfl.labeling.keys import keys_of
-from truthfl.labeling.papers import answer_to, offer_in_force
 from truthfl.labeling.sample import Shown, Source, UnreadableError
 from truthfl.labeling.standing import NOTHING, Standing
 from truthfl.labeling.store import Decision, Kept, LabelStore
@@ -66,16 +65,22 @@ class Work:
 
     def assignment(self) -> Assignment:
         """Read again only when an offer or an answer has come."""
-        state = tuple(_papers_in(self.home / folder) for folder in ("offers", "answers"))
-        if self._known is None or self._known[0] != state:
-            offer = offer_in_force(self.home)
-            classes = self.classes if offer is None else offer.classes
-            whole = "\n".join((self._ids_digest, *classes))
-            edition = sha256(whole.encode()).hexdigest()[:16]
-            asked = None if offer is None else offer.samples
-            accepted = offer is not None and answer_to(self.home, offer) is not None
-            self._known = (state, Assignment(classes, asked, accepted, edition))
+        offers, answers = (names_of_papers(self.home / folder) for folder in ("offers", "answers"))
+        if self._known is None or self._known[0] != (offers, answers):
+            self._known = ((offers, answers), self._offered() if offers else self._assigned(self.classes))
         return self._known[1]
+
+    def _offered(self) -> Assignment:
+        from truthfl.labeling.papers import answer_to, offer_in_force
+
+        offer = offer_in_force(self.home)
+        if offer is None:
+            return self._assigned(self.classes)
+        return self._assigned(offer.classes, offer.samples, answer_to(self.home, offer) is not None)
+
+    def _assigned(self, classes: tuple[str, ...], asked: int | None = None, accepted: bool = False) -> Assignment:
+        whole = "\n".join((self._ids_digest, *classes))
+        return Assignment(classes, asked, accepted, sha256(whole.encode()).hexdigest()[:16])
 
     def state(self) -> dict[str, Any]:
         """Everything the page needs to begin."""
@@ -149,11 +154,3 @@ class Work:
 def _plain(now: Standing, classes: Sequence[str]) -> dict[str, Any]:
     label = classes.index(now.label) if now.label in classes else -1
     return {"label": label, "skipped": now.skipped is not None, "flagged": now.flagged}
-
-
-def _papers_in(folder: Path) -> frozenset[str]:
-    """Names of the papers there; a paper is never changed."""
-    try:
-        return frozenset(name for name in os.listdir(folder) if name.endswith(".json"))
-    except OSError:
-        return frozenset()

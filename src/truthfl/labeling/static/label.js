@@ -247,7 +247,7 @@ watchPapers("label", async () => {
   if (fresh.edition !== state.edition || fresh.asked !== state.asked) location.reload();
   state.accepted = fresh.accepted;
   if (current === null) tellDone();
-});
+}, state.papers);
 fillHelp();
 tellPassedOver();
 await alone(() => show(first));

@@ -187,5 +187,5 @@ hearOthers(state.edition, (now) => {
   queue.apply(now);
   tellGroups();
 });
-watchPapers("review");
+watchPapers("review", undefined, state.papers);
 open(groups.find((one) => membersOf(one).length > 0) ?? groups[0]);

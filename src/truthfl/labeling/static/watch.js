@@ -6,9 +6,10 @@ import { byId, make } from "./dom.js";
 const EVERY = 2000;
 
 // here: which page this is; it is not told of what it shows itself
-export function watchPapers(here, onChange = () => {}) {
-  let first = null;
-  let before = null;
+// known: what lay there when the page was filled, if that is known
+export function watchPapers(here, onChange = () => {}, known = null) {
+  let first = known;
+  let before = known;
   let timer = 0;
   async function look() {
     clearTimeout(timer);
@@ -24,7 +25,11 @@ export function watchPapers(here, onChange = () => {}) {
       // the server is away; whoever asks for something else will say so
     }
   }
-  look();
+  if (known === null) look();
+  else {
+    announce(here, known, first);
+    timer = setTimeout(look, EVERY);
+  }
   document.addEventListener("visibilitychange", look);
 }
 
