@@ -26,7 +26,6 @@ from truthfl.federation.haste import fetch_parts_soon
 
 MESSAGE_RUNNER, TASK_LOOP = "flwr.supernode.runtime.run_clientapp", "flwr.supercore.superexec.run_superexec"
 LOOK_EVERY = 1.0  # seconds
-MESSAGE_COMES_WITHIN = 10.0
 _processes = multiprocessing.get_context("forkserver")
 
 
@@ -58,7 +57,6 @@ def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
     runner = import_module(MESSAGE_RUNNER)
     _replace(runner, "install_from_fab", lambda *_, **__: None)
     _replace(runner, "get_load_client_app_fn", lambda *_, **__: lambda *_: app)
-    _replace(runner, "pull_task_input", last_message)
     root = spec.root_certificates_path
     runner.run_clientapp(
         runtime_api_address=spec.runtime_api_address,
@@ -67,40 +65,6 @@ def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
         certificates=None if root is None else Path(root).read_bytes(),
         parent_pid=spec.parent_pid,
     )
-
-
-def last_message(client: Any) -> tuple[Any, Any, Any, Any]:
-    """What there is to do: the message that came last, with its context, run and app.
-
-    A SuperNode makes one task for each message, and a task takes the oldest. Were one task lost, every later message
-    would wait for the next one, and every answer would be late. So a task takes all messages that wait and answers the
-    last: a server that asks again has given up on what it asked before. A task may also be quicker than its message.
-    """
-    runner = import_module(MESSAGE_RUNNER)
-    given = client.PullTaskInput(runner.PullTaskInputRequest())
-    task = runner.TaskIdentity
-    task.task_id, task.run_id, task.node_id = given.task_id, given.run.run_id, given.context.node_id
-    tree, end = None, time.monotonic() + MESSAGE_COMES_WITHIN
-    while True:
-        found = client.PullMessages(runner.PullAppMessagesRequest())
-        if found.messages_list:
-            tree = found.message_object_trees[0]
-        elif tree is not None:
-            break
-        elif time.monotonic() > end:
-            raise RuntimeError("this task has no message.")
-        else:
-            time.sleep(0.1)
-    node, run = runner.Node(node_id=given.context.node_id), given.context.run_id
-    message = runner.pull_and_inflate_object_from_tree(
-        tree,
-        runner.make_pull_object_fn_protobuf(client.PullObject, node, run),
-        runner.make_confirm_message_received_fn_protobuf(client.ConfirmMessageReceived, node, run),
-        return_type=runner.Message,
-    )
-    vars(message.metadata)["_message_id"] = tree.object_id
-    context = runner.context_from_proto(given.context)
-    return message, context, runner.run_from_proto(given.run), runner.fab_from_proto(given.fab)
 
 
 def end_with(executor: int) -> None:
