@@ -29,12 +29,12 @@ def ask(
     asked = list(messages)
     sent = zip(grid.push_messages(asked), asked, strict=True)
     node_of = {number: message.metadata.dst_node_id for number, message in sent if number}
-    waiting, end = set(node_of), time.monotonic() + timeout
+    waiting, end = dict.fromkeys(node_of), time.monotonic() + timeout  # not a set: answers keep the questions' order
     replies: list[tuple[int, Message]] = []
     while waiting:
-        for reply in grid.pull_messages(waiting):
+        for reply in grid.pull_messages(list(waiting)):
             question = reply.metadata.reply_to_message_id
-            waiting.discard(question)
+            waiting.pop(question, None)
             replies.append((node_of.get(question, reply.metadata.src_node_id), reply))
         if waiting:
             if time.monotonic() >= end:
