@@ -10,10 +10,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
+from truthfl.federation.asking import ask
 from truthfl.federation.conduct import Operator, conduct, job_name
 from truthfl.federation.embedded import grid_of, run_job, simulated
 from truthfl.federation.grid import InProcessGrid
-from truthfl.federation.messages import MODEL, ROUND
+from truthfl.federation.messages import ENROL, MODEL, ROUND, question
 from truthfl.federation.offering import TOO_LATE, WITHOUT_YOU
 from truthfl.federation.operating import kept_key
 from truthfl.job import read_job
@@ -315,6 +316,14 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
         assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
         assert over
     assert found.delivered["Ada"] == 12
+
+
+def test_answers_come_in_the_order_of_the_questions():
+    """So that two runs of one job write the same book, and who was asked first is taken in first."""
+    nodes = list(range(300, 200, -1))
+    grid = InProcessGrid(lambda message, _: Message(RecordDict(), reply_to=message), {node: {} for node in nodes})
+    replies = ask(grid, [question(ENROL, node, {}) for node in nodes], timeout=1)
+    assert [node for node, _ in replies] == nodes
 
 
 class Stopped(BaseException):
