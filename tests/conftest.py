@@ -1,4 +1,4 @@
-"""How property tests run: repeatable in `make test`, at length with fresh examples in `make fuzz`."""
+"""How property tests run: repeatable in `make test`, at length with fresh examples in `make fuzz`. What comes first."""
 
 import signal
 
@@ -10,3 +10,10 @@ QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=60, suppress_health_check=QUIET)
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("repeatable")
+
+LONGEST = ("test_whole_job", "test_federation_guide", "test_kills", "test_deployment")
+
+
+def pytest_collection_modifyitems(items):
+    """Those that take longest first, so that no process is left with one of them at the end."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)

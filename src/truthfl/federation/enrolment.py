@@ -57,7 +57,8 @@ class Roster:
             return
         questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
         registered = registrations(self.grid) if self.authenticated else {}
-        for node, reply in ask(self.grid, questions, timeout=ANSWER_WITHIN):
+        patience = min(ANSWER_WITHIN, self.server.round_seconds)  # who is slower would miss the round anyway
+        for node, reply in ask(self.grid, questions, timeout=patience):
             if node not in strangers or reply.has_error():
                 continue  # asked again at the next look
             self.asked.add(node)
