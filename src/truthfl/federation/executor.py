@@ -3,7 +3,7 @@
 Flower's own starts a new interpreter for each message, which takes seconds, and runs whatever code came with the run.
 This one runs the ClientApp that is installed here, and nothing else: no code of the operator's, no other kind of task.
 `main` takes MODULE:NAME of that app, then the arguments of flower-superexec; it is called by `python -c`, for then the
-forked processes have no main module to load again. Looks at `haste` and Flower.
+forked processes have no main module to load again. Looks at `haste`, `replacing` and Flower.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
 
 from truthfl.federation.haste import fetch_parts_soon
+from truthfl.federation.replacing import replace_part
 
 MESSAGE_RUNNER, TASK_LOOP = "flwr.supernode.runtime.run_clientapp", "flwr.supercore.superexec.run_superexec"
 LOOK_EVERY = 1.0  # seconds
@@ -55,8 +56,8 @@ def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
     fetch_parts_soon()
     app = installed(client_app)
     runner = import_module(MESSAGE_RUNNER)
-    _replace(runner, "install_from_fab", lambda *_, **__: None)
-    _replace(runner, "get_load_client_app_fn", lambda *_, **__: lambda *_: app)
+    replace_part(runner, "install_from_fab", lambda *_, **__: None)
+    replace_part(runner, "get_load_client_app_fn", lambda *_, **__: lambda *_: app)
     root = spec.root_certificates_path
     runner.run_clientapp(
         runtime_api_address=spec.runtime_api_address,
@@ -94,11 +95,5 @@ def main() -> None:
     installed(client_app)
     _processes.set_forkserver_preload([MESSAGE_RUNNER, __name__, client_app.partition(":")[0]])
     forkserver.ensure_running()
-    _replace(import_module(TASK_LOOP), "get_executor", lambda *_, **__: ForkingExecutor(client_app))
+    replace_part(import_module(TASK_LOOP), "get_executor", lambda *_, **__: ForkingExecutor(client_app))
     flower_superexec()
-
-
-def _replace(module: Any, name: str, value: object) -> None:
-    if not hasattr(module, name):
-        raise RuntimeError(f"{module.__name__} has no {name}: this is not the Flower that truthfl knows.")
-    setattr(module, name, value)

@@ -1,10 +1,12 @@
-"""Flower's waits, where they are longer than they need be and no option shortens them. Looks at Flower alone."""
+"""Flower's waits, where they are longer than need be and no option shortens them. Looks at `replacing` and Flower."""
 
 from __future__ import annotations
 
 import time
 from importlib import import_module
 from types import SimpleNamespace
+
+from truthfl.federation.replacing import replace_part
 
 SECONDS_FOR_PARTS = 0.1
 
@@ -20,4 +22,4 @@ def fetch_parts_soon() -> None:
 def look_for_messages_every(seconds: float) -> None:
     """A SuperNode looks for messages every three seconds; let it do so more often."""
     shorter = SimpleNamespace(sleep=lambda asked: time.sleep(min(asked, seconds)))
-    vars(import_module("flwr.supernode.start_client_internal"))["time"] = shorter
+    replace_part(import_module("flwr.supernode.start_client_internal"), "time", shorter)

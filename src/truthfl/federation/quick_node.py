@@ -1,6 +1,7 @@
 """Flower's SuperNode, which looks for messages as often as it is told to, and sends every answer once it is there.
 
-`python -m truthfl.federation.quick_node SECONDS` takes the arguments of flower-supernode. Looks at `haste` and Flower.
+`python -m truthfl.federation.quick_node SECONDS` takes the arguments of flower-supernode. Looks at `haste`,
+`replacing` and Flower.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from truthfl.federation.haste import fetch_parts_soon, look_for_messages_every
+from truthfl.federation.replacing import replace_part
 
 LOOP, RECEIVE = "flwr.supernode.start_client_internal", "_pull_and_store_message"
 SEND_NOW = 0  # instead of a run's number, which the loop only holds against None
@@ -22,14 +24,12 @@ def send_answers_when_they_are_there() -> None:
     nothing. If the server is killed while it sends a message, that one is never taken back: it is answered in the next
     one's place, and from then on every answer waits for the message after it.
     """
-    loop = import_module(LOOP)
-    receive = getattr(loop, RECEIVE)
 
     def receive_or_send(*, state: Any, **others: Any) -> int | None:
         run: int | None = receive(state=state, **others)
         return SEND_NOW if run is None and _an_answer_is_there(state) else run
 
-    setattr(loop, RECEIVE, receive_or_send)
+    receive = replace_part(import_module(LOOP), RECEIVE, receive_or_send)
 
 
 def _an_answer_is_there(state: Any) -> bool:
