@@ -109,6 +109,7 @@ def test_the_guide_from_keys_to_payment(prepared, tmp_path):
             told = finish(started[name], folder, name)
             assert started[name].returncode == 0, told
             assert "It holds." in told
+            assert (folder / name.lower()).stat().st_mode & 0o077 == 0  # her papers are for her eyes alone
         refused = (folder / "Mallory.log").read_text(encoding="utf-8")
         assert "connected" not in refused
     for words in after:

@@ -1,8 +1,11 @@
 """Labels out and in again: Label Studio's JSON and CSV, whatever the files are called by then."""
 
 import csv
+import errno
 import json
+import os
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -177,6 +180,20 @@ def test_a_missing_file_and_a_place_that_cannot_be_written(tmp_path, stores):
     assert "cannot be read" in told(import_labels, tmp_path / "none.csv", source, store, CLASSES)
     (tmp_path / "file").write_text("")
     assert "cannot be written" in told(export_labels, tmp_path / "file" / "x.csv", source, store)
+
+
+def test_an_export_that_fails_leaves_the_one_before(tmp_path, stores, monkeypatch):
+    source, store = open_samples(draw_pictures(tmp_path / "data", 1)), stores(tmp_path)
+    export_labels(tmp_path / "x.csv", source, store)
+    before = (tmp_path / "x.csv").read_text()
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    assert "No space left" in told(export_labels, tmp_path / "x.csv", source, store)
+    assert (tmp_path / "x.csv").read_text() == before
+
+
+def full_disk(path, text, **_):
+    path.write_bytes(text.encode()[:10])
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_the_export_of_many_is_closed_properly(tmp_path):

@@ -292,6 +292,20 @@ def test_labels_that_came_with_the_pictures_are_shown_and_not_asked_for(browser,
     assert decisions(tmp_path / "home") == []
 
 
+def test_the_pace_and_the_time_left_follow_from_the_last_labels(browser, tmp_path):
+    """One label in three seconds; a break does not count."""
+    source = open_samples(draw_pictures(tmp_path / "data", 105))
+    LabelStore(tmp_path / "home" / "labels.db").close()
+    with closing(sqlite3.connect(tmp_path / "home" / "labels.db")) as database, database:
+        times = ("10:00:00", "10:00:03", "10:30:00", "10:30:03", "10:30:06")
+        for sample, at in zip(source.samples, times, strict=False):
+            row = (sample.id, f"2026-11-16T{at}.000000+00:00", "page", sample.id, "label", "1")
+            database.execute("INSERT INTO decisions (nonce, at, how, sample, action, label) VALUES (?,?,?,?,?,?)", row)
+    with open_page(tmp_path / "home", source, DIGITS) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector(showing(5))
+        assert page.inner_text("#pace") == "20/min · 5 min left"
+
+
 def test_texts(browser, tmp_path):
     lines = [{"text": "Very good."}, {"text": "<b>Very bad.</b>"}]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, lines)))
@@ -379,6 +393,11 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         page.fill("#cost-labeling", "1000")
         page.wait_for_selector("text=Honest work costs you 1,020 cent")
         assert page.locator("#plot svg[role=img]").get_attribute("aria-label").startswith("Pay falls")
+        line = page.locator("#plot line.pay").evaluate(
+            "one => [one.x1, one.y1, one.x2, one.y2].map(c => c.baseVal.value)"
+        )
+        assert line[0] < line[2]  # to the right, more loss
+        assert line[1] < line[3]  # and down, less pay: heights are counted from the top
         page.click("text=The small print")
         assert offer.commitment in page.inner_text("#print")
         assert axe(page) == []

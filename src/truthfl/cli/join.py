@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from truthfl.labeling.serving import OpenPage
     from truthfl.ledger.documents import Offer
 
+HERS_ALONE = 0o700
 LOOK_EVERY = 0.5  # seconds
 SERVER_ANSWERS_WITHIN = 10.0
 PATIENCE = 120.0  # after a crash, a SuperLink holds a key for taken for about a minute
@@ -77,7 +78,7 @@ def join(
     shown = (manner == ASK or labeled_pictures(data) is None) if page is None else page
     if manner == ASK and not shown and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
-    require_writable(home)
+    require_writable(home, HERS_ALONE)
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
     settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
     told = participant_of(settings).describe()

@@ -17,10 +17,10 @@ from truthfl.studies.reproduction import Reproduction
 TONES = ((HOLDS, "good"), (DOES_NOT_HOLD, "bad"), (UNDECIDED, "open"))
 
 
-def require_writable(folder: Path) -> None:
-    """Make the folder, or say at once why that cannot be: before hours of work, not after."""
+def require_writable(folder: Path, mode: int = 0o777) -> None:
+    """Make the folder, with this mode, or say at once why that cannot be: before hours of work, not after."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
