@@ -24,6 +24,7 @@ from truthfl.mechanism.checks import number, whole_number
 
 LOOK_EVERY = 2.0  # seconds
 ANSWER_WITHIN = 60.0
+SHORTEST_PATIENCE = 10.0
 
 
 @dataclass(eq=False)
@@ -57,8 +58,7 @@ class Roster:
             return
         questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
         registered = registrations(self.grid) if self.authenticated else {}
-        patience = min(ANSWER_WITHIN, self.server.round_seconds)  # who is slower would miss the round anyway
-        for node, reply in ask(self.grid, questions, timeout=patience):
+        for node, reply in ask(self.grid, questions, timeout=self._patience()):
             if node not in strangers or reply.has_error():
                 continue  # asked again at the next look
             self.asked.add(node)
@@ -69,6 +69,10 @@ class Roster:
                 self._take_in(node, told)
             except InputError as error:
                 self._refuse(node, str(error))
+
+    def _patience(self) -> float:
+        """Who answers later than a round lasts would miss the round anyway; a dead node holds up all the others."""
+        return min(ANSWER_WITHIN, max(SHORTEST_PATIENCE, self.server.round_seconds))
 
     def _take_in(self, node: int, told: dict[str, Any]) -> None:
         name = told["name"]
