@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from truthfl import lceme, optimal_batch_sizes
+from truthfl.cli import app
 from truthfl.job import read_job
 
 EXAMPLE_FILE = Path(str(resources.files("truthfl"))) / "examples" / "ten_clients.toml"
@@ -193,7 +194,14 @@ def test_a_terminal_without_our_letters_gets_others():
     assert done.stderr == b""
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "verify", "reproduce", "errata"])
+def test_help_shows_all_commands():
+    modules = {path.stem for path in Path(app.__file__).parent.glob("*.py")}
+    assert set(app.COMMANDS) == modules - {"__init__", "app", "output", "planned", "progress"}
+    shown = run("--help").stdout
+    assert [name for name in app.COMMANDS if f" {name} " not in shown] == []
+
+
+@pytest.mark.parametrize("command", ["run", "label", "plan", "verify", "reproduce", "serve", "join", "errata"])
 def test_help_has_an_example(command):
     done = run(command, "--help")
     assert done.returncode == 0
@@ -201,7 +209,9 @@ def test_help_has_an_example(command):
 
 
 def test_unknown_commands_and_options_are_refused():
-    assert run("paln").returncode == 2
+    done = run("paln")
+    assert done.returncode == 2
+    assert done.stderr == "truthfl: there is no command 'paln'; did you mean plan? truthfl -h shows them all.\n"
     assert run("plan", "--jsno").returncode == 2
     assert run("--version").stdout.startswith("truthfl ")
 
