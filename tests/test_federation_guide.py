@@ -98,7 +98,7 @@ def copied(prepared, tmp_path):
 def test_the_guide_from_keys_to_payment(prepared, tmp_path):
     folder, serve, joins, after = copied(prepared, tmp_path)
     with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
-        wait_for(folder, "waiting for 3 clients", started["serve"])
+        wait_for(folder, "waiting for 3 clients", started)
         for name, words in joins.items():
             started[name] = start(folder, words, name)
         stranger = [word.replace("people/Ada", "elsewhere/Mallory").replace("ada", "mallory") for word in joins["Ada"]]
@@ -135,10 +135,10 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     job = (folder / "digits.toml").read_text(encoding="utf-8").replace("round_seconds = 120", "round_seconds = 12")
     (folder / "digits.toml").write_text(job, encoding="utf-8")
     with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
-        wait_for(folder, "waiting for 3 clients", started["serve"])
+        wait_for(folder, "waiting for 3 clients", started)
         for name, words in joins.items():
             started[name] = start(folder, words, name)
-        wait_for(folder, "round 1: 3 reports", started["serve"])
+        wait_for(folder, "round 1: 3 reports", started)
         started["Cleo"].kill()  # her node goes with her
         started["serve"].kill()  # and the operator's server too
         started["serve"].wait()
@@ -158,9 +158,10 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     assert settled["pay"] == round(reward * settled["delivered"] / 5)
 
 
-def wait_for(folder, words, process):
+def wait_for(folder, words, started):
     end = time.monotonic() + SECONDS
     while words not in (said := (folder / "serve.log").read_text(encoding="utf-8")):
-        assert process.poll() is None, said
+        for name, process in started.items():
+            assert process.poll() is None, (folder / f"{name}.log").read_text(encoding="utf-8")
         assert time.monotonic() < end, said
         time.sleep(0.1)
