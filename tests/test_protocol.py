@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
+from truthfl.federation import enrolment
 from truthfl.federation.asking import ask
 from truthfl.federation.conduct import Operator, conduct, job_name
 from truthfl.federation.embedded import grid_of, run_job, simulated
@@ -17,7 +18,7 @@ from truthfl.federation.grid import InProcessGrid
 from truthfl.federation.messages import ENROL, MODEL, ROUND, question
 from truthfl.federation.offering import TOO_LATE, WITHOUT_YOU
 from truthfl.federation.operating import kept_key
-from truthfl.job import read_job
+from truthfl.job import Server, read_job
 from truthfl.learning.behaviours import error_rates, play
 from truthfl.learning.labelers import assigned_labels
 from truthfl.learning.planning import Effort
@@ -316,6 +317,17 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
         assert sentence.removeprefix("The operator's server does not take you in: ") in reasons
         assert over
     assert found.delivered["Ada"] == 12
+
+
+@pytest.mark.parametrize(("round_seconds", "patience"), [(1.0, 10.0), (30.0, 30.0), (600.0, 60.0)])
+def test_who_does_not_say_who_she_is_is_waited_for_as_long_as_a_round_lasts(monkeypatch, round_seconds, patience):
+    """Or a node that is dead, and still listed for a minute, would hold up all the others for that minute."""
+    waited = []
+    monkeypatch.setattr(enrolment, "ask", lambda *_, timeout: waited.append(timeout) or [])
+    grid = InProcessGrid(lambda message, _: message, {1001: {}})
+    roster = enrolment.Roster(grid, None, "job", ("Ada",), Server(round_seconds=round_seconds), None)
+    roster.look()
+    assert waited == [patience]
 
 
 def test_answers_come_in_the_order_of_the_questions():

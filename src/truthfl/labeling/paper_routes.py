@@ -65,7 +65,7 @@ def paper_routes(work: Work, key: PrivateKey | None, door: Door) -> list[Route]:
 
 
 def what_lies_there(home: Path) -> dict[str, Any]:
-    """Enough to see whether something new has come."""
+    """As `papers` tells it, which is not loaded while nothing lies there."""
     if is_empty(home):
         return EMPTY
     from truthfl.labeling import papers

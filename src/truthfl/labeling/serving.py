@@ -111,7 +111,7 @@ def _server(work: Work, key: PrivateKey | None, door: Door) -> Server:
             access_log=False,
             log_level="error",
             server_header=False,
-            loop="asyncio",
+            loop="asyncio",  # the same for everybody: uvloop may be installed or not
             lifespan="off",
             timeout_graceful_shutdown=1,
             ws="none",
