@@ -1,0 +1,141 @@
+"""The same seed gives the same model and pay as it always has, bit for bit; a ledger written long ago still checks.
+
+The digests were written down with version 0.1.0. Floating-point sums depend on the machine's vector instructions and on
+the BLAS library, so the bits are compared where those are the recorded ones, and to a hundredth elsewhere.
+"""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from truthfl.learning.compiled import kernel
+
+OLD = Path(__file__).parent / "old"
+RECORDED_WITH = ("2.4", "SkylakeX", "avx512")
+
+SOFTMAX = """
+[data]
+source = "digits"
+pilot_samples = 600
+test_samples = 400
+
+[model]
+kind = "softmax"
+
+[training]
+rounds = 12
+
+[server]
+loss_value = 4000.0
+test_samples = 2000
+
+[clients]
+name = ["Ada", "Ben", "Cleo", "Dora"]
+dataset_size = [120, 120, 150, 100]
+labeling_cost = [120, 120, 150, 100]
+sample_cost = 0.05
+behaviour = ["truthful", "exaggerator", "sloppy labeler", "half-hearted labeler"]
+"""
+CNN = """
+[data]
+source = "digits"
+split = "dirichlet"
+pilot_samples = 500
+test_samples = 300
+
+[model]
+kind = "cnn"
+filters = 4
+
+[training]
+rounds = 6
+local_steps = 2
+step_size = 0.3
+
+[server]
+loss_value = 9000.0
+minor_units = 100
+test_samples = 1000
+
+[clients]
+name = ["Ada", "Ben", "Cleo"]
+dataset_size = [100, 80, 90]
+labeling_cost = [20, 25, 30]
+sample_cost = 0.02
+behaviour = ["truthful", "small batch", "free rider"]
+"""
+
+# job, seed, digest of the final model, test loss, pay in minor units
+RECORDED = [
+    (
+        None,
+        0,
+        "b2f07e42c881f35f7d61235cc7565da3c48111fdbca057649c0eaaf38f6a0f3e",
+        0.42792744273832145,
+        [184, 184, 0, 165, 165, 165, 205, 204, 184, 185],
+    ),
+    (
+        SOFTMAX,
+        3,
+        "7479770e9c10b4a54e2bdf38dec0a8c550c08deb270566082ede0b92d6f47e6b",
+        0.9382232401644551,
+        [503, 512, 542, 488],
+    ),
+    (
+        CNN,
+        3,
+        "f622db8df4d9d681a6cd7b7af4465a2ebcd3d87adcd6bb841f548890f853bd8d",
+        2.310526838834803,
+        [62324, 63116, 0],
+    ),
+]
+
+
+def arithmetic():
+    """What the last bits of a sum depend on: NumPy's version, BLAS's code path, the kernel's instruction set."""
+    blas = next((one["architecture"] for one in threadpool_info() if one["user_api"] == "blas"), "none")
+    built = kernel()
+    return ".".join(np.__version__.split(".")[:2]), blas, "none" if built is None else built.instruction_set
+
+
+def truthfl(folder, *arguments):
+    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+
+
+@pytest.mark.parametrize(("job", "seed", "model", "loss", "pay"), RECORDED, ids=["built-in", "softmax", "cnn"])
+def test_the_same_seed_gives_the_same_model_and_pay_as_version_0_1(tmp_path, job, seed, model, loss, pay):
+    if job is not None:
+        (tmp_path / "job.toml").write_text(job)
+    words = [] if job is None else ["job.toml"]
+    done = truthfl(tmp_path, "run", *words, "--seed", seed, "--out", "out")
+    assert done.returncode == 0, done.stderr
+    with sqlite3.connect(tmp_path / "out" / "ledger.db") as book:
+        rows = book.execute("SELECT kind, payload FROM entries WHERE kind IN ('test', 'settlement') ORDER BY sequence")
+        told = [(kind, json.loads(payload)) for kind, payload in rows]
+    tested = next(document for kind, document in told if kind == "test")
+    paid = [document["pay"] for kind, document in told if kind == "settlement"]
+    if arithmetic() == RECORDED_WITH:
+        assert (tested["model"], tested["loss"], paid) == (model, loss, pay)
+    else:
+        assert tested["loss"] == pytest.approx(loss, rel=0.01)
+        assert paid == pytest.approx(pay, rel=0.01, abs=1)
+
+
+def test_a_ledger_of_version_0_1_still_opens_and_checks(tmp_path):
+    shutil.copy(OLD / "ledger.db", tmp_path)
+    shutil.copy(OLD / "receipt.json", tmp_path)
+    checked = truthfl(tmp_path, "ledger", "check", "ledger.db", "--receipt", "receipt.json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "39 rows of 1 job: the chain, signatures and pay hold." in checked.stdout
+    shown = truthfl(tmp_path, "ledger", "show", "ledger.db")
+    assert shown.returncode == 0, shown.stderr
+    assert "Dora" in shown.stdout
+    assert "488" in shown.stdout
