@@ -17,8 +17,8 @@ import numpy as np
 
 from truthfl import Strategies
 from truthfl.job import read_job
+from truthfl.learning.federations import with_training
 from truthfl.learning.planning import Effort
-from truthfl.learning.scene import with_training
 from truthfl.learning.training import train
 
 RUNS, FIRST_SPLIT = 4, 100

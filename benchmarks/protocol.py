@@ -22,18 +22,18 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from threadpoolctl import ThreadpoolController
 
-from truthfl.federation.client import client_app
-from truthfl.federation.embedded import FIRST_NODE
-from truthfl.federation.enrolment import Roster, wait_for_clients
-from truthfl.federation.grid import InProcessGrid
-from truthfl.federation.messages import model_in, model_record
-from truthfl.federation.offering import agree
-from truthfl.federation.participant import Participant, model_of
-from truthfl.federation.promise import Opening, Promise, Task, offers_of
-from truthfl.federation.rounds import LOOKS, Course, train_rounds
-from truthfl.job import Server
+from truthfl.federation.participant.client_app import client_app
+from truthfl.federation.participant.participant import Participant, model_of
+from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.messages import model_in, model_record
+from truthfl.federation.protocol.offers import agree
+from truthfl.federation.protocol.promise import Opening, Promise, Task, offers_of
+from truthfl.federation.protocol.rounds import LOOKS, Course, train_rounds
+from truthfl.federation.simulated.embedded import FIRST_NODE
+from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.job import ServerSettings
 from truthfl.learning.datasets import bundled_mnist
-from truthfl.learning.local import local_model
+from truthfl.learning.local_training import local_model
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.mechanism.contract import lceme
@@ -135,7 +135,7 @@ def measure(count, rounds, blocks):
         names = tuple(one.name for one in participants.values())
         ours, bare, final = [], [], {}
         for block in range(blocks + 1):
-            roster = Roster(grid, book, f"block-{block}", names, Server(), (28, 28, 1))
+            roster = Roster(grid, book, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
             offers = agreed(roster, count, rounds)
             course = Course(model_of(offers[0]), offers, Path(place) / f"checkpoint-{block}")

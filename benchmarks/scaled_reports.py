@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from truthfl import Strategies, Training
+from truthfl.learning.federations import Data, ModelChoice, build, with_training
 from truthfl.learning.planning import TRIAL_BATCH
-from truthfl.learning.scene import Data, ModelChoice, build, with_training
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
 

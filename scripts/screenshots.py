@@ -17,12 +17,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from benchmarks.browser import chromium  # noqa: E402
 
-from truthfl.federation.embedded import run_job  # noqa: E402
+from truthfl.federation.simulated.embedded import run_job  # noqa: E402
 from truthfl.job import read_job  # noqa: E402
-from truthfl.labeling.samples import open_samples  # noqa: E402
-from truthfl.labeling.serving import open_page  # noqa: E402
 from truthfl.learning.datasets import bundled_mnist  # noqa: E402
 from truthfl.ledger.signing import read_key  # noqa: E402
+from truthfl.page.open_page import open_page  # noqa: E402
+from truthfl.samples.open_samples import open_samples  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN_LABELED = 61

@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from truthfl.ledger import desk
+from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_of
-from truthfl.ledger.contents import contents, offer_key
 from truthfl.ledger.documents import LossShare, Offer
-from truthfl.ledger.pay import DROPPING_OUT, FORMULA, Terms
+from truthfl.ledger.job_view import job_view, offer_key
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import DROPPING_OUT, FORMULA, Terms
 
 SECRET = secret_of(7)
 TEST_SET = "ab" * 32
@@ -86,7 +86,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1):
         book.append(offer.job, "test", "test", tested)
         settle(book, offer.job)
         rows = book.entries()
-        return make_receipt(offer, contents(offer.job, rows), rows, operator)
+        return make_receipt(offer, job_view(offer.job, rows), rows, operator)
 
 
 class Ada:
@@ -99,13 +99,13 @@ class Ada:
 
     def gets_offer(self, **changes):
         offer = an_offer(self.key, self.operator, **changes)
-        desk.put_offer(self.home, offer)
+        participant_folder.put_offer(self.home, offer)
         return offer
 
     def accepts(self, offer):
-        return desk.give_answer(self.home, offer, self.key, accepted=True)
+        return participant_folder.give_answer(self.home, offer, self.key, accepted=True)
 
     def gets_receipt(self, offer, **facts):
-        paper = a_receipt(self.folder, offer, desk.read_answer(self.home, offer), self.operator, **facts)
-        desk.put_receipt(self.home, paper, offer.job)
+        paper = a_receipt(self.folder, offer, participant_folder.read_answer(self.home, offer), self.operator, **facts)
+        participant_folder.put_receipt(self.home, paper, offer.job)
         return paper

@@ -21,7 +21,7 @@ from truthfl import (
 )
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
 from truthfl.mechanism.setting import batch_price
-from truthfl.studies.errata import example
+from truthfl.studies.reproduce.errata import example
 
 pytestmark = pytest.mark.properties
 

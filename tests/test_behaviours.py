@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from messages import told
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour, error_rates, play
-from truthfl.learning.labelers import assigned_labels
+from truthfl.learning.labels import assigned_labels
 from truthfl.learning.partition import iid_partition
 from truthfl.mechanism.strategies import Strategies
 

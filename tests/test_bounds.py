@@ -11,7 +11,7 @@ import paper
 from federations import federations
 from truthfl import Clients, Strategies, Training, paper_bound, sound_bound
 from truthfl.learning.quadratic import describe, random_dishonesty, random_federation, train_exactly
-from truthfl.studies.errata import biased_descent, example
+from truthfl.studies.reproduce.errata import biased_descent, example
 
 pytestmark = pytest.mark.properties
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from truthfl.cli.keys import keys
 from truthfl.errors import InputError
-from truthfl.federation import certificates
-from truthfl.federation.certificates import (
+from truthfl.federation.deployed import certificates
+from truthfl.federation.deployed.certificates import (
     certificates_in,
     hosts_in,
     make_certificates,

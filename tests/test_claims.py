@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.studies.claims import (
+from truthfl.reporting.figure import mean_interval
+from truthfl.studies.reproduce.claims import (
     DOES_NOT_HOLD,
     HOLDS,
     UNDECIDED,
@@ -21,8 +22,7 @@ from truthfl.studies.claims import (
     sampled_claim,
     verdict,
 )
-from truthfl.studies.figure import mean_interval
-from truthfl.studies.text_claims import computed
+from truthfl.studies.reproduce.text_claims import computed
 
 FEW = st.lists(st.floats(-10, 10), min_size=5, max_size=5)
 

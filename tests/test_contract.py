@@ -19,7 +19,7 @@ from truthfl import (
     softmax_label_shift,
     work_cost,
 )
-from truthfl.studies.errata import example
+from truthfl.studies.reproduce.errata import example
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 
 from truthfl.errors import InputError
-from truthfl.federation.app_folder import app_folder, settings_of
-from truthfl.federation.asking import ask
-from truthfl.federation.certificates import make_certificates
-from truthfl.federation.children import free_port, remains
-from truthfl.federation.control import (
+from truthfl.federation.deployed.app_folder import app_folder, settings_of
+from truthfl.federation.deployed.certificates import make_certificates
+from truthfl.federation.deployed.flower_servers import mend, start_superlink, start_supernode
+from truthfl.federation.deployed.processes import free_port, remains
+from truthfl.federation.deployed.superlink_client import (
     Connection,
     answers,
     participants,
@@ -29,8 +29,8 @@ from truthfl.federation.control import (
     submit,
     wait_for_run,
 )
-from truthfl.federation.deployment import mend, start_superlink, start_supernode
-from truthfl.federation.gate import may_pass
+from truthfl.federation.flower_patches.restricted_superlink import may_pass
+from truthfl.federation.protocol.ask_nodes import ask
 from truthfl.ledger.signing import new_key, read_public_line, write_key
 
 HERE = Path(__file__).parent
@@ -207,7 +207,7 @@ def test_settings_in_any_letters(tmp_path):
     settings = {"text": "a \"b\" 'c' = \\ \n\t \x7f \x00 ü 🙂", "whole": -3, "real": 1e-300, "yes": True}
     assert settings_of(app_folder(tmp_path, run_config=settings)) == settings
     components = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
-    assert components["components"]["clientapp"] == "truthfl.federation.apps:client_app"
+    assert components["components"]["clientapp"] == "truthfl.federation.deployed.apps:client_app"
     for wrong, said in (({"a b": 1}, "no name of a setting"), ({"a": float("nan")}, "finite"), ({"a": None}, "text")):
         with pytest.raises(InputError, match=said):
             app_folder(tmp_path, run_config=wrong)

@@ -28,7 +28,7 @@ from truthfl import (
     work_cost,
 )
 from truthfl.mechanism.deviation import _Unilateral
-from truthfl.studies.errata import example
+from truthfl.studies.reproduce.errata import example
 
 pytestmark = pytest.mark.properties
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from truthfl.federation.children import free_port
+from truthfl.federation.deployed.processes import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
-from truthfl.ledger.contents import contents
+from truthfl.ledger.job_view import job_view
 
 GUIDE = Path(__file__).parent.parent / "docs" / "federation.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -117,7 +117,7 @@ def test_the_guide_from_keys_to_payment(prepared, tmp_path):
         assert done.returncode == 0, done.stderr + done.stdout
     rows = entries_of(folder)
     assert check(rows) is None
-    found = contents(rows[0].job, rows)
+    found = job_view(rows[0].job, rows)
     assert found.delivered == {"Ada": 5, "Ben": 5, "Cleo": 5}
     assert found.payments[-1].document["state"] == "sent"
     assert (folder / "payout.csv").read_text(encoding="utf-8").count("\n") == 4
@@ -126,7 +126,7 @@ def test_the_guide_from_keys_to_payment(prepared, tmp_path):
     models = [np.load(folder / place / "models" / f"{found.name}.npy") for place in ("served", "alone")]
     assert (models[0] == models[1]).all()
     with open_for_reading(folder / "alone" / "ledger.db") as book:
-        by_itself = contents(found.name, book.entries(found.name))
+        by_itself = job_view(found.name, book.entries(found.name))
     assert [e.document for e in by_itself.settlements.values()] == [e.document for e in found.settlements.values()]
 
 
@@ -150,7 +150,7 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     rows = entries_of(folder)
     assert check(rows) is None
     (name,) = {row.job for row in rows}
-    found = contents(name, rows)
+    found = job_view(name, rows)
     assert found.delivered["Ada"] == found.delivered["Ben"] == 5
     assert 1 <= found.delivered["Cleo"] < 5
     settled = found.settlements["Cleo"].document

@@ -15,8 +15,8 @@ from scipy import stats
 
 from messages import told
 from small_jobs import small_job_file
-from truthfl.studies.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
-from truthfl.studies.plots import INK, figure_pictures, panel_svg
+from truthfl.reporting.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
+from truthfl.reporting.plots import INK, figure_pictures, panel_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 SAMPLES = hnp.arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 5)), elements=st.floats(-1e6, 1e6))

@@ -15,12 +15,12 @@ from flwr.serverapp.strategy import FedAvg
 
 from truthfl import LossModel
 from truthfl.errors import InputError
-from truthfl.federation.grid import InProcessGrid
+from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.flower import PaidStrategy, assigned_batch, paid
-from truthfl.ledger import desk
+from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.contents import contents
+from truthfl.ledger.job_view import job_view
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower_app"
 sys.path.insert(0, str(EXAMPLE))
@@ -87,7 +87,7 @@ def what_came_out(config):
         entries = book.entries()
     assert check(entries) is None
     job = entries[-1].job
-    return contents(job, [entry for entry in entries if entry.job == job]), model_in(config["folder"])
+    return job_view(job, [entry for entry in entries if entry.job == job]), model_in(config["folder"])
 
 
 def model_in(folder):
@@ -144,7 +144,7 @@ def test_the_example_as_it_is(config, capsys):
     assert all(entry.document["amount"] > 0 for entry in found.payments)
     with open_for_reading(Path(config["folder"]) / "ledger.db") as book:
         for name in NAMES:
-            (paper,) = desk.receipts(Path(config["folder"]) / name)
+            (paper,) = participant_folder.receipts(Path(config["folder"]) / name)
             assert check_receipt(paper, book.entries()) is None
     assert min(accuracy for _, accuracy in evaluated_by_hand(model)) > 0.85
 

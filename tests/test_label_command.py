@@ -11,10 +11,10 @@ import httpx
 import pytest
 
 from participants import Ada, draw_pictures
-from truthfl.labeling.samples import open_samples
-from truthfl.labeling.store import Decision, LabelStore
-from truthfl.learning.handmade import labels_of
 from truthfl.ledger.signing import write_key
+from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.label_store import Decision, LabelStore
+from truthfl.samples.open_samples import open_samples
 
 
 def run(*arguments, cwd=None):

@@ -11,10 +11,10 @@ import pytest
 
 from messages import told
 from participants import draw_pictures
-from truthfl.labeling.exchange import export_labels, import_labels
-from truthfl.labeling.samples import open_samples
-from truthfl.labeling.standing import Standing
-from truthfl.labeling.store import Decision, LabelStore
+from truthfl.samples.label_exchange import export_labels, import_labels
+from truthfl.samples.label_state import Standing
+from truthfl.samples.label_store import Decision, LabelStore
+from truthfl.samples.open_samples import open_samples
 
 CLASSES = ("cat", "dog", "a, b")
 

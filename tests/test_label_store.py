@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.labeling.keys import keys_of
-from truthfl.labeling.standing import NOTHING, Standing
-from truthfl.labeling.store import Decision, LabelStore
-from truthfl.learning.handmade import labels_of
+from truthfl.page.shortcuts import keys_of
+from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.label_state import NOTHING, Standing
+from truthfl.samples.label_store import Decision, LabelStore
 
 CLASSES = ("cat", "dog")
 
@@ -94,7 +94,7 @@ def test_a_decision_is_flushed_to_the_disk(store):
 def test_what_is_returned_survives_a_kill(tmp_path):
     """A process writes and says so, until it is killed; all it said is there, once."""
     code = (
-        "import sys; from pathlib import Path; from truthfl.labeling.store import *\n"
+        "import sys; from pathlib import Path; from truthfl.samples.label_store import *\n"
         "store = LabelStore(Path(sys.argv[1]))\n"
         "for n in range(10**6):\n"
         "    store.decide(Decision(f'nonce-{n}', f's{n}', 'label', 'cat')); print(n, flush=True)\n"

@@ -13,13 +13,13 @@ import pytest
 
 from browsers import Watch, launched
 from participants import Ada, draw_pictures
-from truthfl.labeling.samples import open_samples
-from truthfl.labeling.serving import open_page
-from truthfl.labeling.store import LabelStore
-from truthfl.learning.handmade import labels_of
-from truthfl.ledger import desk
+from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import write_key
+from truthfl.page.open_page import open_page
+from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.label_store import LabelStore
+from truthfl.samples.open_samples import open_samples
 
 DIGITS = tuple("0123456789")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
@@ -406,12 +406,12 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         page.keyboard.press("Enter")
         page.wait_for_selector("#sign[open]")
         assert axe(page) == []
-        assert desk.read_answer(ada.home, offer) is None
+        assert participant_folder.read_answer(ada.home, offer) is None
         page.keyboard.press("Escape")
         page.click("#answer >> text=Accept")
         page.click("#sign-yes")
         page.wait_for_selector("text=You accepted this offer.")
-        assert answer_fault(desk.read_answer(ada.home, offer), offer) is None
+        assert answer_fault(participant_folder.read_answer(ada.home, offer), offer) is None
 
         page.click("#answer >> text=Start labeling")
         page.wait_for_selector(showing(0))
@@ -425,7 +425,7 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         assert axe(page) == []
 
         paper["document"]["settlement"]["pay"] += 1
-        desk.put_receipt(ada.home, paper, offer.job)
+        participant_folder.put_receipt(ada.home, paper, offer.job)
         page.wait_for_selector("text=237 cent")
         page.click("#check")
         page.wait_for_selector("#verdict.bad")
@@ -443,7 +443,7 @@ def test_declining_is_signed_too(browser, tmp_path):
         page.click("#answer >> text=Decline")
         page.click("#sign-yes")
         page.wait_for_selector("text=You declined this offer.")
-    paper = desk.read_answer(ada.home, offer)
+    paper = participant_folder.read_answer(ada.home, offer)
     assert paper["document"]["kind"] == "refusal"
     assert answer_fault(paper, offer) is None
 

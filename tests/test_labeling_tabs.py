@@ -7,9 +7,9 @@ import pytest
 from participants import Ada, draw_pictures
 from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
 from truthfl.cli.label import show
-from truthfl.labeling.samples import open_samples
-from truthfl.labeling.serving import open_page
-from truthfl.ledger import desk
+from truthfl.ledger import participant_folder
+from truthfl.page.open_page import open_page
+from truthfl.samples.open_samples import open_samples
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_an_offer_that_comes_while_she_labels_stays_announced(browser, tmp_path,
         page.click("#sign-yes")
         page.wait_for_selector("text=You accepted this offer.")
         assert page.evaluate("document.activeElement.className") == "state"
-        assert desk.has_accepted(ada.home, again)
+        assert participant_folder.has_accepted(ada.home, again)
 
 
 def test_a_cost_that_is_none_is_said(browser, tmp_path, data):  # noqa: F811
@@ -111,15 +111,15 @@ def test_she_signs_what_she_saw(browser, tmp_path, data):  # noqa: F811
         unseen = ada.gets_offer(samples=3, version=2)
         page.wait_for_selector("text=Label 3 pictures")
         assert page.is_hidden("#sign")
-        assert desk.read_answer(ada.home, seen) is None
-        assert desk.read_answer(ada.home, unseen) is None
+        assert participant_folder.read_answer(ada.home, seen) is None
+        assert participant_folder.read_answer(ada.home, unseen) is None
 
 
 def test_news_from_the_server_is_shown(browser, tmp_path, data):  # noqa: F811
     ada = Ada(tmp_path)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector(showing(0))
-        desk.put_news(ada.home, "The operator's server ended the job: <b>nobody</b> came.", over=True)
+        participant_folder.put_news(ada.home, "The operator's server ended the job: <b>nobody</b> came.", over=True)
         page.wait_for_selector("#banner >> text=ended the job: <b>nobody</b> came.")
 
 

@@ -16,15 +16,15 @@ from federations import assignments, federations
 from messages import told
 from participants import Ada, a_receipt, an_offer, draw_pictures
 from truthfl import Strategies, client_payoff, lceme
-from truthfl.labeling import papers
-from truthfl.labeling.prospects import Costs, assumed_costs, conducts, own_costs, spread
-from truthfl.labeling.safety import CSRF_HEADER
-from truthfl.labeling.samples import open_samples
-from truthfl.labeling.serving import open_page
-from truthfl.ledger import desk
+from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import LossShare, answer_fault
-from truthfl.ledger.pay import Terms
 from truthfl.ledger.signing import new_key
+from truthfl.ledger.terms import Terms
+from truthfl.page import documents_shown
+from truthfl.page.offer_outlook import Costs, assumed_costs, conducts, own_costs, spread
+from truthfl.page.open_page import open_page
+from truthfl.page.request_guard import CSRF_HEADER
+from truthfl.samples.open_samples import open_samples
 
 KEY, OPERATOR = new_key(), new_key()
 
@@ -104,18 +104,18 @@ def test_a_batch_of_one_cannot_be_halved():
 
 
 def test_a_desk_with_nothing_on_it(ada):
-    assert papers.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
-    assert papers.offer_shown(ada.home, ada.key, None, None) == {"offer": None}
-    assert papers.receipt_shown(ada.home) == {"receipt": None}
-    assert "no receipt" in told(papers.receipt_checked, ada.home, ada.key)
+    assert documents_shown.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
+    assert documents_shown.offer_shown(ada.home, ada.key, None, None) == {"offer": None}
+    assert documents_shown.receipt_shown(ada.home) == {"receipt": None}
+    assert "no receipt" in told(documents_shown.receipt_checked, ada.home, ada.key)
 
 
 def test_an_honest_receipt_holds(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)
-    assert papers.receipt_checked(ada.home, ada.key)["fault"] is None
-    shown = papers.receipt_shown(ada.home)
+    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
+    shown = documents_shown.receipt_shown(ada.home)
     assert shown["settlement"] == {"reward": offer.terms.reward(1.1), "pay": 236, "delivered": 3, "asked": 3}
     assert json.loads(json.dumps(shown)) == shown
 
@@ -150,10 +150,10 @@ def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
     paper = copy.deepcopy(ada.gets_receipt(offer))
     change, words = TAMPERED[part]
     change(paper)
-    desk.put_receipt(ada.home, paper, offer.job)
-    assert words in papers.receipt_checked(ada.home, ada.key)["fault"]
-    papers.receipt_shown(ada.home)
-    papers.what_lies_there(ada.home)
+    participant_folder.put_receipt(ada.home, paper, offer.job)
+    assert words in documents_shown.receipt_checked(ada.home, ada.key)["fault"]
+    documents_shown.receipt_shown(ada.home)
+    documents_shown.what_lies_there(ada.home)
 
 
 def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
@@ -164,30 +164,30 @@ def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
     false = an_offer(ada.key, forger, terms=Terms(1.0, 1.0, 1.0))
     other = tmp_path / "other"
     other.mkdir()
-    desk.put_offer(other, false)
-    answer = desk.give_answer(other, false, ada.key, accepted=True)
-    desk.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job)
-    assert papers.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that lies on your desk"
-    desk.put_offer(ada.home, false)
-    assert papers.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
+    participant_folder.put_offer(other, false)
+    answer = participant_folder.give_answer(other, false, ada.key, accepted=True)
+    participant_folder.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job)
+    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that lies on your desk"
+    participant_folder.put_offer(ada.home, false)
+    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
 
 
 def test_papers_that_cannot_be_read_become_sentences(ada):
     (ada.home / "offers").mkdir()
     (ada.home / "offers" / "x.json").write_text("{")
-    assert "not valid JSON" in papers.what_lies_there(ada.home)["trouble"]
-    assert papers.offer_in_force(ada.home) is None
-    assert "not valid JSON" in told(papers.offer_shown, ada.home, ada.key, None, None)
+    assert "not valid JSON" in documents_shown.what_lies_there(ada.home)["trouble"]
+    assert documents_shown.offer_in_force(ada.home) is None
+    assert "not valid JSON" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
     (ada.home / "offers" / "x.json").unlink()
     ada.gets_offer(terms=Terms("many", "more", "most"))
-    assert "cannot be read" in told(papers.offer_shown, ada.home, ada.key, None, None)
+    assert "cannot be read" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
 
 
 def test_another_key_cannot_answer(ada):
     ada.gets_offer()
-    assert "another key" in papers.offer_shown(ada.home, new_key(), None, None)["cannot_sign"]
-    assert "--key" in papers.offer_shown(ada.home, None, None, None)["cannot_sign"]
-    assert papers.offer_shown(ada.home, ada.key, None, None)["cannot_sign"] is None
+    assert "another key" in documents_shown.offer_shown(ada.home, new_key(), None, None)["cannot_sign"]
+    assert "--key" in documents_shown.offer_shown(ada.home, None, None, None)["cannot_sign"]
+    assert documents_shown.offer_shown(ada.home, ada.key, None, None)["cannot_sign"] is None
 
 
 def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
@@ -201,11 +201,11 @@ def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
         csrf = client.get("/api/offer").json()["csrf"]
         client.headers.update({"origin": opened.url[: opened.url.index("/", 8)], CSRF_HEADER: csrf})
         assert client.post("/api/answer", json={"offer": "0" * 64, "accepted": True}).status_code == 409
-        assert desk.read_answer(ada.home, offer) is None
+        assert participant_folder.read_answer(ada.home, offer) is None
         for accepted in (True, False):
             answer = client.post("/api/answer", json={"offer": offer.hash, "accepted": accepted})
             assert answer.json() == {"answer": "acceptance"}
-        paper = desk.read_answer(ada.home, offer)
+        paper = participant_folder.read_answer(ada.home, offer)
         assert answer_fault(paper, offer) is None
         assert client.get("/").headers["location"] == "label"
         assert [one["name"] for one in client.get("/api/work").json()["classes"]] == list("0123456789")
@@ -219,9 +219,9 @@ def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
 
 def test_a_declined_offer_sets_no_classes(ada):
     offer = ada.gets_offer()
-    assert papers.offer_in_force(ada.home) == offer
-    desk.give_answer(ada.home, offer, ada.key, accepted=False)
-    assert papers.offer_in_force(ada.home) is None
+    assert documents_shown.offer_in_force(ada.home) == offer
+    participant_folder.give_answer(ada.home, offer, ada.key, accepted=False)
+    assert documents_shown.offer_in_force(ada.home) is None
 
 
 def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
@@ -238,8 +238,12 @@ def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
 def test_of_answers_at_once_one_counts(ada):
     offer = ada.gets_offer()
     with ThreadPoolExecutor(8) as pool:
-        given = list(pool.map(lambda n: desk.give_answer(ada.home, offer, ada.key, accepted=n % 2 == 0), range(40)))
-    assert {one["document"]["kind"] for one in given} == {desk.read_answer(ada.home, offer)["document"]["kind"]}
+        given = list(
+            pool.map(lambda n: participant_folder.give_answer(ada.home, offer, ada.key, accepted=n % 2 == 0), range(40))
+        )
+    assert {one["document"]["kind"] for one in given} == {
+        participant_folder.read_answer(ada.home, offer)["document"]["kind"]
+    }
     assert len(list((ada.home / "answers").iterdir())) == 1
 
 
@@ -247,5 +251,5 @@ def test_a_receipt_for_another_key_is_not_hers(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)
-    assert papers.receipt_checked(ada.home, ada.key)["fault"] is None
-    assert papers.receipt_checked(ada.home, new_key())["fault"] == "its offer is to another key than yours"
+    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
+    assert documents_shown.receipt_checked(ada.home, new_key())["fault"] == "its offer is to another key than yours"

@@ -10,22 +10,22 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
-from truthfl.federation import enrolment
-from truthfl.federation.asking import ask
-from truthfl.federation.conduct import Operator, conduct, job_name
-from truthfl.federation.embedded import grid_of, run_job, simulated
-from truthfl.federation.grid import InProcessGrid
-from truthfl.federation.messages import ENROL, MODEL, ROUND, question
-from truthfl.federation.offering import TOO_LATE, WITHOUT_YOU
-from truthfl.federation.operating import kept_key
-from truthfl.job import Server, read_job
+from truthfl.federation.protocol import enrolment
+from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, question
+from truthfl.federation.protocol.offers import TOO_LATE, WITHOUT_YOU
+from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.server import Operator, conduct, job_name
+from truthfl.federation.simulated.embedded import grid_of, run_job, simulated
+from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviours import error_rates, play
-from truthfl.learning.labelers import assigned_labels
+from truthfl.learning.federations import with_training
+from truthfl.learning.labels import assigned_labels
+from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.planning import Effort
-from truthfl.learning.reference import train_plainly
-from truthfl.learning.scene import with_training
 from truthfl.learning.training import train
-from truthfl.ledger import desk as papers
+from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_of
@@ -325,7 +325,7 @@ def test_who_does_not_say_who_she_is_is_waited_for_as_long_as_a_round_lasts(monk
     waited = []
     monkeypatch.setattr(enrolment, "ask", lambda *_, timeout: waited.append(timeout) or [])
     grid = InProcessGrid(lambda message, _: message, {1001: {}})
-    roster = enrolment.Roster(grid, None, "job", ("Ada",), Server(round_seconds=round_seconds), None)
+    roster = enrolment.Roster(grid, None, "job", ("Ada",), ServerSettings(round_seconds=round_seconds), None)
     roster.look()
     assert waited == [patience]
 

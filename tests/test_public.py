@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -30,27 +31,40 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-MAY_LOOK_AT = {
-    "mechanism": {"mechanism", "errors"},
-    "learning": {"learning", "mechanism", "errors"},
-    "studies": {"studies", "learning", "mechanism", "errors"},
-    "job": {"learning", "mechanism", "errors"},
-    "labeling": {"labeling", "learning", "ledger", "mechanism", "errors"},
-    "ledger": {"ledger", "mechanism", "errors"},
-    "federation": {"federation", "labeling", "ledger", "job", "studies", "learning", "mechanism", "errors"},
+MAY_IMPORT = {
+    "mechanism": {"errors", "files"},
+    "learning": {"mechanism", "errors", "files"},
+    "reporting": {"errors", "files"},
+    "studies": {"learning", "mechanism", "reporting", "errors", "files"},
+    "job": {"learning", "mechanism", "errors", "files"},
+    "ledger": {"mechanism", "errors", "files"},
+    "samples": {"learning", "mechanism", "errors", "files"},
+    "page": {"samples", "learning", "ledger", "mechanism", "errors", "files"},
+    "federation": {"job", "samples", "ledger", "reporting", "learning", "mechanism", "errors", "files"},
+    "files": {"errors"},
     "flower": {"federation", "ledger"},
     "cli": {
-        "cli",
         "federation",
         "job",
-        "labeling",
+        "samples",
+        "page",
         "ledger",
         "studies",
+        "reporting",
         "learning",
         "mechanism",
         "errors",
+        "files",
         "__version__",
     },
+}
+
+INSIDE_FEDERATION = {
+    "flower_patches": set(),
+    "protocol": {"participant", "flower_patches"},
+    "participant": {"protocol"},
+    "simulated": {"protocol", "participant"},
+    "deployed": {"protocol", "participant", "flower_patches"},
 }
 
 
@@ -86,22 +100,47 @@ def test_the_commands_are_there_without_numpy():
 
 
 def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
-    page = "import truthfl.labeling.server, truthfl.labeling.serving, truthfl.labeling.folder"
+    page = "import truthfl.page.application, truthfl.page.open_page, truthfl.samples.folder"
     assert {"numpy", "rich", "PIL", "cryptography"} & loaded_by(page) == set()
 
 
-def test_rooms_look_only_where_they_may():
-    wrong = []
+def imports():
+    """Every module of the package with each module of the package that it imports, both as tuples of names."""
     for path in SOURCE.rglob("*.py"):
-        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        if room not in MAY_LOOK_AT:
-            continue
+        module = path.relative_to(SOURCE).with_suffix("").parts
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "truthfl":
-                parts = node.module.split(".")
-                seen = {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-                wrong += [(str(path), other) for other in seen - MAY_LOOK_AT[room]]
+                parts = tuple(node.module.split(".")[1:])
+                yield from ((module, parts) for _ in [0]) if parts else ((module, (a.name,)) for a in node.names)
+
+
+def test_rooms_import_only_what_they_may():
+    wrong = [
+        (module, other)
+        for module, other in imports()
+        if module[0] in MAY_IMPORT and other[0] not in MAY_IMPORT[module[0]] | {module[0]}
+    ]
     assert wrong == []
+
+
+def test_the_parts_of_the_federation_import_only_what_they_may():
+    wrong = [
+        (module, other)
+        for module, other in imports()
+        if module[0] == other[0] == "federation" and len(module) > 2 and len(other) > 1
+        if other[1] not in INSIDE_FEDERATION[module[1]] | {module[1]}
+    ]
+    assert wrong == []
+
+
+def test_no_two_types_have_one_name():
+    """A reader who meets a name knows which type it is."""
+    where = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                where[node.name].append(str(path.relative_to(SOURCE)))
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}
 
 
 def test_files_stay_small():

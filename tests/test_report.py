@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from truthfl.studies.report import Paragraph, Plot, Report, Section, Table, how_made, page
+from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, how_made, page
 
 PRINTABLE = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=30)
 

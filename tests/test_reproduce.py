@@ -16,15 +16,15 @@ import pytest
 from messages import told
 from test_report import asks_for_nothing
 from truthfl.learning.datasets import small_digits
-from truthfl.learning.scene import Data, ModelChoice
-from truthfl.studies import figure_6, figure_7, pilot, reproduction
+from truthfl.learning.federations import Data, ModelChoice
+from truthfl.reporting.report import how_made
 from truthfl.studies.cells import Place
-from truthfl.studies.claims import DOES_NOT_HOLD, UNDECIDED
-from truthfl.studies.paper import Paper, a_quick_look, the_paper
-from truthfl.studies.publication import publish
-from truthfl.studies.report import how_made
-from truthfl.studies.reproduction import STUDIES, chosen_studies
-from truthfl.studies.tasks import Store
+from truthfl.studies.reproduce import figure_6, figure_7, pilot, reproduction
+from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, UNDECIDED
+from truthfl.studies.reproduce.paper import Paper, a_quick_look, the_paper
+from truthfl.studies.reproduce.publication import write_reproduction
+from truthfl.studies.reproduce.reproduction import STUDIES, chosen_studies
+from truthfl.studies.work import Store
 
 PLACE = Place(Data(source="digits", pilot_samples=600, test_samples=300), ModelChoice("softmax"), (60,) * 4)
 TINY = Paper(
@@ -167,7 +167,7 @@ def test_command_writes_everything_and_is_instant_the_second_time(folder, tmp_pa
 def test_the_report_holds_all_figures_and_claims(tiny, tmp_path):
     found = replace(tiny[0], figures=tiny[0].figures[::4])
     made = how_made(version="0", command="c", seeds="s", engine="e", seconds=1)
-    read = asks_for_nothing(publish(found, tmp_path, made).read_text())
+    read = asks_for_nothing(write_reproduction(found, tmp_path, made).read_text())
     assert read.tags.count("svg") == sum(len(figure.panels) for figure in found.figures)
     text = "".join(read.texts)
     assert all(figure.caption in text for figure in found.figures)

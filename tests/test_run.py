@@ -10,10 +10,10 @@ import pytest
 
 from small_jobs import small_job_file
 from truthfl import Strategies
-from truthfl.federation.embedded import run_job
+from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
+from truthfl.learning.federations import Data, ModelChoice, build, with_training
 from truthfl.learning.planning import Effort, make_plan
-from truthfl.learning.scene import Data, ModelChoice, build, with_training
 from truthfl.learning.training import train
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training

@@ -14,13 +14,13 @@ from PIL import Image
 
 from messages import told
 from participants import draw_pictures
-from truthfl.labeling import arrays, pictures
-from truthfl.labeling.exchange import export_text
-from truthfl.labeling.order import in_kept_order
-from truthfl.labeling.pictures import decoded, thumbnail
-from truthfl.labeling.pixels import load, pixels_of
-from truthfl.labeling.sample import UnreadableError
-from truthfl.labeling.samples import open_samples
+from truthfl.samples import arrays, pictures
+from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples.label_exchange import export_text
+from truthfl.samples.open_samples import open_samples
+from truthfl.samples.pictures import decoded, thumbnail
+from truthfl.samples.pixels import load, pixels_of
+from truthfl.samples.sample import UnreadableError
 
 
 def png_that_says(width, height):
@@ -122,7 +122,7 @@ def test_a_picture_that_announces_too_much_is_not_decoded(tmp_path, monkeypatch)
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     draw_pictures(tmp_path, 2)
     source = open_samples(tmp_path)
-    monkeypatch.setattr("truthfl.labeling.folder.MOST_BYTES", 500)
+    monkeypatch.setattr("truthfl.samples.folder.MOST_BYTES", 500)
     with (tmp_path / "00001.png").open("ab") as file:
         file.write(b"\0" * 1000)
     assert told(source.shown, 1) == "00001.png has 0 MB; at most 0 MB are read."

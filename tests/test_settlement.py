@@ -10,7 +10,7 @@ import pytest
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
-from truthfl.federation.embedded import run_job
+from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.planning import Effort
 from truthfl.ledger.book import open_ledger

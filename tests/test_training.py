@@ -13,9 +13,9 @@ from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
 from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
-from truthfl.learning.labelers import assigned_labels
+from truthfl.learning.labels import assigned_labels
 from truthfl.learning.partition import iid_partition, paper_partition
-from truthfl.learning.reference import train_plainly
+from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.training import train
 

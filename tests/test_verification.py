@@ -15,13 +15,13 @@ from truthfl.learning.planning import Effort
 from truthfl.mechanism.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.studies.cells import Place
-from truthfl.studies.contests import contests
-from truthfl.studies.evidence import Losses, batch_of, elicited_effort, gains
-from truthfl.studies.lied import coalition, lied_losses
-from truthfl.studies.lies import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, Lie
-from truthfl.studies.lying_report import drawn, lies_csv, rows, verdicts_csv
-from truthfl.studies.tasks import Store
-from truthfl.studies.verification import Examination, verify
+from truthfl.studies.verify.contests import contests
+from truthfl.studies.verify.gains import Losses, batch_of, elicited_effort, gains
+from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, Lie
+from truthfl.studies.verify.lie_training import coalition, lied_losses
+from truthfl.studies.verify.verification import Examination, verify
+from truthfl.studies.verify.verification_report import drawn, lies_csv, rows, verdicts_csv
+from truthfl.studies.work import Store
 
 CLIENTS = Clients(
     weight=[0.25] * 4, gradient_variance=1.0, sample_cost=0.05, labeling_cost=40.0, dataset_size=200, name=list("abcd")
@@ -194,7 +194,9 @@ def test_only_open_lies_are_looked_at_again(small, monkeypatch):
     way = replace(contests(place, plan, store, workers=1)[0][0])
     flat_only = replace(way, rules=(way.rules[1],))
     asked = []
-    monkeypatch.setattr("truthfl.studies.lied.lied_losses", lambda **s: asked.append(s) or lied_losses(**s))
+    monkeypatch.setattr(
+        "truthfl.studies.verify.lie_training.lied_losses", lambda **s: asked.append(s) or lied_losses(**s)
+    )
     verify(flat_only, Examination((0,), SHORT_GRID, looks=(2, 4, 8)), Store(store.folder / "flat"), workers=1)
     assert len(asked) == 1  # one lie is known to pay after the first look: no further run
 

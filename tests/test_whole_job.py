@@ -12,10 +12,10 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from browsers import launched
-from truthfl.federation.children import free_port
+from truthfl.federation.deployed.processes import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
-from truthfl.ledger.contents import contents
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 240
@@ -134,7 +134,7 @@ def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
     with open_for_reading(tmp_path / "served" / "ledger.db") as book:
         rows = book.entries()
     assert check(rows) is None
-    found = contents(rows[0].job, rows)
+    found = job_view(rows[0].job, rows)
     assert found.delivered == {"Ada": 6, "Ben": 6, "Cleo": 6}
     assert [row.document["state"] for row in found.payments] == ["due"] * 3
     assert found.test.document["accuracy"] > 0.3  # chance is 0.1: the labels were the right ones

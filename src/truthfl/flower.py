@@ -3,11 +3,11 @@
 Looks at `federation` and `ledger`; `import truthfl` does not load it.
 """
 
-from truthfl.federation.conduct import Operator
-from truthfl.federation.operating import fixed_draws, kept_draws, kept_key
-from truthfl.federation.promise import Promise
-from truthfl.federation.taking_part import assigned_batch, paid
-from truthfl.federation.wrapping import PaidStrategy, Test, arrays_digest
+from truthfl.federation.participant.client_mod import assigned_batch, paid
+from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, kept_key
+from truthfl.federation.protocol.paid_strategy import PaidStrategy, Test, arrays_digest
+from truthfl.federation.protocol.promise import Promise
+from truthfl.federation.protocol.server import Operator
 from truthfl.ledger.book import open_ledger
 
 __all__ = [

@@ -17,8 +17,8 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.learning.behaviours import behaviour as known_behaviour
+from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
 from truthfl.learning.planning import Effort, Plan, make_plan
-from truthfl.learning.scene import Data, ModelChoice, Scene, ServerSide, build, server_side
 from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
@@ -37,7 +37,7 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerSettings:
     """What the operator decides.
 
     loss_value     κ, money that one unit of loss is worth to her
@@ -86,13 +86,13 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Job:
+class ConstantsJob:
     """A job on paper: everything that is needed to plan."""
 
     clients: Clients
     training: Training
     constants: Constants
-    server: Server
+    server: ServerSettings
 
     def loss_model(self) -> LossModel:
         """The loss model that the server plans on."""
@@ -163,11 +163,11 @@ class DataJob:
     data: Data
     model: ModelChoice
     training: Training
-    server: Server
+    server: ServerSettings
     clients: Participants
     tune_step: bool
 
-    def scene(self) -> Scene:
+    def scene(self) -> SimulatedFederation:
         """Its federation, the server's own, and the test set."""
         return build(self.data, self.model, self.clients.dataset_size, self.training)
 
@@ -217,7 +217,7 @@ class DataJob:
         )
 
 
-def read_job(path: Path | None = None) -> Job | DataJob:
+def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
     """The job in this file; the built-in one, ten clients with real digits, when there is none."""
     if path is None:
         source, text = "the built-in job", resources.files("truthfl").joinpath("examples/mnist.toml").read_text()
@@ -244,19 +244,19 @@ def _read(path: Path) -> str:
         raise InputError(f"{path} cannot be read: it is not UTF-8 text.") from None
 
 
-def _job(tables: Mapping[str, Any]) -> Job | DataJob:
+def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
     on_paper: dict[str, Callable[..., Any]] = {
         "clients": Clients,
         "training": Training,
         "constants": Constants,
-        "server": Server,
+        "server": ServerSettings,
     }
     on_data: dict[str, Callable[..., Any]] = {
         "clients": Participants,
         "training": Training,
         "data": Data,
         "model": ModelChoice,
-        "server": Server,
+        "server": ServerSettings,
     }
     known = list(dict.fromkeys([*on_paper, *on_data]))
     unknown = [name for name in tables if name not in known]
@@ -268,7 +268,7 @@ def _job(tables: Mapping[str, Any]) -> Job | DataJob:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
     parts = {name: _section(name, made_by, tables.get(name, {})) for name, made_by in sections.items()}
     if sections is on_paper:
-        return Job(**parts)
+        return ConstantsJob(**parts)
     return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
 
 

@@ -8,8 +8,8 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from truthfl.federation.asking import ask
-from truthfl.federation.nodes import registrations
+from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.node_keys import registrations
 
 SECONDS = 120
 

@@ -13,12 +13,13 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from truthfl import __version__
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError, TruthflError
 
 if TYPE_CHECKING:
     import click
 
 BAD_INPUT = 2
+SERVICE_FAILED = 3
 
 COMMANDS = (  # each is what is called so in the module that is called so
     "run",
@@ -90,15 +91,15 @@ def _root(
 
 
 def main() -> None:
-    """Run a command; bad input leaves as one sentence with exit code 2."""
+    """Run a command; errors leave as one sentence: exit code 2 for bad input, 3 for network, disk or processes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without our letters shows others, and no traceback
     try:
         app()
-    except InputError as error:
+    except TruthflError as error:
         print(f"truthfl: {error}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(SERVICE_FAILED if isinstance(error, ServiceError) else BAD_INPUT)
     except BrokenPipeError:  # the reader of our output has gone
         sys.stderr.close()
         sys.exit(1)

@@ -14,7 +14,7 @@ def errata(json: Annotated[bool, typer.Option("--json", help="One object per err
 
     Example: truthfl errata
     """
-    from truthfl.studies import errata as known
+    from truthfl.studies.reproduce import errata as known
 
     found = known.errata()
     if json:

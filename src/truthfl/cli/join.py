@@ -16,9 +16,9 @@ from truthfl.cli.progress import FAILED, INTERRUPTED
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.federation.deployment import SuperNode
-    from truthfl.labeling.serving import OpenPage
+    from truthfl.federation.deployed.flower_servers import SuperNode
     from truthfl.ledger.documents import Offer
+    from truthfl.page.open_page import OpenPage
 
 HERS_ALONE = 0o700
 LOOK_EVERY = 0.5  # seconds
@@ -51,9 +51,9 @@ def join(
 
     Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
     """
-    from truthfl.federation.certificates import read_root
-    from truthfl.federation.deployment import start_supernode
-    from truthfl.federation.holding import (
+    from truthfl.federation.deployed.certificates import read_root
+    from truthfl.federation.deployed.flower_servers import start_supernode
+    from truthfl.federation.participant.node_settings import (
         ACCEPT_ALL,
         ACCEPT_IF_IT_PAYS,
         ASK,
@@ -61,8 +61,8 @@ def join(
         labeled_pictures,
         participant_of,
     )
-    from truthfl.ledger import desk
-    from truthfl.studies.publication import require_writable
+    from truthfl.ledger import participant_folder
+    from truthfl.studies.reproduce.publication import require_writable
 
     host, port = _address(server)
     if not name.strip():
@@ -84,8 +84,8 @@ def join(
     told = participant_of(settings).describe()
     _require_answer(host, port)
     print(f"truthfl: {name} joins {server} with {told['samples']} samples", flush=True)
-    desk.clear_news(home)
-    seen = _Seen({offer.hash for offer in desk.offers(home)}, len(desk.receipts(home)))
+    participant_folder.clear_news(home)
+    seen = _Seen({offer.hash for offer in participant_folder.offers(home)}, len(participant_folder.receipts(home)))
     try:
         with ExitStack() as opened:
             served = _open_page(opened, home, data, key, no_browser) if shown else None
@@ -123,17 +123,17 @@ class _Seen:
 
 def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
     """Show what has come since; whether that was the last of this job: a receipt, or news that there will be none."""
-    from truthfl.ledger import desk
+    from truthfl.ledger import participant_folder
 
-    for offer in desk.offers(home):
+    for offer in participant_folder.offers(home):
         if offer.hash not in seen.offers:
             seen.offers.add(offer.hash)
             _answer(offer, home, key, ask)
-    new = desk.receipts(home)[seen.receipts :]
+    new = participant_folder.receipts(home)[seen.receipts :]
     for paper in new:
         _show_receipt(paper)
     seen.receipts += len(new)
-    sentence, over = desk.news(home) or (None, False)
+    sentence, over = participant_folder.news(home) or (None, False)
     if sentence not in (None, seen.news):
         print(f"truthfl: {sentence}", file=sys.stderr, flush=True)
     seen.news, seen.over = sentence, over and not new
@@ -151,9 +151,9 @@ def _leave_open(served: OpenPage) -> None:
 
 def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
     from truthfl.cli.label import DIGITS, show, tell_passed_over
-    from truthfl.federation.holding import labeled_pictures, samples_of
-    from truthfl.labeling.serving import open_page
+    from truthfl.federation.participant.node_settings import labeled_pictures, samples_of
     from truthfl.ledger.signing import read_key
+    from truthfl.page.open_page import open_page
 
     readable, _ = samples_of(data, home)  # the same pictures that the node trains on
     tell_passed_over(readable)
@@ -182,7 +182,7 @@ def _require_answer(host: str, port: int) -> None:
 
 
 def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
-    from truthfl.ledger import desk
+    from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
 
     spread = offer.terms.slope * offer.loss_error
@@ -195,7 +195,7 @@ def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     )
     if ask:
         given = typer.confirm("Do you accept?")
-        desk.give_answer(home, offer, read_key(key), accepted=given)
+        participant_folder.give_answer(home, offer, read_key(key), accepted=given)
 
 
 def _show_receipt(paper: dict[str, object]) -> None:

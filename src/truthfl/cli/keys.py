@@ -25,7 +25,7 @@ def participant(
 
     Example: truthfl keys participant Ada --out my-keys
     """
-    from truthfl.federation.certificates import require_absent
+    from truthfl.federation.deployed.certificates import require_absent
     from truthfl.ledger.signing import new_key, write_key
 
     if not _FILE_NAME.fullmatch(name):
@@ -50,7 +50,7 @@ def server(
 
     Example: truthfl keys server --host fl.example.org --host 10.0.0.5 --out keys
     """
-    from truthfl.federation.certificates import (
+    from truthfl.federation.deployed.certificates import (
         certificates_in,
         hosts_in,
         make_certificates,

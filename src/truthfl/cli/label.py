@@ -13,8 +13,8 @@ import typer
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.labeling.sample import Source
     from truthfl.ledger.signing import PrivateKey
+    from truthfl.samples.sample import Source
 
 DIGITS = tuple("0123456789")
 HOME = Path("truthfl-home")
@@ -45,7 +45,7 @@ def label(
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
-    from truthfl.labeling.samples import open_samples
+    from truthfl.samples.open_samples import open_samples
 
     source = open_samples(data)
     tell_passed_over(source)
@@ -72,7 +72,7 @@ def tell_passed_over(source: Source) -> None:
 def _serve(
     home: Path, source: Source, classes: tuple[str, ...], key: PrivateKey | None, port: int, no_browser: bool
 ) -> None:
-    from truthfl.labeling.serving import open_page
+    from truthfl.page.open_page import open_page
 
     with open_page(home, source, classes, key, port=port) as opened:
         kind = "texts" if source.kind == "text" else "pictures"
@@ -88,9 +88,9 @@ def _serve(
 
 
 def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
-    from truthfl.labeling.exchange import export_labels, import_labels
-    from truthfl.labeling.papers import offer_in_force
-    from truthfl.labeling.store import FILE_NAME, LabelStore
+    from truthfl.page.documents_shown import offer_in_force
+    from truthfl.samples.label_exchange import export_labels, import_labels
+    from truthfl.samples.label_store import FILE_NAME, LabelStore
 
     offer = offer_in_force(home)
     classes = classes if offer is None else offer.classes

@@ -14,8 +14,8 @@ from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
-    from truthfl.ledger.contents import Contents
     from truthfl.ledger.entry import Entry
+    from truthfl.ledger.job_view import JobView
 
 Where = Annotated[str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")]
 JobName = Annotated[str | None, typer.Option("--job", help="One job of it; all of them unless given.")]
@@ -35,7 +35,7 @@ def show(
     Example: truthfl ledger show truthfl-run/ledger.db
     """
     from truthfl.ledger.book import open_for_reading
-    from truthfl.ledger.contents import contents
+    from truthfl.ledger.job_view import job_view
 
     with open_for_reading(where) as book:
         names = _jobs(book, job)
@@ -50,7 +50,7 @@ def show(
                 )
             return
         for name in names:
-            _show_job(book, contents(name, book.entries(name)))
+            _show_job(book, job_view(name, book.entries(name)))
 
 
 @ledger.command()
@@ -69,7 +69,7 @@ def check(
     """
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.checking import check as first_fault
-    from truthfl.ledger.contents import contents
+    from truthfl.ledger.job_view import job_view
 
     if (model is None) != (test is None):
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
@@ -82,7 +82,7 @@ def check(
         f"{len(entries)} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
     for name in names if wrong is None else ():
-        found = contents(name, [entry for entry in entries if entry.job == name])
+        found = job_view(name, [entry for entry in entries if entry.job == name])
         wrong, sentence = _loss_fault(found, where, model, test)
         told.append(sentence)
         if wrong is not None:
@@ -127,13 +127,13 @@ def export(
 
 
 def _jobs(book: Ledger, asked: str | None) -> list[str]:
-    from truthfl.ledger.contents import only_job
+    from truthfl.ledger.job_view import only_job
 
     jobs = book.jobs()
     return jobs if asked is None else [only_job(jobs, asked, book.name)]
 
 
-def _show_job(book: Ledger, found: Contents) -> None:
+def _show_job(book: Ledger, found: JobView) -> None:
     from truthfl.ledger.payments import payments
 
     paid = {one.client: one for one in payments(book, found.name)}
@@ -159,7 +159,7 @@ def _show_job(book: Ledger, found: Contents) -> None:
         screen.print(f"{len(found.rejections)} rejections; the last: {found.rejections[-1].document['reason']}")
 
 
-def _stage(found: Contents) -> str:
+def _stage(found: JobView) -> str:
     if found.settlements:
         loss = "" if found.test is None else f", test loss {found.test.document['loss']:.4f}"
         return f"settled{loss}"
@@ -168,8 +168,8 @@ def _stage(found: Contents) -> str:
     return f"{len(found.enrolments)} clients enrolled, {len(found.answers)} answers to {len(found.offers)} offers"
 
 
-def _loss_fault(found: Contents, where: str, model: Path | None, test: Path | None) -> tuple[str | None, str]:
-    from truthfl.federation.audit import audit, published
+def _loss_fault(found: JobView, where: str, model: Path | None, test: Path | None) -> tuple[str | None, str]:
+    from truthfl.federation.protocol.audit import audit, published
 
     if found.test is None:
         return None, f"Job {found.name} has not been tested yet."

@@ -17,12 +17,12 @@ def plan(
 
     Example: truthfl plan hospital.toml --json
     """
-    from truthfl.cli.planned import as_json, on_data, on_paper, print_plan
-    from truthfl.job import Job, read_job
+    from truthfl.cli.plan_output import as_json, on_data, on_paper, print_plan
+    from truthfl.job import ConstantsJob, read_job
     from truthfl.mechanism.deviation import best_deviation
 
     job = read_job(job_file)
-    planned = on_paper(job) if isinstance(job, Job) else on_data(job)
+    planned = on_paper(job) if isinstance(job, ConstantsJob) else on_data(job)
     found = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
     if json:
         print_json(as_json(planned, found))

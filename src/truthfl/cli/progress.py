@@ -38,7 +38,7 @@ def progress() -> Iterator[Watch | None]:
 @contextmanager
 def kept_work(folder: Path) -> Iterator[None]:
     """Work whose results are kept in a folder: an interruption, or a piece that fails, leaves as one sentence."""
-    from truthfl.studies.tasks import WorkError
+    from truthfl.studies.work import WorkError
 
     try:
         yield

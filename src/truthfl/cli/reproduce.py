@@ -16,8 +16,8 @@ from truthfl.cli.progress import kept_work, progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.studies.report import Section
-    from truthfl.studies.reproduction import Reproduction
+    from truthfl.reporting.report import Section
+    from truthfl.studies.reproduce.reproduction import Reproduction
 
 FULL_SEEDS, QUICK_SEEDS = 20, 3
 
@@ -43,11 +43,11 @@ def reproduce(
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-    from truthfl.studies.paper import a_quick_look, the_paper
-    from truthfl.studies.publication import publish, require_writable
-    from truthfl.studies.reproduction import chosen_studies
-    from truthfl.studies.reproduction import reproduce as do
-    from truthfl.studies.tasks import Store
+    from truthfl.studies.reproduce.paper import a_quick_look, the_paper
+    from truthfl.studies.reproduce.publication import require_writable, write_reproduction
+    from truthfl.studies.reproduce.reproduction import chosen_studies
+    from truthfl.studies.reproduce.reproduction import reproduce as do
+    from truthfl.studies.work import Store
 
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
@@ -58,7 +58,7 @@ def reproduce(
     with kept_work(out):
         with progress() as watch:
             found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
-        report = publish(found, out, _made(found, time.monotonic() - started))
+        report = write_reproduction(found, out, _made(found, time.monotonic() - started))
     if json:
         print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
     else:
@@ -67,8 +67,8 @@ def reproduce(
 
 def _made(found: Reproduction, seconds: float) -> Section:
     from truthfl.learning.compiled import kernel
+    from truthfl.reporting.report import how_made
     from truthfl.studies.cells import SEEDS_PER_TASK
-    from truthfl.studies.report import how_made
 
     built = kernel()
     seeds, pilot = found.paper.seed_list, max(found.paper.search_seeds, found.paper.pilot_seeds)
@@ -87,7 +87,7 @@ def _made(found: Reproduction, seconds: float) -> Section:
 
 
 def _print(found: Reproduction, report: Path) -> None:
-    from truthfl.studies.claims import HOLDS
+    from truthfl.studies.reproduce.claims import HOLDS
 
     out = console()
     rows = [[claim.figure, claim.claimed, claim.obtained, claim.verdict] for claim in found.claims]

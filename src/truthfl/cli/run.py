@@ -37,12 +37,12 @@ def run(
 
     Example: truthfl run hospital.toml --out results
     """
-    from truthfl.federation.account import COLUMNS, as_plain, client_rows, publish, sentences
-    from truthfl.federation.embedded import run_job
+    from truthfl.federation.simulated.embedded import run_job
+    from truthfl.federation.simulated.run_report import COLUMNS, as_plain, client_rows, sentences, write_run_report
     from truthfl.job import DataJob, read_job
     from truthfl.learning.compiled import kernel
-    from truthfl.studies.publication import require_writable
-    from truthfl.studies.report import how_made
+    from truthfl.reporting.report import how_made
+    from truthfl.studies.reproduce.publication import require_writable
 
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
@@ -65,7 +65,7 @@ def run(
     command = shlex.join(["truthfl", *sys.argv[1:]])
     made = {"command": command, "seed": seed, "truthfl": __version__, "engine": engine, "seconds": round(seconds, 2)}
     last = how_made(version=__version__, command=command, seeds=str(seed), engine=engine, seconds=seconds)
-    report = publish(job, outcome, out, made, last)
+    report = write_run_report(job, outcome, out, made, last)
     if json:
         print_json(as_plain(job, outcome, made))
         return

@@ -13,7 +13,7 @@ from truthfl.cli.progress import FAILED, INTERRUPTED
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.federation.control import Connection
+    from truthfl.federation.deployed.superlink_client import Connection
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
 
@@ -47,14 +47,14 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
-    from truthfl.federation.app_folder import app_folder
-    from truthfl.federation.apps import RUN_CONFIG
-    from truthfl.federation.conduct import job_name
-    from truthfl.federation.control import register, submit
-    from truthfl.federation.operating import fixed_draws, kept_draws, noted_failure
+    from truthfl.federation.deployed.app_folder import app_folder
+    from truthfl.federation.deployed.apps import RUN_CONFIG
+    from truthfl.federation.deployed.superlink_client import register, submit
+    from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, noted_failure
+    from truthfl.federation.protocol.server import job_name
     from truthfl.job import DataJob, read_job
     from truthfl.ledger.book import open_ledger
-    from truthfl.studies.publication import require_writable
+    from truthfl.studies.reproduce.publication import require_writable
 
     job = read_job(job_file)
     if not isinstance(job, DataJob):
@@ -100,8 +100,8 @@ def serve(
 
 
 def _superlink(out: Path, host: str, port: int, keys: Path | None, running: bool):  # type: ignore[no-untyped-def]
-    from truthfl.federation.control import Connection, answers
-    from truthfl.federation.deployment import FLOWER_HOME, start_superlink
+    from truthfl.federation.deployed.flower_servers import FLOWER_HOME, start_superlink
+    from truthfl.federation.deployed.superlink_client import Connection, answers
 
     if not running:
         link = start_superlink(out, host, port, certificates=keys, authentication=keys is not None)
@@ -131,9 +131,9 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
 
 def _watch(book: Ledger, name: str, connection: Connection, run: int, out: Path) -> None:
     """Tell what happens until the run is over."""
-    from truthfl.federation.control import run_status
-    from truthfl.federation.operating import noted_failure
-    from truthfl.federation.watching import in_words
+    from truthfl.federation.deployed.superlink_client import run_status
+    from truthfl.federation.protocol.narration import in_words
+    from truthfl.federation.protocol.operator_folder import noted_failure
 
     seen, over = 0, False
     while True:

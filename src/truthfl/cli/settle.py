@@ -26,7 +26,7 @@ def settle(
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
     from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.contents import only_job
+    from truthfl.ledger.job_view import only_job
     from truthfl.ledger.payments import advance, payments
     from truthfl.ledger.settlement import settle as settle_once
 

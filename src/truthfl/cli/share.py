@@ -26,9 +26,9 @@ def share(
     """
     import numpy as np
 
-    from truthfl.federation.embedded import simulated_labels
+    from truthfl.federation.simulated.embedded import simulated_labels
     from truthfl.job import DataJob, read_job
-    from truthfl.studies.publication import require_writable
+    from truthfl.studies.reproduce.publication import require_writable
 
     job = read_job(job_file)
     if not isinstance(job, DataJob):

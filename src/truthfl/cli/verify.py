@@ -18,9 +18,9 @@ from truthfl.cli.progress import Watch, kept_work, progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
-    from truthfl.job import DataJob, Job
-    from truthfl.studies.report import Section
-    from truthfl.studies.verification import Examination
+    from truthfl.job import ConstantsJob, DataJob
+    from truthfl.reporting.report import Section
+    from truthfl.studies.verify.verification import Examination
 
 QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
 
@@ -41,14 +41,14 @@ def verify(
 
     Example: truthfl verify hospital.toml --quick
     """
-    from truthfl.job import Job, read_job
+    from truthfl.job import ConstantsJob, read_job
 
     if workers is not None and workers < 1:
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be 0 or more.")
     job = read_job(job_file)
-    if isinstance(job, Job):
+    if isinstance(job, ConstantsJob):
         _on_paper(job, json)
         return
     if data is not None:
@@ -62,13 +62,13 @@ def verify(
 def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
     from truthfl.learning.planning import Effort
     from truthfl.studies.cells import Place
-    from truthfl.studies.contests import contests
-    from truthfl.studies.lies import SHORT_GRID
-    from truthfl.studies.lying_report import COLUMNS, empty_report_sentence, publish, rows
-    from truthfl.studies.publication import require_writable
-    from truthfl.studies.tasks import Store
-    from truthfl.studies.verification import Examination
-    from truthfl.studies.verification import verify as examine
+    from truthfl.studies.reproduce.publication import require_writable
+    from truthfl.studies.verify.contests import contests
+    from truthfl.studies.verify.lie_grid import SHORT_GRID
+    from truthfl.studies.verify.verification import Examination
+    from truthfl.studies.verify.verification import verify as examine
+    from truthfl.studies.verify.verification_report import COLUMNS, empty_report_sentence, rows, write_verification
+    from truthfl.studies.work import Store
 
     require_writable(out)
     started, store = time.monotonic(), Store(out / "tasks")
@@ -89,7 +89,7 @@ def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | Non
                 examine(way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}"))
                 for way in ways
             ]
-        report = publish(verified, absent, _asked(examined), out, _made(seed, time.monotonic() - started))
+        report = write_verification(verified, absent, _asked(examined), out, _made(seed, time.monotonic() - started))
     verdicts = [verdict for one in verified for verdict in one.verdicts]
     if json:
         print_json(verdicts)
@@ -117,7 +117,7 @@ def _asked(examined: Examination) -> str:
 
 def _made(seed: int, seconds: float) -> Section:
     from truthfl.learning.compiled import kernel
-    from truthfl.studies.report import how_made
+    from truthfl.reporting.report import how_made
 
     built = kernel()
     return how_made(
@@ -129,8 +129,8 @@ def _made(seed: int, seconds: float) -> Section:
     )
 
 
-def _on_paper(job: Job, json: bool) -> None:
-    from truthfl.studies.lying import does_lying_pay
+def _on_paper(job: ConstantsJob, json: bool) -> None:
+    from truthfl.studies.verify.on_loss_model import does_lying_pay
 
     model = job.loss_model()
     answers = does_lying_pay(job.clients, model, job.training, job.assignment(model))

@@ -2,7 +2,7 @@
 
 The shape is the mechanism's (docs/mechanism.md, section 2): sampling ∝ p_i²σ_i², labeling ∝ p_i β, reporting ∝ p_i G².
 Runs with different batch sizes, without some labels and with scaled reports give the factors. Looks at `federated`,
-`labelers`, `training`, `gradients`.
+`labels`, `training`, `gradients`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from truthfl.errors import InputError
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import Gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.labelers import assigned_labels
+from truthfl.learning.labels import assigned_labels
 from truthfl.learning.training import train
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.strategies import Strategies

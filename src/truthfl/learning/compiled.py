@@ -23,7 +23,7 @@ from truthfl.learning.softmax import SoftmaxRegression
 ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available", "bright", "where", "value")
 
 
-class Job(ctypes.Structure):
+class KernelJob(ctypes.Structure):
     """The same fields, in the same order, as `truthfl_job` in kernel/job.h; `points_to` keeps its arrays alive."""
 
     points_to: tuple[NDArray[Any], ...]
@@ -79,15 +79,15 @@ def supports(model: Model) -> bool:
     return isinstance(model, SoftmaxRegression | ConvolutionalNetwork)
 
 
-def describe(model: Model) -> Job:
+def describe(model: Model) -> KernelJob:
     """The part of a job that is the model's shape."""
     if isinstance(model, ConvolutionalNetwork):
         shape = {
             name: getattr(model, name) for name in ("height", "width", "channels", "classes", "filters", "penalty")
         }
-        return Job(**shape)
+        return KernelJob(**shape)
     assert isinstance(model, SoftmaxRegression)
-    return Job(height=1, width=model.pixels, channels=1, classes=model.classes, filters=0, penalty=model.penalty)
+    return KernelJob(height=1, width=model.pixels, channels=1, classes=model.classes, filters=0, penalty=model.penalty)
 
 
 def kernel_images(model: Model, images: Images) -> Images:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from truthfl.learning.compiled import (
     ARRAYS,
     CompiledModel,
-    Job,
+    KernelJob,
     address,
     bright_pixels,
     describe,
@@ -149,7 +149,7 @@ class KernelEngine:
         self.starts = np.ascontiguousarray(federated.partition.starts)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
-        self.jobs: WeakKeyDictionary[Run, Job] = WeakKeyDictionary()
+        self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -178,14 +178,14 @@ class KernelEngine:
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
         return self.model.evaluate(params, images, labels)
 
-    def _job(self, run: Run) -> Job:
+    def _job(self, run: Run) -> KernelJob:
         """What the kernel is told of a run; two threads that ask at once may make it twice, which does no harm."""
         job = self.jobs.get(run)
         if job is None:
             job = self.jobs[run] = self._described(run)
         return job
 
-    def _described(self, run: Run) -> Job:
+    def _described(self, run: Run) -> KernelJob:
         share = self.federated.weight * run.report_scale / self.federated.participation
         arrays: tuple[NDArray[Any], ...] = (
             self.images,

@@ -1,7 +1,7 @@
 """What a server does on its own data before it announces anything: step size, loss model, batch sizes, contract.
 
 Everything here is computed from the pilot federation and the test set; the clients' data are not looked at. Looks at
-`scene`, `step_size`, `gradients`, `calibration`, `training`, and at the mechanism, whose contract it makes.
+`federations`, `step_size`, `gradients`, `calibration`, `training`, and at the mechanism, whose contract it makes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.learning.calibration import Calibration, calibrate, pilot_runs
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.federated import Federated
+from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.scene import ServerSide, with_training
 from truthfl.learning.step_size import StepSearch, find_step_size
 from truthfl.learning.training import train
 from truthfl.mechanism.assignment import optimal_batch_sizes

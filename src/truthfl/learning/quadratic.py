@@ -45,14 +45,14 @@ class QuadraticFederation:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class QuadraticOutcome:
     """The expected loss gap after training, and the largest E‖∇F_i(w)‖² met on the way."""
 
     gap: float
     gradient_bound: float
 
 
-def train_exactly(federation: QuadraticFederation, training: Training, strategies: Strategies) -> Outcome:
+def train_exactly(federation: QuadraticFederation, training: Training, strategies: Strategies) -> QuadraticOutcome:
     """T rounds of H local steps; reports are scaled by γ_i, and count p_i/q_i where their sender is there."""
     h, a, p = federation.curvature, federation.optimum, federation.weight[:, None]
     q, eta = federation.availability[:, None], training.step_size
@@ -81,7 +81,7 @@ def train_exactly(federation: QuadraticFederation, training: Training, strategie
         mean = mean + (p * scale * step_mean).sum(axis=0)
     distance = np.square(mean - federation.solution) + variance
     gap = 0.5 * float((federation.weight[:, None] * h * distance).sum())
-    return Outcome(gap, largest)
+    return QuadraticOutcome(gap, largest)
 
 
 def describe(

@@ -21,7 +21,7 @@ from sqlalchemy.exc import ArgumentError
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.database import Database, Outcome, persistently
+from truthfl.ledger.database import Database, Returned, persistently
 from truthfl.ledger.entry import Draft, Entry, Item, draft_of, entry_after
 from truthfl.ledger.postgresql import postgresql
 from truthfl.ledger.schema import ENTRIES
@@ -172,13 +172,13 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _do(self, transaction: Transaction, work: Callable[[Connection], Outcome]) -> Outcome:
+    def _do(self, transaction: Transaction, work: Callable[[Connection], Returned]) -> Returned:
         if self._process != os.getpid():
             raise InputError("this ledger was opened by another process; each must open its own.")
         if not self._open:
             raise InputError(f"the ledger {self.name} is closed; open it again.")
 
-        def attempt() -> Outcome:
+        def attempt() -> Returned:
             with transaction() as connection:
                 return work(connection)
 

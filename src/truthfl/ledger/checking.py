@@ -1,6 +1,6 @@
 """Everything that can be recomputed from the book is recomputed; the first row that does not say what it must is named.
 
-Looks at `chain`, `contents`, `documents`, `settlement`, `receipts`, `payments`.
+Looks at `chain`, `job_view`, `documents`, `settlement`, `receipts`, `payments`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.contents import Contents, contents, offer_key
 from truthfl.ledger.documents import answer_fault, offer_from
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_view import JobView, job_view, offer_key
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
 from truthfl.ledger.settlement import settled_of, settlement_document
@@ -27,7 +27,7 @@ def check(entries: Sequence[Entry]) -> Fault | None:
         return broken
     faults = []
     for job in dict.fromkeys(entry.job for entry in entries):
-        found = contents(job, [entry for entry in entries if entry.job == job])
+        found = job_view(job, [entry for entry in entries if entry.job == job])
         faults += list(_faults(found, entries))
     return min(faults, key=lambda fault: fault.position, default=None)
 
@@ -47,7 +47,7 @@ def check_receipt(paper: Document, entries: Sequence[Entry]) -> str | None:
     return None
 
 
-def _faults(found: Contents, entries: Sequence[Entry]) -> Iterator[Fault]:
+def _faults(found: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for stage in (_openings, _offers, _answers, _rounds, _test, _settlements):
         yield from _guarded(stage(found), found)
     yield from _guarded(_receipts(found, entries), found)
@@ -57,7 +57,7 @@ def _faults(found: Contents, entries: Sequence[Entry]) -> Iterator[Fault]:
     yield from _guarded(_payments(found), found)
 
 
-def _guarded(faults: Iterator[Fault], found: Contents) -> Iterator[Fault]:
+def _guarded(faults: Iterator[Fault], found: JobView) -> Iterator[Fault]:
     """A row that lacks what it should have is a fault too, not a crash."""
     try:
         yield from faults
@@ -70,7 +70,7 @@ def _fault(entry: Entry, what: str) -> Fault:
     return Fault(entry.sequence - 1, f"entry {entry.sequence}, {entry.kind} {entry.key!r} of job {entry.job}: {what}")
 
 
-def _openings(found: Contents) -> Iterator[Fault]:
+def _openings(found: JobView) -> Iterator[Fault]:
     rows = [*found.enrolments.values(), *found.offers.values(), *found.rounds]
     if found.job is None and rows:
         yield _fault(rows[0], "the job itself is not in the book before it")
@@ -79,7 +79,7 @@ def _openings(found: Contents) -> Iterator[Fault]:
             yield _fault(entry, "it is the enrolment of another client")
 
 
-def _offers(found: Contents) -> Iterator[Fault]:
+def _offers(found: JobView) -> Iterator[Fault]:
     assert found.job is not None
     opening = found.job.document
     for key, entry in found.offers.items():
@@ -96,7 +96,7 @@ def _offers(found: Contents) -> Iterator[Fault]:
             yield _fault(entry, "its public key is not the one she enrolled with")
 
 
-def _answers(found: Contents) -> Iterator[Fault]:
+def _answers(found: JobView) -> Iterator[Fault]:
     for key, entry in found.answers.items():
         if key not in found.offers:
             yield _fault(entry, "there is no such offer")
@@ -106,7 +106,7 @@ def _answers(found: Contents) -> Iterator[Fault]:
             yield _fault(entry, wrong)
 
 
-def _rounds(found: Contents) -> Iterator[Fault]:
+def _rounds(found: JobView) -> Iterator[Fault]:
     names = {offer.client for offer in found.contract}
     for number, entry in enumerate(found.rounds, start=1):
         said = entry.document
@@ -116,7 +116,7 @@ def _rounds(found: Contents) -> Iterator[Fault]:
             yield _fault(entry, "reports are counted of clients without a contract, or twice")
 
 
-def _test(found: Contents) -> Iterator[Fault]:
+def _test(found: JobView) -> Iterator[Fault]:
     if found.test is None:
         return
     said = found.test.document
@@ -129,7 +129,7 @@ def _test(found: Contents) -> Iterator[Fault]:
         yield _fault(found.test, "test set, number of draws and secret are not those committed to")
 
 
-def _settlements(found: Contents) -> Iterator[Fault]:
+def _settlements(found: JobView) -> Iterator[Fault]:
     if not found.settlements:
         return
     names = {offer.client for offer in found.contract}
@@ -146,7 +146,7 @@ def _settlements(found: Contents) -> Iterator[Fault]:
             yield _fault(paid, f"pay is {paid.document.get('pay')}; recomputed it is {right.pay}")
 
 
-def _receipts(found: Contents, entries: Sequence[Entry]) -> Iterator[Fault]:
+def _receipts(found: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for offer in found.contract:
         entry = found.receipts.get(offer.client)
         if entry is None:
@@ -164,7 +164,7 @@ def _receipts(found: Contents, entries: Sequence[Entry]) -> Iterator[Fault]:
             yield _fault(entry, "she has no contract")
 
 
-def _payments(found: Contents) -> Iterator[Fault]:
+def _payments(found: JobView) -> Iterator[Fault]:
     due = {e.document["client"]: e for e in found.payments if e.document["state"] == "due"}
     for name, entry in found.settlements.items():
         if name not in due:

@@ -36,10 +36,10 @@ _SQLITE_SENTENCES = {
 _POSTGRESQL_PASSING = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03"}
 _POSTGRESQL_PASSING_WORDS = ("too many clients", "connection slots", "is starting up", "is shutting down")
 
-Outcome = TypeVar("Outcome")
+Returned = TypeVar("Returned")
 
 
-def persistently(database: Database, attempt: Callable[[], Outcome]) -> Outcome:
+def persistently(database: Database, attempt: Callable[[], Returned]) -> Returned:
     """What the attempt gives, tried again while others are in the way. It must be one that may be repeated."""
     latest = time.monotonic() + PATIENCE_S
     for number in range(ATTEMPTS):

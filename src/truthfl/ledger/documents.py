@@ -1,7 +1,7 @@
 """What server and client hand each other: the offer and her answer. Plain values, signed where it matters.
 
 A signed paper is `{"document": …, "signature": …}`; its document says whose key signed it. Looks at `canonical`,
-`signing`, `pay`.
+`signing`, `terms`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
-from truthfl.ledger.pay import Terms
 from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
+from truthfl.ledger.terms import Terms
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A client's receipt, made from the book by the server, checked by her alone. Looks at `contents`, `chain`, papers."""
+"""A client's receipt, made from the book by the server, checked by her alone. Looks at `job_view`, `chain`, papers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.contents import Contents
 from truthfl.ledger.documents import Offer, answer_fault, offer_from, signed
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_view import JobView
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
 
 PARTS = frozenset(
@@ -19,7 +19,7 @@ PARTS = frozenset(
 )
 
 
-def receipt_document(offer: Offer, found: Contents, rows: Sequence[Entry], operator_key: str) -> dict[str, Any]:
+def receipt_document(offer: Offer, found: JobView, rows: Sequence[Entry], operator_key: str) -> dict[str, Any]:
     """Everything her pay is computed from, and the book's rows from her offer to her settlement.
 
     Rows are there as links: with the digest of what they say in place of it, so that their hashes can be recomputed
@@ -42,7 +42,7 @@ def receipt_document(offer: Offer, found: Contents, rows: Sequence[Entry], opera
     }
 
 
-def make_receipt(offer: Offer, found: Contents, rows: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
+def make_receipt(offer: Offer, found: JobView, rows: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
     return signed(key, receipt_document(offer, found, rows, public_line(key)))
 
 

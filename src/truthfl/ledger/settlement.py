@@ -2,7 +2,7 @@
 
 One transaction has every client's settlement and her payment that falls due. The rows' keys are unique and what they
 say is computed from rows before them, so a second caller finds them there, or writes the same. Looks at `book`,
-`contents`, `payments`.
+`job_view`, `payments`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.contents import Contents, contents
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.entry import Entry, Item
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import due_items
 
 
@@ -29,7 +29,7 @@ class Settled:
     pay: int
 
 
-def settled_of(offer: Offer, found: Contents) -> Settled:
+def settled_of(offer: Offer, found: JobView) -> Settled:
     """From her offer, the test and the rounds in the book."""
     if found.test is None or not found.finished:
         raise InputError(f"job {found.name} has not been trained and tested yet; it cannot be settled.")
@@ -45,7 +45,7 @@ def settlement_document(settled: Settled) -> dict[str, Any]:
 
 def settle(book: Ledger, job: str) -> list[Settled]:
     """Write the settlement, or find it written."""
-    found = contents(job, book.entries(job))
+    found = job_view(job, book.entries(job))
     if not found.contract:
         raise InputError(f"job {job} has no contract yet; it cannot be settled.")
     settled = [settled_of(offer, found) for offer in found.contract]

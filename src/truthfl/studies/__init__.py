@@ -1,1 +1,1 @@
-"""One file per question; each returns data. Looks at learning and the mechanism."""
+"""Questions answered by many trainings: `reproduce` the paper, `verify` that lying does not pay. Each returns data."""

@@ -1,6 +1,6 @@
 """A cell: one way for the clients to behave, trained with many seeds. What figures are made of.
 
-The functions here are what tasks call, in whichever process: plain values in, named arrays out. Looks at `tasks`,
+The functions here are what tasks call, in whichever process: plain values in, named arrays out. Looks at `work`,
 `learning` and the mechanism.
 """
 
@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.federated import Federated
+from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build, with_training
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.labelers import assigned_labels
-from truthfl.learning.scene import Data, ModelChoice, Scene, build, with_training
+from truthfl.learning.labels import assigned_labels
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.tasks import Result, Task
+from truthfl.studies.work import Result, WorkItem
 
 SEEDS_PER_TASK = 10
 WATCHED_SAMPLES = 1000  # of the clients' own, on which the training loss is looked at
@@ -59,7 +59,7 @@ class Cell:
     every: int | None = None
     pilot: bool = False
 
-    def tasks(self, seeds: Sequence[int]) -> list[Task]:
+    def tasks(self, seeds: Sequence[int]) -> list[WorkItem]:
         """The training of this cell, some seeds to a task: more seeds later leave the earlier tasks as they are."""
         settings = self.place.said() | {
             "rounds": self.rounds,
@@ -71,7 +71,7 @@ class Cell:
             "pilot": self.pilot,
         }
         blocks = [list(seeds[first : first + SEEDS_PER_TASK]) for first in range(0, len(seeds), SEEDS_PER_TASK)]
-        return [Task("studies.cells:train_cell", settings | {"seeds": block}) for block in blocks]
+        return [WorkItem("studies.cells:train_cell", settings | {"seeds": block}) for block in blocks]
 
     def each(self, value: tuple[float, ...] | float) -> list[float]:
         """One number per client."""
@@ -184,13 +184,13 @@ def watched_samples(federated: Federated) -> LabeledImages:
     return federated.data.take(rows[np.arange(count) * len(rows) // count])
 
 
-def scene_of(data: Mapping[str, Any], model: Mapping[str, Any], sizes: Sequence[int]) -> Scene:
+def scene_of(data: Mapping[str, Any], model: Mapping[str, Any], sizes: Sequence[int]) -> SimulatedFederation:
     """The scene of these plain values; made once in a process."""
     return _scene(Data(**data), ModelChoice(**model), tuple(sizes))
 
 
 @lru_cache(maxsize=8)
-def _scene(data: Data, model: ModelChoice, sizes: tuple[int, ...]) -> Scene:
+def _scene(data: Data, model: ModelChoice, sizes: tuple[int, ...]) -> SimulatedFederation:
     return build(data, model, sizes, Training(1))
 
 

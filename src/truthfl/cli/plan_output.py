@@ -1,0 +1,129 @@
+"""What a job comes to on paper, worked out and printed for `truthfl plan`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from truthfl.cli.output import console, table
+from truthfl.cli.progress import progress
+from truthfl.mechanism.assignment import labeling_floor
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.contract import Contract, lceme
+from truthfl.mechanism.deviation import Deviation, free_riding_gain
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.payoff import server_payoff
+from truthfl.mechanism.setting import Clients, Training
+from truthfl.mechanism.spread import pay_standard_deviation, samples_for_share
+
+if TYPE_CHECKING:
+    from truthfl.job import ConstantsJob, DataJob
+
+ROWS_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What either kind of job comes to."""
+
+    clients: Clients
+    training: Training
+    model: LossModel
+    contract: Contract
+    loss_value: float
+    test_samples: int
+    loss_variance: float
+    basis: str
+
+    @property
+    def spread(self) -> FloatArray:
+        return pay_standard_deviation(self.contract, self.loss_variance, test_samples=self.test_samples)
+
+
+def on_paper(job: ConstantsJob) -> Planned:
+    model, server = job.loss_model(), job.server
+    contract = lceme(job.clients, model, job.training, job.assignment(model), margin=server.margin)
+    told = (server.loss_value, server.test_samples, server.loss_variance)
+    return Planned(job.clients, job.training, model, contract, *told, basis=f"{server.bound} bound")
+
+
+def on_data(job: DataJob) -> Planned:
+    with progress() as watch:
+        if watch is not None:
+            watch("trying out on pilot data", 0, 0)
+        made = job.plan(job.scene())
+    told = (job.server.loss_value, job.server.test_samples, made.loss_variance)
+    basis = f"calibrated, R² {made.calibration.sampling_r_squared:.3f}, step size {made.training.step_size:.3g}"
+    return Planned(made.clients, made.training, made.calibration.model, made.contract, *told, basis=basis)
+
+
+def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
+    clients, contract = planned.clients, planned.contract
+    return {
+        "clients": {
+            "name": clients.name,
+            "labeling_floor": labeling_floor(clients, planned.model, planned.training),
+            "batch_size": contract.batch_size,
+            "slope": contract.slope,
+            "base": contract.base,
+            "labeling_cost": contract.labeling_cost,
+            "expected_pay": found.honest_pay,
+            "pay_standard_deviation": planned.spread,
+            "expected_payoff": found.honest_payoff,
+            "largest_gain_from_lying": found.gain,
+            "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
+        },
+        "step_size": planned.training.step_size,
+        "expected_loss": planned.model.truthful_loss(contract.batch_size),
+        "total_pay": float(found.honest_pay.sum()),
+        "server_payoff": server_payoff(contract, planned.model, loss_value=planned.loss_value),
+        "confirmed_by_search": found.confirmed,
+    }
+
+
+def print_plan(planned: Planned, found: Deviation) -> None:
+    clients, contract, spread = planned.clients, planned.contract, planned.spread
+    floor = labeling_floor(clients, planned.model, planned.training)
+    cost = found.honest_pay - found.honest_payoff
+    rows = [
+        [
+            str(i) if clients.name is None else clients.name[i],
+            f"{clients.weight[i]:.4g}",
+            f"{floor[i]:.1f}",
+            f"{contract.batch_size[i]:.0f}",
+            f"{cost[i]:,.2f}",
+            f"{found.honest_pay[i]:,.2f}",
+            f"{spread[i]:,.2f}",
+            f"{contract.slope[i]:,.2f}",
+        ]
+        for i in range(min(len(clients), ROWS_SHOWN))
+    ]
+    if len(clients) > ROWS_SHOWN:
+        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 7])
+    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{found.honest_pay.sum():,.2f}", "", ""])
+    columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope"]
+    out = console()
+    out.print(table(f"Plan for {len(clients)} clients, {planned.training.rounds} rounds", columns, rows))
+    out.print(
+        f"Expected loss {planned.model.truthful_loss(contract.batch_size):.4f} ({planned.basis}); "
+        f"server's payoff {server_payoff(contract, planned.model, loss_value=planned.loss_value):,.2f}.\n"
+        "slope: pay lost per unit of test loss."
+    )
+    samples = planned.test_samples
+    if planned.loss_variance > 0 and (found.honest_pay > 0).all():
+        enough = samples_for_share(contract, found.honest_pay, planned.loss_variance, share=0.1)
+        out.print(
+            f"± pay: standard deviation with {samples:,} test sample{'s' * (samples > 1)}; "
+            f"it stays within a tenth of everybody's pay from {enough:,} on."
+        )
+    worst = float(np.max(np.where(found.gain > found.resolution, found.gain, 0.0)))
+    evidence = "formula and search agree" if found.confirmed else "formula and search disagree"
+    out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
+    idle = free_riding_gain(contract, clients, planned.model, planned.training)
+    if (idle > found.resolution).any():
+        out.print(
+            f"Beware: {int((idle > found.resolution).sum())} of {len(clients)} would gain, up to {idle.max():,.2f}, by "
+            "sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
+        )

@@ -1,0 +1,1 @@
+"""A whole job as processes of Flower: certificates, servers, node registration."""

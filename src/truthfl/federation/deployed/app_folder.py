@@ -1,0 +1,75 @@
+"""The Flower app that is submitted: a folder with a pyproject.toml that names our ServerApp and ClientApp, and no code.
+
+The apps themselves are in the truthfl package, which the server and all participants have installed. Looks at `errors`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from truthfl.errors import InputError
+from truthfl.files import write_file
+
+Value = str | int | float | bool
+SERVER_APP = "truthfl.federation.deployed.apps:server_app"
+CLIENT_APP = "truthfl.federation.deployed.apps:client_app"
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def app_folder(
+    folder: Path,
+    serverapp: str = SERVER_APP,
+    clientapp: str = CLIENT_APP,
+    run_config: Mapping[str, Value] | None = None,
+) -> Path:
+    """Write the app; `run_config` has all settings that a run may be given, with what they are when it is not.
+
+    Flower looks the apps up by `module:name` and wants a plain `name = ...` in that module.
+    """
+    sections: list[tuple[str, Mapping[str, Value]]] = [
+        ("project", {"name": "truthfl-federation", "version": "1.0.0", "description": "A federation of truthfl"}),
+        ("tool.flwr.app", {"publisher": "truthfl"}),
+        ("tool.flwr.app.components", {"serverapp": serverapp, "clientapp": clientapp}),
+        ("tool.flwr.app.config", run_config or {}),
+    ]
+    text = "\n".join(f"[{name}]\n{toml_lines(values)}" for name, values in sections)
+    text = text.replace("[project]\n", '[project]\nlicense = { text = "Apache-2.0" }\ndependencies = []\n', 1)
+    write_file(folder / "pyproject.toml", text)
+    return folder
+
+
+def settings_of(folder: Path) -> dict[str, Value]:
+    """The settings that a run of this app may be given."""
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        return dict(project["tool"]["flwr"]["app"].get("config", {}))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError):
+        raise InputError(f"{folder} is no folder with a Flower app; app_folder makes one.") from None
+
+
+def toml_lines(values: Mapping[str, Value]) -> str:
+    """One `key = value` a line, whatever letters the values are made of."""
+    return "".join(f"{_checked_key(key)} = {_toml(key, value)}\n" for key, value in values.items())
+
+
+def _checked_key(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise InputError(f"{key!r} is no name of a setting; it may have letters, digits, - and _.")
+    return key
+
+
+def _toml(key: str, value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise InputError(f"{key} is {value!r}; a setting must be text, a finite number, true or false.")

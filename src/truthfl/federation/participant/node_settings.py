@@ -1,0 +1,132 @@
+"""A participant's settings, as her node is started with them, and the data they point to.
+
+They travel to the node as Flower's node config, a few plain values. Looks at `participant`, `labeling` (samples),
+`learning` and the ledger.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.federation.participant.participant import LabelSource, Participant
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Images
+from truthfl.ledger.documents import Offer
+from truthfl.ledger.signing import read_key
+from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples.label_store import FILE_NAME as LABELS
+from truthfl.samples.open_samples import open_samples
+from truthfl.samples.pixels import load
+from truthfl.samples.sample import Source
+
+MOST_CLASSES = 100_000
+ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one participant's node.
+
+    data                        her pictures: an .npz file with `images` (and `labels`, if it has them), an idx file, or
+                                a folder of PNG and JPEG files
+    home                        her folder: offers, answers, receipts
+    accept                      "all": any offer; "if it pays": those that are expected to cover the costs she states;
+                                "ask": her answer is put on her desk by somebody else
+    labeling_cost, sample_cost  what she states; 0 states nothing
+    """
+
+    name: str
+    data: str
+    home: str
+    key: str
+    accept: str = ASK
+    labeling_cost: float = 0.0
+    sample_cost: float = 0.0
+
+    def node_config(self) -> dict[str, str | int | float | bool]:
+        return {name.replace("_", "-"): value for name, value in vars(self).items()}
+
+
+def settings_from(node_config: Mapping[str, object]) -> Settings:
+    """The settings in a node's config; Flower adds some of its own, which are left alone."""
+    known = {
+        name: node_config[name.replace("_", "-")]
+        for name in Settings.__dataclass_fields__
+        if name.replace("_", "-") in node_config
+    }
+    try:
+        return Settings(**known)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(
+            "the node's settings are not complete; it needs name, home and key, which truthfl join gives it."
+        ) from None
+
+
+@lru_cache(maxsize=8)
+def participant_of(settings: Settings) -> Participant:
+    """The participant that these settings describe."""
+    images, labels = pictures(Path(settings.data), Path(settings.home))
+    return Participant(
+        name=settings.name,
+        samples=len(images),
+        images=images,
+        labels=labels,
+        key=read_key(Path(settings.key)),
+        folder=Path(settings.home),
+        decide=lambda offer: decision(settings, offer),
+        labeling_cost=settings.labeling_cost or None,
+        sample_cost=settings.sample_cost or None,
+    )
+
+
+def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
+    """Her pictures, and where their labels come from: the file itself, or what she decides on her page."""
+    labeled = labeled_pictures(data)
+    if labeled is not None:
+        return labeled.images, lambda _: labeled.labels
+    source, images = samples_of(data, home)
+    ids = source.ids
+    return images, lambda offer: labels_of(home / LABELS, ids[: offer.samples], offer.classes)
+
+
+def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
+    """Her pictures that can be read, in the order in which they are asked for."""
+    return load(in_kept_order(open_samples(data), home))
+
+
+def labeled_pictures(data: Path) -> LabeledImages | None:
+    """What is in an .npz file that has labels already; None for anything else."""
+    if data.suffix != ".npz":
+        return None
+    try:
+        with np.load(data, allow_pickle=False) as arrays:
+            if "labels" not in arrays or "images" not in arrays:
+                return None
+            images, labels = arrays["images"], arrays["labels"]
+    except OSError as error:
+        raise InputError(f"{data} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
+    except (ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error):
+        raise InputError(f"{data} cannot be read; it must be an .npz file of plain arrays.") from None
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MOST_CLASSES:
+        raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MOST_CLASSES:,}.")
+    return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
+
+
+def decision(settings: Settings, offer: Offer) -> bool | None:
+    """What she says to this offer by the manner she chose; None if she wants to be asked."""
+    if settings.accept == ACCEPT_ALL:
+        return True
+    if settings.accept == ACCEPT_IF_IT_PAYS:
+        labeling = settings.labeling_cost or offer.terms.labeling_cost
+        computing = offer.rounds * offer.batch_size * (settings.sample_cost or offer.sample_cost)
+        return offer.expected_pay >= labeling + computing
+    return None

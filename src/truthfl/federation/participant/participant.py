@@ -1,0 +1,105 @@
+"""What the node of a participant with pictures does: what a signatory does, and labels and trains one of our models.
+
+Looks at `signatory`, `learning` and the ledger's papers. It knows no Flower; `client_app` puts it on the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from truthfl.errors import InputError
+from truthfl.federation.participant.signatory import Signatory
+from truthfl.learning.behaviours import behaviour, play
+from truthfl.learning.federations import ModelChoice
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.local_training import local_model
+from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.ledger.documents import Offer, offer_from
+
+LabelSource = Callable[[Offer], Labels | None]
+
+
+@dataclass(eq=False, kw_only=True)
+class Participant(Signatory):
+    """One client on her own machine, with pictures and one of our models.
+
+    images     her pictures
+    labels     asked for the labels of an offer, one per picture; None until all are there
+    behaviour  what she really does, for simulations
+    """
+
+    images: Images
+    labels: LabelSource
+    behaviour: str = "truthful"
+    accepted: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | {"image_shape": list(self.images.shape[1:])}
+
+    def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        offer = offer_from(document)
+        if offer.image_shape != self.images.shape[1:]:
+            raise InputError(f"the offer asks for pictures of shape {offer.image_shape}.")
+        return super().consider(document)
+
+    def labeled(self, offer_hash: str) -> bool:
+        """Whether all labels are there that the offer asks for."""
+        offer, _ = self._accepted(offer_hash)
+        labels = self.labels(offer)
+        return labels is not None and len(labels) >= offer.samples
+
+    def report(self, offer_hash: str, common: Params, round_: int) -> Params:
+        """Her report of one round, honest if she is."""
+        offer, model = self._accepted(offer_hash)
+        labels = self.labels(offer)
+        if labels is None or len(labels) < offer.samples:
+            raise InputError("not all samples are labeled yet.")
+        if labels.max(initial=0) >= len(offer.classes):
+            raise InputError(f"a label is {labels.max()}; the job has {len(offer.classes)} classes.")
+        manner = behaviour(self.behaviour)
+        if manner.report_scale == 0:
+            return common
+        with _libraries().limit(limits=1, user_api="blas"):  # the same sums, whatever machine has how many cores
+            local = local_model(
+                model,
+                common,
+                self.images[: offer.samples],
+                labels[: offer.samples],
+                client=offer.index,
+                round_=round_,
+                batch_size=_played_batch(self.behaviour, offer.batch_size),
+                local_steps=offer.local_steps,
+                step_size=offer.step_size,
+                seed=offer.seed,
+            )
+        return local if manner.report_scale == 1 else common + np.float32(manner.report_scale) * (local - common)
+
+    def _accepted(self, offer_hash: str) -> tuple[Offer, Model]:
+        """The offer, which she must have accepted, and its model."""
+        if offer_hash not in self.accepted:
+            offer = self.accepted_offer(offer_hash)
+            self.accepted[offer_hash] = (offer, model_of(offer))
+        return self.accepted[offer_hash]
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """Looked for once: it takes longer than a small round."""
+    return ThreadpoolController()
+
+
+@lru_cache(maxsize=10_000)
+def _played_batch(manner: str, assigned: int) -> int:
+    return int(play([manner], [assigned]).batch_size[0])
+
+
+def model_of(offer: Offer) -> Model:
+    """The model that the offer speaks of."""
+    shape = (1, *offer.image_shape)
+    return ModelChoice(**offer.model).for_images(LabeledImages(np.zeros(shape, np.uint8), [0], offer.classes))

@@ -1,0 +1,85 @@
+"""What is published after a job, and how anyone who has it recomputes the loss that pay was computed from.
+
+The final model and the test set are files; the book has their hashes, and the secret that says what was drawn. Looks at
+`recorder` (the model's hash), `participant` (the offer's model), `learning` and the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.federation.participant.participant import model_of
+from truthfl.federation.protocol.recorder import model_digest
+from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Model, Params
+from truthfl.ledger.commitment import draw_seed, test_set_digest
+from truthfl.ledger.job_view import JobView
+
+SAME = 1e-5  # relative: machines add floating-point numbers up in different orders
+
+
+def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
+    """f(w_T, ξ): the mean loss over so many draws, with replacement, from the test set; the secret says which."""
+    drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
+    return model.loss(params, test.images[drawn], test.labels[drawn])
+
+
+def published(folder: Path, job: str) -> tuple[Path, Path]:
+    """Where a job's final model and its test set are."""
+    return folder / "models" / f"{job}.npy", folder / "models" / f"{job}-test.npz"
+
+
+def publish_model(folder: Path, job: str, params: Params, test: LabeledImages) -> None:
+    """Write both, each whole or not at all."""
+    model_file, test_file = published(folder, job)
+    try:
+        model_file.parent.mkdir(parents=True, exist_ok=True)
+        writers: tuple[tuple[Path, Callable[[BinaryIO], None]], ...] = (
+            (model_file, lambda file: np.save(file, params)),
+            (test_file, lambda file: np.savez_compressed(file, images=test.images, labels=test.labels)),
+        )
+        for path, write in writers:
+            draft = path.with_name(f"{path.name}.draft")
+            with draft.open("wb") as file:
+                write(file)
+            draft.replace(path)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written to: {error.strerror}.") from None
+
+
+def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
+    """What is wrong with the tested loss, recomputed from these files; None if nothing is."""
+    if found.test is None or not found.contract:
+        raise InputError(f"job {found.name} has not been tested yet; there is nothing to recompute.")
+    said, offer = found.test.document, found.contract[0]
+    params = _loaded(model_file)
+    if not isinstance(params, np.ndarray) or params.dtype != np.float32:
+        raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
+    if model_digest(params) != said["model"]:
+        return f"{model_file} is not the model that was tested"
+    arrays = _loaded(test_file)
+    try:
+        test = LabeledImages(arrays["images"], arrays["labels"], offer.classes)
+    except (KeyError, IndexError, TypeError):
+        raise InputError(f"{test_file} is no test set; it must be an .npz file with images and labels.") from None
+    if test_set_digest(test.images, test.labels) != said["test_set"]:
+        return f"{test_file} is not the test set that the server committed itself to"
+    loss = test_loss(model_of(offer), params, test, said["samples"], said["secret"])
+    if abs(loss - said["loss"]) > SAME * abs(loss):
+        return f"the loss is {said['loss']!r} in the book; recomputed it is {loss!r}"
+    return None
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there.") from None
+    except (OSError, ValueError, EOFError):
+        raise InputError(f"{path} cannot be read; it must be a NumPy file.") from None

@@ -1,1 +1,0 @@
-"""The participant's own page: offer, labeling, receipt. Looks at `learning`, `ledger`, `mechanism` and `errors`."""

@@ -1,0 +1,170 @@
+"""A federation in plain values, as a job file or a study writes it down, and how it is made.
+
+Three sets of samples that have nothing in common: the clients', whose labels only they see; the server's pilot data, on
+which it tries things out before it announces anything; and the test set. Looks at `datasets`, `partition`, the models
+and `federated`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from truthfl.errors import InputError
+from truthfl.learning.cnn import ConvolutionalNetwork
+from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
+from truthfl.learning.federated import Federated
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Model
+from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
+from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.mechanism.checks import number, whole_number
+from truthfl.mechanism.setting import Training
+
+SPLITS = ("paper", "iid", "dirichlet")
+MODELS = ("softmax", "cnn")
+TEST_SAMPLES = 1000  # where there is no test set, and no number is given
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which samples, and who holds them.
+
+    source          "mnist": the 5,000 digits that come along; "digits": 1,797 small ones; else a folder of idx files
+                    or an .npz file
+    split           "paper", "iid" or "dirichlet"
+    degree          of the paper's split: the share of a client's samples that are of her main class
+    concentration   of the Dirichlet split
+    pilot_samples   how many the server keeps to try things out on
+    test_samples    how many it keeps to test the final model on; a folder's own test set is used whole unless given
+    seed            of the split
+    """
+
+    source: str = "mnist"
+    split: str = "paper"
+    degree: float = 0.4
+    concentration: float = 1.0
+    pilot_samples: int = 1000
+    test_samples: int | None = None
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, str) or not self.source:
+            raise InputError(f'source is {self.source!r}; it must be "mnist", "digits" or a path.')
+        if self.split not in SPLITS:
+            raise InputError(f"split is {self.split!r}; it must be one of {', '.join(map(repr, SPLITS))}.")
+        if not 0 <= number("degree", self.degree) <= 1:
+            raise InputError(f"degree is {self.degree:g}; it must be from 0 to 1.")
+        number("concentration", self.concentration, positive=True)
+        whole_number("pilot_samples", self.pilot_samples, at_least=1)
+        if self.test_samples is not None:
+            whole_number("test_samples", self.test_samples, at_least=1)
+        whole_number("seed", self.seed, at_least=0)
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Which model: "softmax" regression or the one-layer "cnn" with so many filters; the factor of its L2 penalty."""
+
+    kind: str = "softmax"
+    filters: int = 8
+    penalty: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.kind not in MODELS:
+            raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(map(repr, MODELS))}.")
+        whole_number("filters", self.filters, at_least=1)
+        number("penalty", self.penalty, at_least=0.0)
+
+    def for_images(self, data: LabeledImages) -> Model:
+        """The model of this kind for images of this size."""
+        _, height, width, channels = data.images.shape
+        classes = len(data.classes)
+        if self.kind == "cnn":
+            return ConvolutionalNetwork(height, width, channels, self.filters, classes, self.penalty)
+        return SoftmaxRegression(height * width * channels, classes, self.penalty)
+
+
+@dataclass(frozen=True, eq=False)
+class ServerSide:
+    """What the server has: a federation of its own with as many clients of the same sizes, and the test set."""
+
+    pilot: Federated
+    test: LabeledImages
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedFederation(ServerSide):
+    """The same, and the clients' own federation, in a job that is simulated."""
+
+    federated: Federated
+
+
+def server_side(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> ServerSide:
+    """The server's own, from plain values; the clients have so many samples each."""
+    _, pilot, test = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    network = model.for_images(pilot)
+    return ServerSide(Federated(network, pilot, _split(data, pilot, sizes, data.seed + 1), training), test)
+
+
+def build(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> SimulatedFederation:
+    """Everything that is trained and tested, from plain values."""
+    side = server_side(data, model, sizes, training)
+    clients, _, _ = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    held = _split(data, clients, sizes, data.seed)
+    return SimulatedFederation(side.pilot, side.test, Federated(side.pilot.model, clients, held, training))
+
+
+def with_training(federated: Federated, training: Training) -> Federated:
+    """The same federation, trained otherwise."""
+    return Federated(
+        federated.model,
+        federated.data,
+        federated.partition,
+        training,
+        weight=federated.weight,
+        participation=federated.participation,
+    )
+
+
+@lru_cache(maxsize=4)
+def _sets(
+    source: str, pilot_samples: int, test_samples: int | None, seed: int
+) -> tuple[LabeledImages, LabeledImages, LabeledImages]:
+    train, test = _loaded(source)
+    kept = pilot_samples + (0 if test is not None else test_samples or TEST_SAMPLES)
+    if kept >= len(train):
+        raise InputError(
+            f"pilot_samples and test_samples keep {kept} of the {len(train)} samples of {source}; fewer must be kept, "
+            "to leave some to the clients."
+        )
+    if test is None:
+        train, test = train.split_off(test_samples or TEST_SAMPLES, seed)
+    elif test_samples is not None and test_samples < len(test):
+        test = test.split_off(test_samples, seed)[1]
+    clients, pilot = train.split_off(pilot_samples, seed + 1)
+    return clients, pilot, test
+
+
+def _loaded(source: str) -> tuple[LabeledImages, LabeledImages | None]:
+    if source == "mnist":
+        return bundled_mnist(), None
+    if source == "digits":
+        return small_digits(), None
+    if Path(source).is_dir():
+        return mnist_from_folder(source)
+    if source.endswith(".npz"):
+        return images_from_npz(source), None
+    raise InputError(
+        f'source is {source!r}; it must be "mnist", "digits", a folder with the four files of MNIST, or an .npz file.'
+    )
+
+
+def _split(data: Data, samples: LabeledImages, sizes: tuple[int, ...], seed: int) -> Partition:
+    if data.split == "paper":
+        classes = len(samples.classes)
+        return paper_partition(samples.labels, sizes, degree=data.degree, seed=seed, classes=classes)
+    if data.split == "dirichlet":
+        return dirichlet_partition(samples.labels, sizes, concentration=data.concentration, seed=seed)
+    return iid_partition(len(samples), sizes, seed=seed)

@@ -1,0 +1,176 @@
+"""Pictures of figures: PNG and SVG on white for files, one SVG per panel in the page's own colours for a report.
+
+Matplotlib is loaded when the first picture is drawn, and only its objects are used, so nothing here has a state or
+needs a screen. Looks at `figure`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from truthfl.reporting.figure import Figure, Panel, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+# Okabe and Ito's colours, without those that white or black swallow; line style and marker tell lines apart as well
+STYLES = (
+    ("#0072B2", "-", "o"),
+    ("#D55E00", "--", "s"),
+    ("#009E73", "-.", "^"),
+    ("#CC79A7", ":", "D"),
+    ("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),
+    ("#56B4E9", (0, (1, 1)), "P"),
+)
+INK = "#123457"  # drawn with this, and replaced by the page's own colour; no line has it
+PANEL_SIZE = (4.9, 4.3)  # inches
+DOTS = 150  # to the inch
+MOST_MARKERS, MOST_TICKS = 12, 12
+SALT = "truthfl"  # the same figure gives the same SVG
+
+
+def figure_pictures(figure: Figure) -> tuple[bytes, str]:
+    """PNG and SVG: all panels side by side, on white. Letters in the SVG are outlines: the same everywhere."""
+    return pictures(_drawn(figure.panels, "black"))
+
+
+def pictures(canvas: Canvas) -> tuple[bytes, str]:
+    """PNG and SVG of what was drawn in black."""
+    png = io.BytesIO()
+    canvas.savefig(png, format="png", dpi=DOTS, facecolor="white")
+    canvas.set_layout_engine("none")  # what the first picture found stays
+    return png.getvalue(), _svg(canvas, facecolor="white", text_as_text=False)
+
+
+def panel_svg(panel: Panel, prefix: str) -> str:
+    """One panel for a page: transparent, text and axes in the colour of the text around it.
+
+    `prefix` goes before every name inside, so that several can be on one page.
+    """
+    return page_svg(_drawn((panel,), INK), prefix)
+
+
+def page_svg(canvas: Canvas, prefix: str) -> str:
+    """What was drawn in `INK`, for a page."""
+    text = _svg(canvas, facecolor="none", text_as_text=True)
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(INK, "currentColor", text, flags=re.IGNORECASE)
+    return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1))
+
+
+def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as NewCanvas
+
+    with mpl.rc_context(_settings(ink)):
+        canvas = NewCanvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
+        for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
+            _draw(axes, panel, ink)
+    return canvas
+
+
+def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
+    import matplotlib as mpl
+
+    out = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none" if text_as_text else "path", "svg.hashsalt": SALT}):
+        canvas.savefig(out, format="svg", facecolor=facecolor, metadata={"Date": None})
+    return out.getvalue()
+
+
+def _settings(ink: str) -> Any:  # matplotlib wants its own literal keys
+    coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    return dict.fromkeys(coloured, ink) | {
+        "axes.titlecolor": ink,
+        "font.family": "sans-serif",
+        "font.size": 10.0,
+        "axes.titlesize": 11.0,
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+
+
+def _draw(axes: Axes, panel: Panel, ink: str) -> None:
+    if panel.level is not None:
+        axes.axhline(panel.level, color=ink, linewidth=0.8)
+    if panel.mark_x is not None:
+        axes.axvline(panel.mark_x, color=ink, linewidth=0.8, linestyle=(0, (2, 3)))
+    for line, style in zip(panel.series, cycle(STYLES), strict=False):
+        _draw_line(axes, line, *style)
+    axes.set_title(panel.title, loc="left")
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.grid(color=ink, alpha=0.15, linewidth=0.6)
+    _set_axes(axes, panel)
+    columns = 1 if max(len(line.name) for line in panel.series) > 22 else 2
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=columns, frameon=False, handlelength=3.4, fontsize=9.0
+    )
+
+
+def _set_axes(axes: Axes, panel: Panel) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+
+    places = sorted({x for line in panel.series for x in line.x})
+    if len(places) <= MOST_TICKS:
+        axes.set_xticks(places)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    if panel.log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(*_limits(panel))
+    if max(abs(end) for end in axes.get_ylim()) >= 1000:
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:,.0f}".replace("-", "−"))
+    else:
+        axes.yaxis.set_major_formatter(lambda value, _position: f"{value:.4g}".replace("-", "−"))
+
+
+def _limits(panel: Panel) -> tuple[float, float]:
+    """All means, and of the bands what is no further away than the means from each other: doubt may leave the axes."""
+    scale, back = (np.log, np.exp) if panel.log_y else (np.asarray, np.asarray)
+    low, mean, high = (
+        np.array([value for line in panel.series for value in getattr(line, part)], dtype=float)
+        for part in ("low", "mean", "high")
+    )
+    inside = np.isfinite(mean) & ((mean > 0) | (not panel.log_y))
+    levels = np.array([] if panel.level is None else [panel.level])
+    there = np.append(mean[inside], levels) if inside.any() else np.ones(1)
+    near = scale(there)
+    bottom, top = float(near.min()), float(near.max())
+    reach = (top - bottom) or abs(top) or 1.0
+    known = inside & np.isfinite(low) & np.isfinite(high)
+    lowest = scale(low[known & ((low > 0) | (not panel.log_y))])
+    bottom = max(min(bottom, lowest.min(initial=np.inf)), bottom - 0.7 * reach)
+    top = min(max(top, scale(high[known]).max(initial=-np.inf)), top + 0.7 * reach)
+    room = 0.04 * (top - bottom)
+    return float(back(bottom - room)), float(back(top + room))
+
+
+def _draw_line(axes: Axes, line: Series, colour: str, dashes: Any, marker: str) -> None:
+    x, mean, low, high = (np.asarray(part, dtype=float) for part in (line.x, line.mean, line.low, line.high))
+    there = np.isfinite(mean) & np.isfinite(low) & np.isfinite(high)
+    if line.has_band:
+        axes.fill_between(x[there], low[there], high[there], color=colour, alpha=0.18, linewidth=0)
+    axes.plot(
+        x[there],
+        mean[there],
+        color=colour,
+        linestyle=dashes,
+        marker=marker,
+        markersize=4.5,
+        markevery=max(1, -(-int(there.sum()) // MOST_MARKERS)),
+        linewidth=1.7,
+        label=line.name,
+    )

@@ -1,0 +1,1 @@
+"""The paper's figures and claims, made again. One module per figure."""

@@ -1,0 +1,211 @@
+"""Figure 6: what client 1 is left with, by the batch she really uses and the lies she tells; the others are honest.
+
+The contract is LCEME on the calibrated loss model. Looks at `paper`, `cells`, `figure`, `claims` and the mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.mechanism.contract import Contract, lceme
+from truthfl.mechanism.payoff import client_payoff
+from truthfl.mechanism.setting import Clients
+from truthfl.mechanism.spread import confidence_margin
+from truthfl.mechanism.strategies import Strategies
+from truthfl.reporting.figure import Figure, Panel, Series, exact_series, series
+from truthfl.studies.cells import Cell, Seen, with_client
+from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, said_number, sampled_claim
+from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study, clients_of
+
+
+@dataclass(frozen=True)
+class Play:
+    """What client 1 does besides choosing her batch."""
+
+    name: str
+    labeling_effort: float
+    report_scale: float
+
+
+NO_PRICE = " On this loss model a scaled report costs nothing, so lines that differ in γ alone are one line."
+
+HONEST = Play("honest", 1.0, 1.0)
+LIES = (
+    Play("no labels", 0.0, 1.0),
+    Play("γ = 2", 1.0, 2.0),
+    Play("γ = 0.5", 1.0, 0.5),
+    Play("no labels, γ = 2", 0.0, 2.0),
+    Play("no labels, γ = 0", 0.0, 0.0),
+)
+
+
+def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
+    """By (what she does, her batch). Whoever reports nothing does not change the loss by her batch: one cell."""
+    return {
+        (play.name, size): Cell(
+            paper.place,
+            paper.rounds,
+            prepared.step_size,
+            batch_size=_first(paper, size, paper.assigned),
+            labeling_effort=with_client(1.0, paper.clients, play.labeling_effort, (0,)),
+            report_scale=with_client(1.0, paper.clients, play.report_scale, (0,)),
+        )
+        for play in (HONEST, *LIES)
+        for size in (_sizes(paper) if play.report_scale else _sizes(paper)[:1])
+    }
+
+
+def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+    contract, clients = contract_of(paper, prepared)
+    sizes = _sizes(paper)
+    real = {play: payoffs(paper, contract, clients, seen, play) for play in (HONEST, *LIES)}
+    truth = real[HONEST][:, sizes.index(paper.assigned)]
+    price = prepared.calibration[paper.rounds].model.reporting[0]
+    x, y = "batch size D₁ that client 1 really uses (samples)", "payoff of client 1 (money)"
+    return Figure(
+        6,
+        "Lies and the payoff of client 1",
+        f"Contract: LCEME on the loss model calibrated on pilot data, D' = {paper.assigned} for all, "
+        f"c_p = {paper.sample_cost:g} for a sample in a round, c_l = {paper.labeling_cost:g}, {paper.rounds} rounds, "
+        f"step size {prepared.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
+        f"margin {_margin(paper, prepared, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In real "
+        f"training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel takes "
+        "differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch she was "
+        "asked for." + ("" if price > 0 else NO_PRICE),
+        (
+            Panel("On the loss model", x, y, _on_model(paper, prepared), 0.0, paper.assigned),
+            Panel(
+                "In real training",
+                x,
+                y,
+                tuple(series(play.name, sizes, values) for play, values in real.items()),
+                0.0,
+                paper.assigned,
+            ),
+            Panel(
+                f"In real training: gain over honest work at D₁ = {paper.assigned}",
+                x,
+                "gain of client 1 (money)",
+                tuple(series(play.name, sizes, values - truth[:, None]) for play, values in real.items()),
+                0.0,
+                paper.assigned,
+            ),
+        ),
+    )
+
+
+def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+    contract, clients = contract_of(paper, prepared)
+    sizes = _sizes(paper)
+    real = {play: payoffs(paper, contract, clients, seen, play) for play in (HONEST, *LIES)}
+    asked = sizes.index(paper.assigned)
+    truth = real[HONEST]
+    model = {line.name: np.array(line.mean) for line in _on_model(paper, prepared)}
+    highest = max((name for name in model if name != HONEST.name), key=lambda name: model[name].max())
+    least = float(model[HONEST.name].max() - model[highest].max())
+    rows = [
+        computed_claim(
+            "6",
+            "On the loss model the honest choice is above all others.",
+            f"the best lie ({highest}) earns {said_number(least)} less",
+            holds=least > 0,
+            reason="The pilot's trainings show no harm from a scaled report (its fitted price is 0), so on this loss "
+            "model nothing speaks against it.",
+        )
+    ]
+    rows += [
+        sampled_claim(
+            "6",
+            f"In real training honest work earns more than: {lie.name}, whatever D₁.",
+            "money lost by lying:",
+            [comparison(f"D₁ = {size}", truth[:, asked], real[lie][:, k]) for k, size in enumerate(sizes)],
+            reason=_reason(lie),
+        )
+        for lie in LIES
+    ]
+    rows.append(
+        sampled_claim(
+            "6",
+            f"In real training an honest client earns most with the batch she was asked for, {paper.assigned}.",
+            "money lost by another batch:",
+            [comparison(f"D₁ = {size}", truth[:, asked], truth[:, k]) for k, size in enumerate(sizes) if k != asked],
+            doubt="One client's batch moves the loss by less than the noise of training.",
+        )
+    )
+    rows.append(
+        sampled_claim(
+            "6",
+            "An honest client's payoff is positive in real training.",
+            "payoff",
+            [Comparison(f"D₁ = {paper.assigned}, pay by the test loss", truth[:, asked])],
+            reason="The loss of the clients' training is not the pilot's: the slope turns that difference into money.",
+        )
+    )
+    return rows
+
+
+def contract_of(paper: Paper, prepared: Prepared) -> tuple[Contract, Clients]:
+    """D' for everybody, on the calibrated model, with the margin that covers what the pilot cannot know."""
+    clients = clients_of(paper, paper.sample_cost)
+    model, training = prepared.calibration[paper.rounds].model, prepared.training(paper.rounds)
+    bare = lceme(clients, model, training, float(paper.assigned))
+    return lceme(clients, model, training, float(paper.assigned), margin=_margin(paper, prepared, bare)), clients
+
+
+def payoffs(
+    paper: Paper, contract: Contract, clients: Clients, seen: Mapping[Key, Seen], play: Play
+) -> NDArray[np.float64]:
+    """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss, less what her work costs."""
+    sizes = _sizes(paper)
+    keys = [(play.name, size if play.report_scale else sizes[0]) for size in sizes]
+    loss = np.stack([seen[key].test_loss[:, -1] for key in keys], axis=1)
+    finite = np.isfinite(loss)
+    pay = np.where(finite, contract.reward(np.where(finite, loss, 0.0))[..., 0], -np.inf)
+    cost = clients.labeling_cost[0] * play.labeling_effort + paper.rounds * clients.sample_cost[0] * np.array(sizes)
+    return np.asarray(pay - cost)
+
+
+def _on_model(paper: Paper, prepared: Prepared) -> tuple[Series, ...]:
+    contract, clients = contract_of(paper, prepared)
+    model, training = prepared.calibration[paper.rounds].model, prepared.training(paper.rounds)
+    sizes = np.unique(np.append(np.geomspace(min(_sizes(paper)), max(_sizes(paper)), 25).round(), _sizes(paper)))
+
+    def payoff(play: Play, size: float) -> float:
+        played = Strategies(
+            with_client(1.0, paper.clients, play.labeling_effort, (0,)),
+            _first(paper, size, paper.assigned),
+            with_client(1.0, paper.clients, play.report_scale, (0,)),
+        )
+        return float(client_payoff(contract, clients, model, training, played)[0])
+
+    return tuple(exact_series(p.name, sizes, [payoff(p, size) for size in sizes]) for p in (HONEST, *LIES))
+
+
+def _margin(paper: Paper, prepared: Prepared, contract: Contract) -> NDArray[np.float64]:
+    error = prepared.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
+    return confidence_margin(contract, error)
+
+
+def _reason(lie: Play) -> str:
+    if lie.report_scale == 0:
+        return "Who sends the model back unchanged hides her labels: the loss model counts harm that does not happen."
+    if lie.labeling_effort == 1:
+        return (
+            "One client's scaled report moves the loss by less than the noise, or lowers it where a larger step helps."
+        )
+    return ""
+
+
+def _sizes(paper: Paper) -> list[int]:
+    return sorted({*paper.own_batch_sizes, paper.assigned})
+
+
+def _first(paper: Paper, own: float, others: int) -> tuple[int, ...]:
+    return (int(own), *(others,) * (paper.clients - 1))
+
+
+STUDY = Study("6", lambda p: (p.rounds,), cells, figure, claims)

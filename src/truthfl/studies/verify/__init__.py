@@ -1,0 +1,1 @@
+"""Does lying pay? On the loss model and in real training, for any payment rule."""

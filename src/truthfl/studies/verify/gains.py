@@ -1,0 +1,175 @@
+"""What lies really gain: losses of paired training runs, turned into each rule's gains with confidence intervals.
+
+Looks at `lie_grid`, and at the mechanism's rules. Knows nothing of how runs are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from truthfl.mechanism.baselines import ShapleySharePay
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.observation import Observation, PaymentRule
+from truthfl.mechanism.setting import Clients, Training, batch_price
+from truthfl.studies.verify.lie_grid import EMPTY_REPORT, Lie
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """Of one client: (1 + lies, seeds), the truth first, the empty report last; NaN where a run was not made.
+
+    The others are for Shapley pay: what a coalition of others, one per seed, reaches with her and without her.
+    """
+
+    loss: FloatArray
+    joined: FloatArray
+    alone: FloatArray
+    nobody: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """Of one client under one rule, per lie: mean gain and 95% interval, as a share of what honest work is paid.
+
+    `surely` is the lower end of an interval so wide that all of those compared hold at once with 95%: the one to use
+    when the best of many lies is to be found out, for among hundreds some always look good.
+    Where that is less than honest work costs, as a share of the cost, for a share of nothing says nothing.
+    """
+
+    share: FloatArray
+    low: FloatArray
+    high: FloatArray
+    surely: FloatArray
+    pay: float
+    cost: float
+    money: FloatArray
+
+    @property
+    def of_cost(self) -> float:
+        """What a share here is worth as a share of what honest work costs."""
+        return max(self.pay, self.cost) / self.cost
+
+
+def batch_of(lie: Lie, assigned: float, dataset_size: float) -> float:
+    """Her real batch: a whole number, at least one sample, at most all she has."""
+    return float(np.clip(np.rint(lie.batch_share * assigned), 1.0, dataset_size))
+
+
+def gains(
+    rule: PaymentRule,
+    clients: Clients,
+    training: Training,
+    client: int,
+    lies: Sequence[Lie],
+    seen: Losses,
+    *,
+    looks: int,
+    compared: int = 1,
+    empty_is_paid: bool = False,
+) -> Gains:
+    """What each lie gains her over the truth, from runs with the same draws.
+
+    An empty report is visible, and not paid unless asked so. Where a rule listens to claims, whoever lies claims all
+    her data. Intervals are wide enough to hold at 95% although one looks up to `looks` times.
+    """
+    assigned, owned = float(rule.batch_size[client]), float(clients.dataset_size[client])
+    paid = _pay(rule, client, seen, assigned, owned)
+    empty = np.array([lie == EMPTY_REPORT for lie in lies])
+    if not empty_is_paid:
+        paid[1:][empty] = np.where(np.isnan(paid[1:][empty]), np.nan, 0.0)
+    price = float(batch_price(clients, training)[client])
+    worked = np.array([0.0 if lie == EMPTY_REPORT else batch_of(lie, assigned, owned) for lie in lies])
+    effort = np.array([lie.labeling_effort for lie in lies])
+    saved = float(clients.labeling_cost[client]) * (1.0 - effort) + price * (assigned - worked)
+    money = paid[1:] - paid[0] + saved[:, None]
+    times = np.sum(~np.isnan(money), axis=1)
+    mean = np.nansum(money, axis=1) / np.maximum(times, 1)
+    spread = np.sqrt(np.nansum(np.square(money - mean[:, None]), axis=1) / np.maximum(times - 1, 1) / times)
+    reach, far = (student.ppf(1.0 - 0.025 / n, np.maximum(times - 1, 1)) * spread for n in (looks, looks * compared))
+    pay = float(np.nanmean(paid[0]))
+    cost = float(clients.labeling_cost[client]) + price * assigned
+    scale = max(pay, cost)
+    return Gains(
+        share=mean / scale,
+        low=(mean - reach) / scale,
+        high=(mean + reach) / scale,
+        surely=(mean - far) / scale,
+        pay=pay,
+        cost=cost,
+        money=mean,
+    )
+
+
+def _pay(rule: PaymentRule, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:
+    """What she is paid, (1 + lies, seeds); NaN where no run was made."""
+    if isinstance(rule, ShapleySharePay):
+        return _shapley_pay(rule, seen)
+    claimed = np.full(seen.loss.shape, owned)
+    claimed[0] = assigned
+    contribution = seen.loss[-1] - seen.loss  # the last lie is the empty report: the loss without her
+    shape = (*seen.loss.shape, len(np.atleast_1d(rule.batch_size)))
+    world = Observation(*(np.broadcast_to(one[..., None], shape) for one in (seen.loss, claimed, contribution)))
+    return np.where(np.isnan(seen.loss), np.nan, rule.pay(world)[..., client])
+
+
+def _shapley_pay(rule: ShapleySharePay, seen: Losses) -> FloatArray:
+    """Her mean share of the sum, none below 0, and around it the scatter of what each seed's coalition gained by her.
+
+    One coalition per seed says little about a share; their mean does. All shares together are the drop from nobody's
+    loss to everybody's.
+    """
+    worth: FloatArray = rule.total / np.nanmean(seen.nobody - seen.loss, axis=1)[:, None]
+    gained = seen.alone - seen.joined
+    mean = np.nanmean(gained, axis=1)[:, None]
+    paid: FloatArray = worth * (np.maximum(mean, 0.0) + gained - mean)
+    return paid
+
+
+@dataclass(frozen=True)
+class Elicited:
+    """Real best-response batch as a share of the assigned one, over all clients looked at, with its 95% interval."""
+
+    effort: float
+    low: float
+    high: float
+
+
+def elicited_effort(
+    rule: PaymentRule,
+    clients: Clients,
+    training: Training,
+    lies: Sequence[Lie],
+    seen: Mapping[int, Losses],
+) -> Elicited:
+    """How much computing the rule really elicits, √ρ, where ρ is fitted to real pay.
+
+    Her pay varies with her real batch as a − ν/D, so her best response is √(ν/price), which is √ρ D' with
+    ρ = ν/(price D'²); one ρ is fitted to all clients' paired differences of pay, each weighted by how sure it is.
+    """
+    only_batch = [k for k, lie in enumerate(lies) if lie.labeling_effort == 1 and lie.report_scale == 1]
+    price = batch_price(clients, training)
+    x, y, weight, limits = [], [], [], []
+    for client, losses in seen.items():
+        assigned, owned = float(rule.batch_size[client]), float(clients.dataset_size[client])
+        limits.append((1.0 / assigned, owned / assigned))
+        paid = _pay(rule, client, losses, assigned, assigned)
+        for k in only_batch:
+            change = paid[k + 1] - paid[0]
+            change = change[~np.isnan(change)]
+            if len(change) < 2:
+                continue
+            x.append((1.0 / batch_of(lies[k], assigned, owned) - 1.0 / assigned) * price[client] * assigned**2)
+            y.append(-float(change.mean()))
+            weight.append(len(change) / max(float(change.var(ddof=1)), 1e-18))
+    at, of, w = (np.array(one) for one in (x, y, weight))
+    information = float((w * at * at).sum())
+    ratio, error = float((w * at * of).sum()) / information, 1.96 / np.sqrt(information)
+    least, most = np.mean(limits, axis=0)
+    effort, low, high = (
+        float(np.clip(np.sqrt(max(one, 0.0)), least, most)) for one in (ratio, ratio - error, ratio + error)
+    )
+    return Elicited(effort, low, high)

@@ -1,0 +1,162 @@
+"""The answer to "does lying pay?" as picture, table and page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
+from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
+from truthfl.studies.verify.lie_grid import KINDS
+from truthfl.studies.verify.verification import Verdict, Verified
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+SHOWN = (-0.5, 1.15)  # shares of pay; what is beyond is drawn at the edge
+ANSWERS = {True: "yes", False: "no", None: "undecided"}
+COLUMNS = ("payment rule", "pay / cost", "effort", "regret", "95% interval", "surely", "best lie", "pays?")
+
+
+def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+    """One row per rule."""
+    return [
+        [
+            one.rule,
+            f"{one.pay_over_cost:,.2f}",
+            f"{one.elicited_effort:.2f}",
+            f"{one.regret:.1%}",
+            f"{one.regret_low:.1%} to {one.regret_high:.1%}",
+            f"{one.certain_regret:.1%}",
+            f"{one.worst_deviation.client}: {one.worst_deviation.description}",
+            ANSWERS[one.lying_pays],
+        ]
+        for one in verdicts
+    ]
+
+
+def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
+    """One line per rule, one mark with its interval per kind of lie."""
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import PercentFormatter
+
+    width = 5.2 if narrow else 8.0  # inches; a page on a telephone shrinks what is wide
+    canvas = Canvas(figsize=(width, 1.8 + 0.75 * len(verdicts)), layout="constrained")
+    axes = canvas.add_subplot()
+    low, high = SHOWN
+    for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES, strict=False)):
+        found = [next(one for one in verdict.by_kind if one.kind == kind) for verdict in verdicts]
+        height = [position + 0.3 * (k - 2) / 2 for position in range(len(verdicts))]
+        at = [min(max(one.regret, low), high) for one in found]
+        left = [max(a - max(one.low, low), 0.0) for a, one in zip(at, found, strict=True)]
+        right = [max(min(one.high, high) - a, 0.0) for a, one in zip(at, found, strict=True)]
+        axes.errorbar(
+            at, height, xerr=[left, right], fmt=marker, color=colour, label=kind, capsize=2.5, markersize=5, lw=1.2
+        )
+    axes.axvline(0.0, color=ink, lw=0.8)
+    axes.set_yticks(range(len(verdicts)), [verdict.rule for verdict in verdicts])
+    axes.set_ylim(len(verdicts) - 0.5, -0.5)
+    axes.set_xlim(low - 0.04, high + 0.04)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.set_xlabel("gain of the best lie of a kind,\nas a share of honest pay (left of 0: it costs her)")
+    axes.grid(axis="x", alpha=0.25)
+    axes.tick_params(colors=ink)
+    axes.xaxis.label.set_color(ink)
+    for spine in axes.spines.values():
+        spine.set_color(ink)
+    legend = canvas.legend(
+        loc="outside upper center", ncols=3 if narrow else len(KINDS), frameon=False, fontsize="small"
+    )
+    for text in legend.get_texts():
+        text.set_color(ink)
+    return canvas
+
+
+def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
+    """One line per rule and kind of lie."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["rule", "kind of lie", "gain", "low", "high"])
+    for one in verdicts:
+        writer.writerows([one.rule, kind.kind, kind.regret, kind.low, kind.high] for kind in one.by_kind)
+    return text.getvalue()
+
+
+def lies_csv(verified: Sequence[Verified]) -> str:
+    """What each lie does to the test loss: mean change against the truth, standard error, number of pairs of runs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["step size", "client", "labeling effort", "batch share", "report scale", "change", "error", "pairs"]
+    )
+    for one in verified:
+        for client, seen in one.losses.items():
+            change = seen.loss[1:] - seen.loss[0]
+            pairs = np.sum(~np.isnan(change), axis=1)
+            error = np.nanstd(change, axis=1, ddof=1) / np.sqrt(pairs)
+            for k, lie in enumerate(one.examined.lies):
+                told = [f"{one.contest.training.step_size:.6g}", one.contest.clients.label(client)]
+                told += [f"{value:g}" for value in (lie.labeling_effort, lie.batch_share, lie.report_scale)]
+                told += [f"{np.nanmean(change[k]):.6f}", f"{error[k]:.6f}", str(pairs[k])]
+                writer.writerow(told)
+    return text.getvalue()
+
+
+def write_verification(
+    verified: Sequence[Verified], absent: Mapping[str, str], asked: str, folder: Path, made: Section
+) -> Path:
+    """Write picture, tables and page; the page's path."""
+    verdicts = [verdict for one in verified for verdict in one.verdicts]
+    png, svg = pictures(drawn(verdicts, "black"))
+    answer = Section(
+        "Does lying pay?",
+        [
+            Table(COLUMNS, rows(verdicts), tones=(("yes", "bad"), ("no", "good"), ("undecided", "open"))),
+            Plot(
+                [page_svg(drawn(verdicts, INK, narrow=True), "lying")],
+                "The best lie of each kind under each rule, with its 95% interval. Marks at the edge lie beyond it.",
+                ["does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv", "lies.csv"],
+            ),
+            Paragraph(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}"),
+            *(Paragraph(f"{rule} is not shown: {why}") for rule, why in absent.items()),
+        ],
+    )
+    meaning = Section("What was asked", [Paragraph(asked), *map(Paragraph, MEANING)])
+    lead = "; ".join(f"{one.rule}: {ANSWERS[one.lying_pays]}" for one in verdicts) + "."
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "does-lying-pay.png").write_bytes(png)
+        (folder / "does-lying-pay.svg").write_text(svg, encoding="utf-8")
+        (folder / "does-lying-pay.csv").write_text(verdicts_csv(verdicts), encoding="utf-8")
+        (folder / "lies.csv").write_text(lies_csv(verified), encoding="utf-8")
+        path = folder / "report.html"
+        path.write_text(page(Report("Does lying pay?", lead, [answer, meaning, made])), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+    return path
+
+
+def empty_report_sentence(verdict: Verdict) -> str:
+    """What would happen if nobody looked whether a report is empty."""
+    share = verdict.empty_report
+    change = f"gain {share:.0%}" if share > 0 else f"cost {-share:.0%}"
+    return f"if empty reports were paid like others, sending one would {change} of honest pay."
+
+
+MEANING = (
+    "Regret is the largest gain of any lie on the grid, by any client looked at, as a share of what her honest work is "
+    "paid (or of what it costs her, where it is paid less). It comes from pairs of training runs with the same draws.",
+    "Surely is the largest lower end of any lie's interval: no lie is known to gain a larger share of honest pay.",
+    "Lying is said to pay where the gain is known to exceed 2% of what honest work costs: a contract that pays a "
+    "thousand times the cost has little regret, and still makes it worth while not to work.",
+    "Elicited effort is the batch size that would really serve her best, as a share of the one she was asked for.",
+    "An empty report is one she can send without any work: the model as it came. It is visible, and not paid.",
+    "The contracts on the paper's bound and on the sound one are trained with the largest step size at which those "
+    "bounds hold; all other rules with the step size tuned on pilot data.",
+)
