@@ -9,12 +9,12 @@ from PIL import Image
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_of
-from truthfl.ledger.documents import LossShare, Offer
-from truthfl.ledger.job_view import job_view, offer_key
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.terms import DROPPING_OUT, FORMULA, Terms
+from truthfl.ledger.terms import ClientTerms, JobTerms, LossShare, Offer
+from truthfl.mechanism.contract import Contract
 
 SECRET = secret_of(7)
 TEST_SET = "ab" * 32
@@ -33,38 +33,54 @@ def draw_pictures(folder, count, size=28):
 
 
 def an_offer(key, operator, **changes):
-    offer = Offer(
-        job="digits-1",
+    """An offer to Ada; changes are of fields of the job's or of her terms."""
+    job = JobTerms(
+        name="digits-1",
         version=1,
-        client="Ada",
-        index=0,
-        public_key=public_line(key),
+        contract=Contract.kind,
+        formula=Contract.formula,
+        dropping_out=Contract.dropping_out,
         operator_key=public_line(operator),
-        samples=120,
+        model={"kind": "softmax", "penalty": 0.001, "filters": 8},
+        image_shape=(28, 28, 1),
         classes=tuple("0123456789"),
-        batch_size=13,
         rounds=3,
         local_steps=1,
         step_size=0.5,
         seed=0,
-        model={"kind": "softmax", "penalty": 0.001, "filters": 8},
-        image_shape=(28, 28, 1),
-        weight=1.0,
-        participation=1.0,
-        terms=Terms(base=4319.6556, slope=3821.8232, labeling_cost=120.0),
-        sample_cost=0.5,
         expected_loss=1.0806,
         loss_error=0.0271,
-        loss_share=LossShare(0.0663, 0.2408, 0.0273, 0.0, 0.0),
         commitment=commitment(TEST_SET, 2000, SECRET),
         test_samples=2000,
         label_seconds=604800.0,
         round_seconds=600.0,
         currency="cent",
-        formula=FORMULA,
-        dropping_out=DROPPING_OUT,
+        minor_units=1,
     )
-    return replace(offer, **changes)
+    client = ClientTerms(
+        name="Ada",
+        index=0,
+        public_key=public_line(key),
+        samples=120,
+        batch_size=13,
+        weight=1.0,
+        participation=1.0,
+        labeling_cost=120.0,
+        sample_cost=0.5,
+        pay={"base": 4319.6556, "slope": 3821.8232, "labeling_cost": 120.0},
+        loss_share=LossShare(0.0663, 0.2408, 0.0273, 0.0, 0.0),
+    )
+    return changed(Offer(job, client), **changes)
+
+
+def changed(offer, **changes):
+    """The same offer with other terms; `client` renames her and `job` the job."""
+    renamed = {"client": ("client", "name"), "job": ("job", "name")}
+    parts = {"job": {}, "client": {}}
+    for name, value in changes.items():
+        part, field = renamed.get(name, ("job" if name in JobTerms.__dataclass_fields__ else "client", name))
+        parts[part][field] = value
+    return Offer(replace(offer.job, **parts["job"]), replace(offer.client, **parts["client"]))
 
 
 def a_receipt(folder, offer, answer, operator, loss=1.1):
@@ -78,15 +94,15 @@ def a_receipt(folder, offer, answer, operator, loss=1.1):
         "accuracy": 0.9,
     }
     with open_ledger(Path(folder) / "ledger.db") as book:
-        book.append(offer.job, "job", "job", {"commitment": offer.commitment})
-        book.append(offer.job, "offer", offer_key(offer), offer.document())
-        book.append(offer.job, "answer", offer_key(offer), answer)
-        for round_ in range(offer.rounds):
-            book.append(offer.job, "round", str(round_), {"taken": [offer.client]})
-        book.append(offer.job, "test", "test", tested)
-        settle(book, offer.job)
+        book.append(offer.job.name, "job", "job", {"commitment": offer.job.commitment})
+        book.append(offer.job.name, "offer", offer.key, offer.document())
+        book.append(offer.job.name, "answer", offer.key, answer)
+        for round_ in range(offer.job.rounds):
+            book.append(offer.job.name, "round", str(round_), {"taken": [offer.client.name]})
+        book.append(offer.job.name, "test", "test", tested)
+        settle(book, offer.job.name)
         rows = book.entries()
-        return make_receipt(offer, job_view(offer.job, rows), rows, operator)
+        return make_receipt(offer, job_view(offer.job.name, rows), rows, operator)
 
 
 class Ada:
@@ -107,5 +123,5 @@ class Ada:
 
     def gets_receipt(self, offer, **facts):
         paper = a_receipt(self.folder, offer, participant_folder.read_answer(self.home, offer), self.operator, **facts)
-        participant_folder.put_receipt(self.home, paper, offer.job)
+        participant_folder.put_receipt(self.home, paper, offer.job.name)
         return paper

@@ -16,6 +16,7 @@ from truthfl import (
     leave_one_out_pay,
     model_coalition_loss,
     observe,
+    paper_bound,
     pay_on_model,
     shapley_drops,
     shapley_share_pay,
@@ -104,9 +105,9 @@ def test_on_the_loss_model_both_values_are_the_own_drop(federation, seed):
 def test_baselines_pay_honest_work_its_cost_in_all(federation):
     clients, model, training = federation.setting
     batches = clients.dataset_size.astype(float)
-    cost = flat_pay(clients, training, batches).amount.sum()
+    cost = flat_pay(clients, model, training, batches).amount.sum()
     if (model.reporting > model.sampling / batches).any():
-        assert pay_on_model(shapley_share_pay(clients, training, batches), model).sum() == pytest.approx(cost)
+        assert pay_on_model(shapley_share_pay(clients, model, training, batches), model).sum() == pytest.approx(cost)
     if (model.reporting - model.sampling / batches).sum() > 0:
         paid = pay_on_model(leave_one_out_pay(clients, model, training, batches), model)
         assert paid.sum() == pytest.approx(cost, rel=1e-6)
@@ -116,8 +117,8 @@ def test_baselines_pay_honest_work_its_cost_in_all(federation):
 
 
 def test_a_rule_that_pays_for_contributions_must_see_them():
-    clients, training, _ = example()
-    rule = shapley_share_pay(clients, training, 20)
+    clients, training, constants = example()
+    rule = shapley_share_pay(clients, paper_bound(clients, training, constants), training, 20)
     with pytest.raises(InputError, match="shapley share pays by shapley contributions; give coalition_loss"):
         observe(rule, test_loss=0.5, claimed_batch_size=20)
     job = {"test_loss": 0.5, "claimed_batch_size": 20}

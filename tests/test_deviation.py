@@ -10,6 +10,7 @@ from federations import assignments, federations
 from truthfl import (
     Clients,
     LossModel,
+    Mechanism,
     Strategies,
     Training,
     best_deviation,
@@ -99,8 +100,8 @@ def test_each_world_of_one_deviator_is_the_world_that_the_server_would_see(feder
     effort, scale = float(generator.integers(0, 2)), generator.uniform(0, 2, count)
     batch, claim = assigned * generator.uniform(0.5, 1, count), assigned * generator.uniform(0.5, 2, count)
     drop = (model.reporting - model.sampling / assigned).sum()
-    rules = [lceme(clients, model, training, assigned), pay_per_claimed_sample(clients, training, assigned)]
-    rules += [flat_pay(clients, training, assigned), shapley_share_pay(clients, training, assigned)]
+    rules = [lceme(clients, model, training, assigned), pay_per_claimed_sample(clients, model, training, assigned)]
+    rules += [flat_pay(clients, model, training, assigned), shapley_share_pay(clients, model, training, assigned)]
     rules += [leave_one_out_pay(clients, model, training, assigned)] if drop > 0 else []
     for rule in rules:
         world = _Unilateral(rule, clients, model, training)
@@ -169,7 +170,10 @@ def test_golden_value_of_erratum_1():
 def test_flat_and_claimed_pay_reward_doing_nothing(federation):
     clients, model, training = federation.setting
     batches = optimal_batch_sizes(clients, model, training, loss_value=federation.loss_value)
-    for rule in (flat_pay(clients, training, batches), pay_per_claimed_sample(clients, training, batches)):
+    for rule in (
+        flat_pay(clients, model, training, batches),
+        pay_per_claimed_sample(clients, model, training, batches),
+    ):
         found = best_deviation(rule, clients, model, training)
         assert found.confirmed
         assert (found.gain >= clients.labeling_cost * (1 - 1e-9)).all()
@@ -196,8 +200,7 @@ def ten_unequal_clients():
 def test_contribution_pay_rewards_a_lie(rule_of):
     clients, model, training = ten_unequal_clients()
     batches = optimal_batch_sizes(clients, model, training, loss_value=3000)
-    given_model = (clients, model, training, batches) if rule_of is leave_one_out_pay else (clients, training, batches)
-    rule = rule_of(*given_model)
+    rule = rule_of(clients, model, training, batches)
     found = best_deviation(rule, clients, model, training)
     assert not is_truthful(rule, clients, model, training)
     assert found.gain.max() > 0.05 * found.honest_pay[np.argmax(found.gain)]
@@ -234,10 +237,10 @@ def test_a_loss_model_that_exaggerates_sampling_elicits_too_little_work(federati
 
 
 def test_a_rule_of_ones_own_is_searched():
-    """Any object with a name, batch sizes, a measure and pay is a payment rule."""
+    """A mechanism that is studied needs a kind, batch sizes and pay, and nothing else."""
 
-    class PayForLowLoss:
-        name, measure = "prize", None
+    class PayForLowLoss(Mechanism):
+        kind = "prize"
         batch_size = np.array([10.0, 20.0])
 
         def pay(self, seen):

@@ -154,7 +154,7 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     assert found.delivered["Ada"] == found.delivered["Ben"] == 5
     assert 1 <= found.delivered["Cleo"] < 5
     settled = found.settlements["Cleo"].document
-    reward = found.contract[2].terms.reward(found.test.document["loss"])
+    reward = found.agreement.offers[2].amount(found.test.document["loss"])
     assert settled["pay"] == round(reward * settled["delivered"] / 5)
 
 

@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from participants import changed
 from truthfl import LossModel
 from truthfl.errors import InputError
 from truthfl.federation.simulated.grid import InProcessGrid
@@ -101,12 +102,12 @@ def by_hand(config, offers, left_out=()):
     for round_ in range(1, config["num-server-rounds"] + 1):
         change = [np.zeros(part.shape) for part in common]
         for i, offer in enumerate(offers):
-            if offer.client not in left_out:
+            if offer.client.name not in left_out:
                 model.set_weights(common)
-                steps = config["learning-rate"], offer.batch_size, config["local-steps"]
+                steps = config["learning-rate"], offer.client.batch_size, config["local-steps"]
                 task.train(model, task.load_data(i, len(offers))[0], *steps, (i, round_))
                 for part, new in enumerate(model.get_weights()):
-                    change[part] += offer.weight * (new - common[part])
+                    change[part] += offer.client.weight * (new - common[part])
         common = [(old + moved).astype(np.float32) for old, moved in zip(common, change, strict=True)]
     return np.concatenate([part.ravel() for part in common])
 
@@ -135,8 +136,10 @@ def test_the_example_as_it_is(config, capsys):
     try_it.show(config["folder"])
     assert "The ledger has no fault." in capsys.readouterr().out
     found, model = what_came_out(config)
-    assert tuple(offer.client for offer in found.contract) == NAMES
-    assert [found.answer_to(offer).document["document"]["kind"] for offer in found.contract] == ["acceptance"] * 4
+    assert tuple(offer.client.name for offer in found.agreement.offers) == NAMES
+    assert [found.answer_to(offer).document["document"]["kind"] for offer in found.agreement.offers] == [
+        "acceptance"
+    ] * 4
     assert all(found.delivered[name] == 20 for name in NAMES)
     assert {entry.document["client"]: entry.document["amount"] for entry in found.payments} == {
         name: found.settlements[name].document["pay"] for name in NAMES
@@ -169,8 +172,8 @@ def test_the_assigned_batch_size_arrives_in_the_training_code(config, go, monkey
     monkeypatch.setattr(client_app, "train", watched_train)
     monkeypatch.setattr(server_app, "FedAvg", Watching)
     found, _ = go()
-    assert used == {offer.client: {offer.batch_size} for offer in found.contract}
-    assert len({offer.batch_size for offer in found.contract} - {config["batch-size"]}) >= 3
+    assert used == {offer.client.name: {offer.client.batch_size} for offer in found.agreement.offers}
+    assert len({offer.client.batch_size for offer in found.agreement.offers} - {config["batch-size"]}) >= 3
     assert all("batch-size" not in one for one in sent)  # a client's batch size is hers alone
 
 
@@ -198,13 +201,13 @@ def test_when_all_deliver_the_model_is_that_of_the_plain_app(config, go, tmp_pat
         config["folder"] = str(tmp_path / sizes)
         grid = try_it.grid_of(plain("client_app").app, nodes, config)
         if sizes == "assigned":
-            for node, offer in zip(nodes, found.contract, strict=True):
-                grid.contexts[node].run_config["batch-size"] = offer.batch_size
+            for node, offer in zip(nodes, found.agreement.offers, strict=True):
+                grid.contexts[node].run_config["batch-size"] = offer.client.batch_size
         try_it.run(config, grid)
         models[sizes] = model_in(config["folder"])
     assert same(model, models["assigned"])
     assert not same(model, models["usual"])
-    assert same(model, by_hand(config, found.contract))
+    assert same(model, by_hand(config, found.agreement.offers))
     assert np.abs(model).max() > 0.5
 
 
@@ -214,8 +217,8 @@ def test_claimed_samples_change_nothing(config, go):
         return [edited(reply, **{"num-examples": 10**9}) if mine else reply]
 
     found, model = go(boast)
-    assert same(model, by_hand(config, found.contract))
-    expected = np.array([offer.weight for offer in found.contract]) @ np.array(evaluated_by_hand(model))
+    assert same(model, by_hand(config, found.agreement.offers))
+    expected = np.array([offer.client.weight for offer in found.agreement.offers]) @ np.array(evaluated_by_hand(model))
     metrics = Watched.last.evaluate_metrics_clientapp[3]
     assert [metrics["eval_loss"], metrics["eval_acc"]] == pytest.approx(expected, abs=1e-5)
 
@@ -241,8 +244,8 @@ def test_a_bad_reply_counts_as_no_change_and_the_round_goes_on(config, go, kind)
     config["num-server-rounds"] = 1 if kind == "empty" else 3
     change, reason = BAD[kind]
     found, model = go(lambda reply: change(reply) if of(ADA)(reply) else [reply])
-    assert same(model, by_hand(config, found.contract, left_out=("Ada",)))
-    assert not same(model, by_hand(config, found.contract))
+    assert same(model, by_hand(config, found.agreement.offers, left_out=("Ada",)))
+    assert not same(model, by_hand(config, found.agreement.offers))
     assert {entry.document["reason"] for entry in found.rejections} == {reason}
     assert found.delivered == dict.fromkeys(NAMES[1:], config["num-server-rounds"])
     assert found.settlements["Ada"].document["pay"] == 0
@@ -258,7 +261,7 @@ def test_strange_metrics_do_no_harm(config, go):
         return [edited(reply, eval_loss=[0.5], humour=1.0) if of(BEN, "evaluate")(reply) else reply]
 
     found, model = go(odd)
-    assert same(model, by_hand(config, found.contract))
+    assert same(model, by_hand(config, found.agreement.offers))
     assert found.delivered == dict.fromkeys(NAMES, 3)
     trained, evaluated = (
         [dict(one) for one in kind.values()]
@@ -267,7 +270,7 @@ def test_strange_metrics_do_no_harm(config, go):
     assert [set(one) for one in trained] == [{"train_loss"}] * 3
     assert [set(one) for one in evaluated] == [{"eval_acc", "eval_loss"}] * 3
     assert np.isfinite([*trained[2].values(), *evaluated[2].values()]).all()
-    weight = np.array([offer.weight for offer in found.contract])
+    weight = np.array([offer.client.weight for offer in found.agreement.offers])
     told = np.array(evaluated_by_hand(model))
     assert evaluated[2]["eval_acc"] == pytest.approx(weight @ told[:, 1], abs=1e-5)
     others = weight * (np.array(NAMES) != "Ben")
@@ -291,13 +294,19 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(config, go):
         return [reply]
 
     found, model = go(note, nodes)
-    assert [(offer.client, offer.version) for offer in found.contract] == [("Ada", 2), ("Cleo", 2), ("Dora", 2)]
+    assert [(offer.client.name, offer.job.version) for offer in found.agreement.offers] == [
+        ("Ada", 2),
+        ("Cleo", 2),
+        ("Dora", 2),
+    ]
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
-    assert sum(offer.weight for offer in found.contract) == pytest.approx(1.0)
+    assert sum(offer.client.weight for offer in found.agreement.offers) == pytest.approx(1.0)
     assert set(found.settlements) == {"Ada", "Cleo", "Dora"}
     assert not {(BEN, "train"), (BEN, "evaluate")} & set(seen)
-    ben = replace(found.contract[0], client="Ben")
-    assert same(model, by_hand(config, [found.contract[0], ben, *found.contract[1:]], left_out=("Ben",)))
+    ben = changed(found.agreement.offers[0], client="Ben")
+    assert same(
+        model, by_hand(config, [found.agreement.offers[0], ben, *found.agreement.offers[1:]], left_out=("Ben",))
+    )
 
 
 def counting_app():
@@ -331,7 +340,7 @@ def test_whole_numbers_stay_whole_and_weights_may_have_any_name(config):
     made, result, _ = counted(config, FedAvg(weighted_by_key="rows", fraction_evaluate=0.0))
     steps, weight = result.arrays.to_numpy_ndarrays()
     assert (steps.dtype, weight.dtype) == (np.int64, np.float32)
-    assert weight == pytest.approx(3 * sum(i * offer.weight for i, offer in enumerate(made.offers)))
+    assert weight == pytest.approx(3 * sum(i * offer.client.weight for i, offer in enumerate(made.agreed.offers)))
     assert [one.delivered for one in made.settled] == [3, 3, 3, 3]
 
 
@@ -346,7 +355,7 @@ def test_reports_are_waited_for_as_long_as_the_offers_say(config, monkeypatch, g
 
     monkeypatch.setattr(InProcessGrid, "send_and_receive", send_and_receive)
     made, _, _ = counted(config, FedAvg(fraction_evaluate=0.0), **given)
-    assert waited == {offer.round_seconds for offer in made.offers} == {given.get("timeout", 600.0)}
+    assert waited == {offer.job.round_seconds for offer in made.agreed.offers} == {given.get("timeout", 600.0)}
 
 
 @pytest.mark.usefixtures("known_loss")

@@ -270,7 +270,7 @@ def test_only_as_many_as_the_offer_asks_for_with_its_classes(browser, tmp_path):
         press(page, "d")
         press(page, "c", DONE)
         assert count(page) == "2 of 2 labeled"
-        assert labels_of(ada.home / "labels.db", open_samples(data).ids[:2], offer.classes).tolist() == [1, 0]
+        assert labels_of(ada.home / "labels.db", open_samples(data).ids[:2], offer.job.classes).tolist() == [1, 0]
         ada.gets_receipt(offer)
         page.wait_for_selector("#banner a[href='receipt']")
 
@@ -392,14 +392,15 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "−630 cent", "158 cent", "66 cent"]
         page.fill("#cost-labeling", "1000")
         page.wait_for_selector("text=Honest work costs you 1,020 cent")
-        assert page.locator("#plot svg[role=img]").get_attribute("aria-label").startswith("Pay falls")
-        line = page.locator("#plot line.pay").evaluate(
-            "one => [one.x1, one.y1, one.x2, one.y2].map(c => c.baseVal.value)"
+        label = page.locator("#plot svg[role=img]").get_attribute("aria-label")
+        assert label.startswith("The line is your pay by test loss")
+        line = page.locator("#plot polyline.pay").evaluate(
+            "one => [one.points[0], one.points[one.points.length - 1]].flatMap(p => [p.x, p.y])"
         )
         assert line[0] < line[2]  # to the right, more loss
         assert line[1] < line[3]  # and down, less pay: heights are counted from the top
         page.click("text=The small print")
-        assert offer.commitment in page.inner_text("#print")
+        assert offer.job.commitment in page.inner_text("#print")
         assert axe(page) == []
         page.keyboard.press("Tab")
         page.focus("#answer button >> nth=0")
@@ -425,7 +426,7 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         assert axe(page) == []
 
         paper["document"]["settlement"]["pay"] += 1
-        participant_folder.put_receipt(ada.home, paper, offer.job)
+        participant_folder.put_receipt(ada.home, paper, offer.job.name)
         page.wait_for_selector("text=237 cent")
         page.click("#check")
         page.wait_for_selector("#verdict.bad")

@@ -99,7 +99,7 @@ def rewritten(entries, kind, key, change):
 
 
 def more_base(document):
-    document["terms"]["base"] += 1
+    document["client"]["pay"]["base"] += 1
 
 
 def more_pay(document):

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -14,12 +13,12 @@ from hypothesis import strategies as st
 
 from federations import assignments, federations
 from messages import told
-from participants import Ada, a_receipt, an_offer, draw_pictures
+from participants import Ada, a_receipt, an_offer, changed, draw_pictures
 from truthfl import Strategies, client_payoff, lceme
 from truthfl.ledger import participant_folder
-from truthfl.ledger.documents import LossShare, answer_fault
+from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import Terms
+from truthfl.ledger.terms import LossShare
 from truthfl.page import documents_shown
 from truthfl.page.offer_outlook import Costs, assumed_costs, conducts, own_costs, spread
 from truthfl.page.open_page import open_page
@@ -49,7 +48,8 @@ def test_what_if_is_the_mechanisms_own_payoff(data):
         OPERATOR,
         batch_size=int(batches[i]),
         rounds=training.rounds,
-        terms=Terms(float(contract.base[i]), float(contract.slope[i]), float(contract.labeling_cost[i])),
+        labeling_cost=float(clients.labeling_cost[i]),
+        pay={name: float(values[i]) for name, values in contract.terms().items()},
         sample_cost=float(clients.sample_cost[i]),
         expected_loss=model.truthful_loss(batches),
         loss_share=LossShare(*map(float, share)),
@@ -69,16 +69,17 @@ def test_what_if_is_the_mechanisms_own_payoff(data):
 def test_the_spread_of_pay():
     offer = an_offer(KEY, OPERATOR)
     found = spread(offer)
-    assert found.expected == pytest.approx(offer.terms.reward(offer.expected_loss))
+    assert found.expected == pytest.approx(offer.amount(offer.job.expected_loss))
     assert found.deviation == pytest.approx(3821.8232 * 0.0271)
-    drawn = offer.terms.reward(np.random.default_rng(0).normal(offer.expected_loss, offer.loss_error, 400_000))
+    losses = np.random.default_rng(0).normal(offer.job.expected_loss, offer.job.loss_error, 400_000)
+    drawn = offer.mechanism.reward(losses)
     assert found.deviation == pytest.approx(drawn.std(), rel=0.01)
     assert found.negative_chance == pytest.approx((drawn < 0).mean(), rel=0.1)
-    assert found.worst == offer.terms.reward(math.log(10))
-    assert offer.terms.reward(found.zero_loss) == pytest.approx(0, abs=1e-9)
-    certain = spread(replace(offer, loss_error=0.0))
+    assert found.worst == offer.amount(math.log(10))
+    assert offer.amount(found.zero_loss) == pytest.approx(0, abs=1e-9)
+    certain = spread(changed(offer, loss_error=0.0))
     assert (certain.deviation, certain.negative_chance) == (0.0, 0.0)
-    flat = spread(replace(offer, terms=Terms(10.0, 0.0, 5.0)))
+    flat = spread(changed(offer, pay={"base": 10.0, "slope": 0.0, "labeling_cost": 5.0}))
     assert flat.zero_loss == math.inf
 
 
@@ -116,7 +117,16 @@ def test_an_honest_receipt_holds(ada):
     ada.gets_receipt(offer)
     assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
     shown = documents_shown.receipt_shown(ada.home)
-    assert shown["settlement"] == {"reward": offer.terms.reward(1.1), "pay": 236, "delivered": 3, "asked": 3}
+    assert shown["settlement"] == {"pay": 236, "delivered": 3, "asked": 3}
+    assert shown["paid"] == "236 cent"
+    assert [(step["formula"], step["numbers"], step["result"]) for step in shown["calculation"]] == [
+        (
+            "reward = base − slope × test loss + labeling cost",
+            "4,319.6556 − 3,821.8232 × 1.1000000 + 120.0000",
+            "235.6501",
+        ),
+        ("pay = reward × reports taken / asked for, rounded", "235.6501 × 3 / 3", "236 cent"),
+    ]
     assert json.loads(json.dumps(shown)) == shown
 
 
@@ -133,12 +143,12 @@ def poke(path, value):
 TAMPERED = {
     "pay": (poke(("document", "settlement", "pay"), 999), "signature"),
     "loss": (poke(("document", "test", "loss"), 0.9), "signature"),
-    "slope": (poke(("document", "offer", "terms", "slope"), 1.0), "signature"),
+    "slope": (poke(("document", "offer", "client", "pay", "slope"), 1.0), "signature"),
     "secret": (poke(("document", "test", "secret"), "00" * 32), "signature"),
     "link": (poke(("document", "chain", 1, "payload"), "0" * 64), "signature"),
     "signature": (poke(("signature",), "AAAA"), "signature"),
     "a part": (lambda paper: paper["document"].pop("chain"), "parts of a receipt"),
-    "the document": (lambda paper: paper.pop("document"), "no signed paper"),
+    "the document": (lambda paper: paper.pop("document"), "no signed document"),
     "a type": (poke(("document", "offer"), []), "not a receipt"),
 }
 
@@ -150,7 +160,7 @@ def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
     paper = copy.deepcopy(ada.gets_receipt(offer))
     change, words = TAMPERED[part]
     change(paper)
-    participant_folder.put_receipt(ada.home, paper, offer.job)
+    participant_folder.put_receipt(ada.home, paper, offer.job.name)
     assert words in documents_shown.receipt_checked(ada.home, ada.key)["fault"]
     documents_shown.receipt_shown(ada.home)
     documents_shown.what_lies_there(ada.home)
@@ -161,12 +171,12 @@ def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
     offer = ada.gets_offer()
     ada.accepts(offer)
     forger = new_key()
-    false = an_offer(ada.key, forger, terms=Terms(1.0, 1.0, 1.0))
+    false = an_offer(ada.key, forger, pay={"base": 1.0, "slope": 1.0, "labeling_cost": 1.0})
     other = tmp_path / "other"
     other.mkdir()
     participant_folder.put_offer(other, false)
     answer = participant_folder.give_answer(other, false, ada.key, accepted=True)
-    participant_folder.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job)
+    participant_folder.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job.name)
     assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that lies on your desk"
     participant_folder.put_offer(ada.home, false)
     assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
@@ -179,8 +189,8 @@ def test_papers_that_cannot_be_read_become_sentences(ada):
     assert documents_shown.offer_in_force(ada.home) is None
     assert "not valid JSON" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
     (ada.home / "offers" / "x.json").unlink()
-    ada.gets_offer(terms=Terms("many", "more", "most"))
-    assert "cannot be read" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
+    ada.gets_offer(pay={"base": "many", "slope": "more", "labeling_cost": "most"})
+    assert "not all numbers" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
 
 
 def test_another_key_cannot_answer(ada):
@@ -227,7 +237,7 @@ def test_a_declined_offer_sets_no_classes(ada):
 def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
     """From the definitions: labeling as far as she labels, computing as far as she computes."""
     offer = ada.gets_offer(batch_size=10)
-    deviation = offer.terms.slope * offer.loss_error
+    deviation = offer.client.pay["slope"] * offer.job.loss_error
     for way in conducts(offer, Costs(labeling=70.0, computing=30.0)):
         cost = 70.0 * way.effort + 30.0 * way.batch_size / 10
         below = 0.5 * (1 + math.erf((cost - way.pay) / deviation / math.sqrt(2)))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from participants import changed
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.protocol import enrolment
@@ -125,10 +126,11 @@ def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, l
     job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": lively}))
     setting = Setting(tmp_path, plans, job)
     found = setting.go()
-    offers = found.contract
-    training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
+    offers = found.agreement.offers
+    terms = found.agreement.terms
+    training = Training(terms.rounds, terms.local_steps, terms.step_size)
     federated = with_training(setting.scene.federated, training)
-    played = play(lively, np.array([offer.batch_size for offer in offers]))
+    played = play(lively, np.array([offer.client.batch_size for offer in offers]))
     fast = train(federated, played, setting.labels, setting.seed).params[0]
     plain = train_plainly(federated, played, setting.labels, setting.seed)
     model = setting.model(found)
@@ -253,21 +255,21 @@ def test_who_drops_out_is_paid_for_the_rounds_she_delivered(impatient):
 
     found = impatient.go(Meddler(impatient.grid, meddle))
     settled = found.settlements["Cleo"].document
-    offer = found.contract[2]
+    offer = found.agreement.offers[2]
     assert settled["delivered"] == 3
-    assert settled["pay"] == round(offer.terms.reward(found.test.document["loss"]) * 3 / 12)
-    assert sum(one.weight for one in found.contract) == pytest.approx(1.0)
+    assert settled["pay"] == round(offer.amount(found.test.document["loss"]) * 3 / 12)
+    assert sum(one.client.weight for one in found.agreement.offers) == pytest.approx(1.0)
 
 
 def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     setting.people[1001].decide = lambda offer: False  # noqa: ARG005
     found = setting.go()
-    assert [offer.client for offer in found.contract] == ["Ada", "Cleo", "Dora"]
-    assert {offer.version for offer in found.contract} == {2}
+    assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Cleo", "Dora"]
+    assert {offer.job.version for offer in found.agreement.offers} == {2}
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
     assert papers.news(setting.people[1001].folder) == (WITHOUT_YOU, True)
     assert papers.news(setting.people[1000].folder) is None
-    assert sum(offer.weight for offer in found.contract) == pytest.approx(1.0)
+    assert sum(offer.client.weight for offer in found.agreement.offers) == pytest.approx(1.0)
     with open_ledger(setting.folder / "ledger.db") as book:
         assert check(book.entries()) is None
 
@@ -384,9 +386,9 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
     ada = setting.people[1000]
     offer = papers.offers(ada.folder)[0]
     with pytest.raises(InputError, match="not accepted here"):
-        ada.report(replace(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
+        ada.report(changed(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
     with pytest.raises(InputError, match="with another key"):
-        ada.consider(replace(offer, client="Ben").document())
+        ada.consider(changed(offer, client="Ben").document())
 
 
 def test_run_goes_on_in_the_same_ledger(tmp_path):

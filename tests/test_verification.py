@@ -103,7 +103,10 @@ def replace_sampling(model, factor):
 
 def test_flat_pay_elicits_nothing_and_claims_are_believed():
     batches = [40.0] * 4
-    for rule in (flat_pay(CLIENTS, TRAINING, batches), pay_per_claimed_sample(CLIENTS, TRAINING, batches)):
+    for rule in (
+        flat_pay(CLIENTS, MODEL, TRAINING, batches),
+        pay_per_claimed_sample(CLIENTS, MODEL, TRAINING, batches),
+    ):
         seen = known_losses(rule, MODEL, 0, GRID)
         found = gains(rule, CLIENTS, TRAINING, 0, GRID, seen, looks=4)
         assert found.share.max() > 0.85

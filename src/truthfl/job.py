@@ -19,11 +19,9 @@ from truthfl.errors import InputError
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
 from truthfl.learning.planning import Effort, Plan, make_plan
-from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
     FloatArray,
-    IntArray,
     client_array,
     client_whole_numbers,
     names,
@@ -31,9 +29,12 @@ from truthfl.mechanism.checks import (
     whole_number,
 )
 from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
+from truthfl.mechanism.registry import find_mechanism
 from truthfl.mechanism.setting import Clients, Constants, Training
 
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
+DEFAULT_CONTRACT = "lceme"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ class ServerSettings:
 
 
 @dataclass(frozen=True)
+class ContractChoice:
+    """Which mechanism pays: the kind of a registered one."""
+
+    kind: str = DEFAULT_CONTRACT
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str):
+            raise InputError(f"kind is {self.kind!r}; it must be a text.")
+        find_mechanism(self.kind)
+
+    @property
+    def mechanism(self) -> type[Mechanism]:
+        return find_mechanism(self.kind)
+
+
+@dataclass(frozen=True)
 class ConstantsJob:
     """A job on paper: everything that is needed to plan."""
 
@@ -93,22 +110,21 @@ class ConstantsJob:
     training: Training
     constants: Constants
     server: ServerSettings
+    contract: ContractChoice
 
     def loss_model(self) -> LossModel:
         """The loss model that the server plans on."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
-    def assignment(self, model: LossModel) -> IntArray | FloatArray:
-        """The batch sizes that serve the server best on this loss model, within its budget."""
+    def plan(self, model: LossModel) -> Mechanism:
+        """The mechanism's plan on this loss model, which is taken to be exact."""
         server = self.server
-        return optimal_batch_sizes(
-            self.clients,
-            model,
-            self.training,
-            loss_value=server.loss_value,
-            budget=server.budget,
-            margin=server.margin,
+        inputs = PlanInputs(
+            self.clients, model, self.training, server.loss_value, budget=server.budget, margin=server.margin
         )
+        planned = self.contract.mechanism.plan(inputs)
+        require_sound(planned, self.clients, model.truthful_loss(planned.batch_size))
+        return planned
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -165,6 +181,7 @@ class DataJob:
     training: Training
     server: ServerSettings
     clients: Participants
+    contract: ContractChoice
     tune_step: bool
 
     def scene(self) -> SimulatedFederation:
@@ -176,9 +193,10 @@ class DataJob:
         return replace(self, clients=clients)
 
     def document(self) -> dict[str, Any]:
-        """The job as plain values."""
+        """The job as plain values; the default contract is left out, as jobs of version 0.1 have it."""
         training, clients = self.training, self.clients
-        return {
+        chosen = {} if self.contract.kind == DEFAULT_CONTRACT else {"contract": asdict(self.contract)}
+        return chosen | {
             "data": asdict(self.data),
             "model": asdict(self.model),
             "training": {
@@ -204,6 +222,7 @@ class DataJob:
         """The calibrated contract, from the server's own data."""
         return make_plan(
             side,
+            mechanism=self.contract.mechanism,
             name=self.clients.name,
             sample_cost=self.clients.sample_cost,
             labeling_cost=self.clients.labeling_cost,
@@ -250,6 +269,7 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "training": Training,
         "constants": Constants,
         "server": ServerSettings,
+        "contract": ContractChoice,
     }
     on_data: dict[str, Callable[..., Any]] = {
         "clients": Participants,
@@ -257,6 +277,7 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "data": Data,
         "model": ModelChoice,
         "server": ServerSettings,
+        "contract": ContractChoice,
     }
     known = list(dict.fromkeys([*on_paper, *on_data]))
     unknown = [name for name in tables if name not in known]

@@ -1,6 +1,6 @@
 """The public names, which are the mechanism's; `truthfl` has them all. Loads NumPy and nothing heavier."""
 
-from truthfl.errors import InfeasibleError, InputError
+from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
 from truthfl.mechanism.baselines import (
     FlatPay,
@@ -34,8 +34,10 @@ from truthfl.mechanism.label_shift import (
     softmax_label_shift,
 )
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import Measure, Observation, PaymentRule
+from truthfl.mechanism.mechanism import LinearPay, Mechanism, PlanInputs
+from truthfl.mechanism.observation import Evidence, Observation
 from truthfl.mechanism.payoff import client_payoff, pay_on_model, server_payoff, work_cost
+from truthfl.mechanism.registry import find_mechanism, mechanism_kinds, register, unregister
 from truthfl.mechanism.screening import ScreeningMenu, best_double_deviation
 from truthfl.mechanism.setting import Clients, Constants, Training
 from truthfl.mechanism.spread import confidence_margin, pay_standard_deviation, samples_for_share
@@ -46,25 +48,30 @@ __all__ = [
     "Constants",
     "Contract",
     "Deviation",
+    "Evidence",
     "FlatPay",
     "InfeasibleError",
     "InputError",
     "LeaveOneOutPay",
+    "LinearPay",
     "LossModel",
-    "Measure",
+    "Mechanism",
     "Observation",
     "PayPerClaimedSample",
-    "PaymentRule",
+    "PlanInputs",
     "ScreeningMenu",
+    "ServiceError",
     "Shapley",
     "ShapleySharePay",
     "Strategies",
     "Training",
+    "TruthflError",
     "best_deviation",
     "best_double_deviation",
     "client_payoff",
     "confidence_margin",
     "feature_norm_bound",
+    "find_mechanism",
     "flat_pay",
     "free_riding_gain",
     "is_individually_rational",
@@ -74,6 +81,7 @@ __all__ = [
     "leave_one_out_drops",
     "leave_one_out_pay",
     "linear_regression_label_shift",
+    "mechanism_kinds",
     "model_coalition_loss",
     "observe",
     "optimal_batch_sizes",
@@ -81,11 +89,13 @@ __all__ = [
     "pay_on_model",
     "pay_per_claimed_sample",
     "pay_standard_deviation",
+    "register",
     "samples_for_share",
     "server_payoff",
     "shapley_drops",
     "shapley_share_pay",
     "softmax_label_shift",
     "sound_bound",
+    "unregister",
     "work_cost",
 ]

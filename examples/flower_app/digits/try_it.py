@@ -59,10 +59,10 @@ def show(folder):
     job = entries[-1].job
     found = job_view(job, [entry for entry in entries if entry.job == job])
     print(f"{'client':8}{'batch':>6}{'expected':>10}{'cost':>8}{'pay':>6}")
-    for offer in found.contract:
-        pay = found.settlements[offer.client].document["pay"]
-        print(f"{offer.client:8}{offer.batch_size:6}{offer.expected_pay:10.0f}{offer.cost:8.0f}{pay:6}")
-    print(f"Test loss {found.test.document['loss']:.4f}, expected {found.contract[0].expected_loss:.4f}.")
+    for offer in found.agreement.offers:
+        pay = found.settlements[offer.client.name].document["pay"]
+        print(f"{offer.client.name:8}{offer.client.batch_size:6}{offer.expected_pay:10.0f}{offer.cost:8.0f}{pay:6}")
+    print(f"Test loss {found.test.document['loss']:.4f}, expected {found.agreement.terms.expected_loss:.4f}.")
     print(f"The ledger has {check(entries) or 'no fault'}.")
 
 

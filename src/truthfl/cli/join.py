@@ -17,7 +17,7 @@ from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperNode
-    from truthfl.ledger.documents import Offer
+    from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
 
 HERS_ALONE = 0o700
@@ -184,13 +184,14 @@ def _require_answer(host: str, port: int) -> None:
 def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
+    from truthfl.page.offer_outlook import pay_deviation
 
-    spread = offer.terms.slope * offer.loss_error
+    job, client, spread = offer.job, offer.client, pay_deviation(offer)
     print(
-        f"Offer of job {offer.job}: label {offer.samples} pictures ({', '.join(offer.classes)}), then {offer.rounds} "
-        f"rounds with batches of {offer.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {offer.currency}, give or take {spread:,.2f}; "
-        f"your cost is taken to be {offer.cost:,.2f}.\n{offer.formula}.\n{offer.dropping_out}",
+        f"Offer of job {job.name}: label {client.samples} pictures ({', '.join(job.classes)}), then {job.rounds} "
+        f"rounds with batches of {client.batch_size}.\n"
+        f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {spread:,.2f}; "
+        f"your cost is taken to be {offer.cost:,.2f}.\n{job.formula}.\n{job.dropping_out}",
         flush=True,
     )
     if ask:
@@ -200,6 +201,7 @@ def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(paper: dict[str, object]) -> None:
     from truthfl.ledger.receipts import receipt_fault
+    from truthfl.ledger.terms import offer_from
 
     wrong = receipt_fault(paper)
     if wrong is not None:
@@ -207,7 +209,7 @@ def _show_receipt(paper: dict[str, object]) -> None:
         raise typer.Exit(FAILED)
     document = paper["document"]
     assert isinstance(document, dict)
-    pay, unit = document["settlement"]["pay"], document["offer"]["currency"]
+    pay, unit = document["settlement"]["pay"], offer_from(document["offer"]).job.currency
     loss = document["test"]["loss"]
     print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {unit}. It holds.", flush=True)
 

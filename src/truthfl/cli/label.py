@@ -93,7 +93,7 @@ def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path
     from truthfl.samples.label_store import FILE_NAME, LabelStore
 
     offer = offer_in_force(home)
-    classes = classes if offer is None else offer.classes
+    classes = classes if offer is None else offer.job.classes
     store = LabelStore(home / FILE_NAME)
     try:
         if import_ is not None:

@@ -138,20 +138,22 @@ def _show_job(book: Ledger, found: JobView) -> None:
 
     paid = {one.client: one for one in payments(book, found.name)}
     lines = []
-    for offer in found.contract:
-        payment = paid.get(offer.client)
+    agreed = found.agreement
+    for offer in agreed.offers if agreed is not None else ():
+        name = offer.client.name
+        payment = paid.get(name)
         lines.append(
             [
-                offer.client,
-                str(offer.batch_size),
-                f"{found.delivered[offer.client]} of {offer.rounds}",
-                f"{offer.expected_pay * offer.terms.minor_units:,.0f}",
+                name,
+                str(offer.client.batch_size),
+                f"{found.delivered[name]} of {found.asked[name] if found.finished else offer.job.rounds}",
+                f"{offer.expected_pay * offer.job.minor_units:,.0f}",
                 "" if payment is None else f"{payment.amount:,}",
                 "" if payment is None else payment.state,
             ]
         )
     title = f"job {found.name}: {_stage(found)}"
-    unit = found.contract[0].currency if found.contract else "money"
+    unit = agreed.terms.currency if agreed is not None else "money"
     columns = ("client", "batch", "rounds delivered", f"expected pay ({unit})", "pay", "payment")
     screen = console()
     screen.print(table(title, columns, lines, text=(0, 5)))
@@ -163,8 +165,8 @@ def _stage(found: JobView) -> str:
     if found.settlements:
         loss = "" if found.test is None else f", test loss {found.test.document['loss']:.4f}"
         return f"settled{loss}"
-    if found.contract:
-        return f"{len(found.rounds)} of {found.contract[0].rounds} rounds trained"
+    if found.agreement is not None:
+        return f"{len(found.rounds)} of {found.agreement.terms.rounds} rounds trained"
     return f"{len(found.enrolments)} clients enrolled, {len(found.answers)} answers to {len(found.offers)} offers"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,19 @@ from truthfl.cli.output import console, table
 from truthfl.cli.progress import progress
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.deviation import Deviation, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.payoff import server_payoff
 from truthfl.mechanism.setting import Clients, Training
-from truthfl.mechanism.spread import pay_standard_deviation, samples_for_share
+from truthfl.mechanism.spread import samples_for_share
 
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
 
 ROWS_SHOWN = 40
+HUNDREDTH = 0.01
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Planned:
     clients: Clients
     training: Training
     model: LossModel
-    contract: Contract
+    contract: Mechanism
     loss_value: float
     test_samples: int
     loss_variance: float
@@ -39,12 +42,26 @@ class Planned:
 
     @property
     def spread(self) -> FloatArray:
-        return pay_standard_deviation(self.contract, self.loss_variance, test_samples=self.test_samples)
+        """The standard deviation of each client's pay, from what one of the tested loss to either side does."""
+        loss, error = self.expected_loss, math.sqrt(self.loss_variance / self.test_samples)
+        low, high = (self.contract.pay(Observation(loss + step)) for step in (-error, error))
+        return np.abs(low - high) / 2.0
+
+    @property
+    def slope(self) -> FloatArray:
+        """Money that each client loses per unit of test loss, around the expected one."""
+        at = (self.expected_loss - HUNDREDTH, self.expected_loss + HUNDREDTH)
+        low, high = (self.contract.pay(Observation(loss)) for loss in at)
+        return (low - high) / (2 * HUNDREDTH)
+
+    @property
+    def expected_loss(self) -> float:
+        return self.model.truthful_loss(self.contract.batch_size)
 
 
 def on_paper(job: ConstantsJob) -> Planned:
     model, server = job.loss_model(), job.server
-    contract = lceme(job.clients, model, job.training, job.assignment(model), margin=server.margin)
+    contract = job.plan(model)
     told = (server.loss_value, server.test_samples, server.loss_variance)
     return Planned(job.clients, job.training, model, contract, *told, basis=f"{server.bound} bound")
 
@@ -66,9 +83,8 @@ def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
             "name": clients.name,
             "labeling_floor": labeling_floor(clients, planned.model, planned.training),
             "batch_size": contract.batch_size,
-            "slope": contract.slope,
-            "base": contract.base,
-            "labeling_cost": contract.labeling_cost,
+            **contract.terms(),
+            "labeling_cost": clients.labeling_cost,
             "expected_pay": found.honest_pay,
             "pay_standard_deviation": planned.spread,
             "expected_payoff": found.honest_payoff,
@@ -76,7 +92,8 @@ def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
             "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
         },
         "step_size": planned.training.step_size,
-        "expected_loss": planned.model.truthful_loss(contract.batch_size),
+        "contract": contract.kind,
+        "expected_loss": planned.expected_loss,
         "total_pay": float(found.honest_pay.sum()),
         "server_payoff": server_payoff(contract, planned.model, loss_value=planned.loss_value),
         "confirmed_by_search": found.confirmed,
@@ -85,7 +102,7 @@ def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
 
 def print_plan(planned: Planned, found: Deviation) -> None:
     clients, contract, spread = planned.clients, planned.contract, planned.spread
-    floor = labeling_floor(clients, planned.model, planned.training)
+    floor, slope = labeling_floor(clients, planned.model, planned.training), planned.slope
     cost = found.honest_pay - found.honest_payoff
     rows = [
         [
@@ -96,7 +113,7 @@ def print_plan(planned: Planned, found: Deviation) -> None:
             f"{cost[i]:,.2f}",
             f"{found.honest_pay[i]:,.2f}",
             f"{spread[i]:,.2f}",
-            f"{contract.slope[i]:,.2f}",
+            f"{slope[i]:,.2f}",
         ]
         for i in range(min(len(clients), ROWS_SHOWN))
     ]
@@ -107,19 +124,20 @@ def print_plan(planned: Planned, found: Deviation) -> None:
     out = console()
     out.print(table(f"Plan for {len(clients)} clients, {planned.training.rounds} rounds", columns, rows))
     out.print(
-        f"Expected loss {planned.model.truthful_loss(contract.batch_size):.4f} ({planned.basis}); "
+        f"Expected loss {planned.expected_loss:.4f} ({planned.basis}); "
         f"server's payoff {server_payoff(contract, planned.model, loss_value=planned.loss_value):,.2f}.\n"
         "slope: pay lost per unit of test loss."
     )
     samples = planned.test_samples
-    if planned.loss_variance > 0 and (found.honest_pay > 0).all():
+    if planned.loss_variance > 0 and (found.honest_pay > 0).all() and contract.linear() is not None:
         enough = samples_for_share(contract, found.honest_pay, planned.loss_variance, share=0.1)
         out.print(
             f"± pay: standard deviation with {samples:,} test sample{'s' * (samples > 1)}; "
             f"it stays within a tenth of everybody's pay from {enough:,} on."
         )
     worst = float(np.max(np.where(found.gain > found.resolution, found.gain, 0.0)))
-    evidence = "formula and search agree" if found.confirmed else "formula and search disagree"
+    evidence = "by search" if found.closed_form_gain is None else "formula and search disagree"
+    evidence = "formula and search agree" if found.confirmed else evidence
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
     idle = free_riding_gain(contract, clients, planned.model, planned.training)
     if (idle > found.resolution).any():

@@ -70,8 +70,8 @@ def run(
         print_json(as_plain(job, outcome, made))
         return
     screen = console()
-    offer = outcome.found.contract[0]
-    title = f"{len(job.clients)} clients, {offer.rounds} rounds, step size {offer.step_size:.3g}"
+    terms = outcome.agreed.terms
+    title = f"{len(job.clients)} clients, {terms.rounds} rounds, step size {terms.step_size:.3g}"
     screen.print(table(title, COLUMNS, client_rows(outcome), text=(0, 1)))
     for sentence in sentences(job, outcome):
         screen.print(sentence)

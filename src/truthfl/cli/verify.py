@@ -133,7 +133,7 @@ def _on_paper(job: ConstantsJob, json: bool) -> None:
     from truthfl.studies.verify.on_loss_model import does_lying_pay
 
     model = job.loss_model()
-    answers = does_lying_pay(job.clients, model, job.training, job.assignment(model))
+    answers = does_lying_pay(job.clients, model, job.training, job.plan(model))
     if json:
         print_json(answers)
         return

@@ -20,10 +20,10 @@ from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.step_size import StepSearch, find_step_size
 from truthfl.learning.training import train
-from truthfl.mechanism.assignment import optimal_batch_sizes
-from truthfl.mechanism.contract import Contract, lceme
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.contract import Contract
+from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
 from truthfl.mechanism.setting import Clients, Training
-from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
 
 TRIAL_BATCH = 50
@@ -53,7 +53,7 @@ class Plan:
     search         how that was found; None where the step size was given
     clients        as the mechanism knows them: weights, costs, the pilot's gradient variance
     calibration    the loss model, with standard errors
-    contract       with the margin that keeps honest pay from falling below cost, at the confidence asked for
+    contract       the mechanism's plan: batch sizes and terms of pay
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
     loss_variance  of the loss from one test sample to another
     """
@@ -62,7 +62,7 @@ class Plan:
     search: StepSearch | None
     clients: Clients
     calibration: Calibration
-    contract: Contract
+    contract: Mechanism
     loss_error: float
     loss_variance: float
 
@@ -70,6 +70,7 @@ class Plan:
 def make_plan(
     side: ServerSide,
     *,
+    mechanism: type[Mechanism] = Contract,
     name: tuple[str, ...] | None = None,
     sample_cost: ArrayLike,
     labeling_cost: ArrayLike,
@@ -81,7 +82,7 @@ def make_plan(
     tune_step: bool = True,
     effort: Effort | None = None,
 ) -> Plan:
-    """Tune the step size (unless it is given), fit the loss model, assign batch sizes, write the contract."""
+    """Tune the step size (unless it is given), fit the loss model, and let the mechanism plan with it."""
     effort = effort or Effort()
     search = None
     training = side.pilot.training
@@ -109,19 +110,36 @@ def make_plan(
         participation=side.pilot.participation,
         name=name,
     )
-    batches = optimal_batch_sizes(
-        clients, fitted.model, training, loss_value=loss_value, budget=budget, margin=margin
-    ).astype(float)
-    spread, variance = _spread_of_loss(pilot, side.test, batches)
-    error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
-    bare = lceme(clients, fitted.model, training, batches)
-    extra = confidence_margin(bare, error, confidence=confidence) + margin
+    measured: dict[bytes, tuple[float, float]] = {}
+
+    def error_and_variance(batches: FloatArray) -> tuple[float, float]:
+        """Of the loss when everybody is honest with these batches; measured once."""
+        if batches.tobytes() not in measured:
+            spread, variance = _spread_of_loss(pilot, side.test, batches)
+            error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
+            measured[batches.tobytes()] = error, variance
+        return measured[batches.tobytes()]
+
+    contract = mechanism.plan(
+        PlanInputs(
+            clients,
+            fitted.model,
+            training,
+            loss_value,
+            budget=budget,
+            margin=margin,
+            confidence=confidence,
+            loss_error=lambda batches: error_and_variance(batches)[0],
+        )
+    )
+    require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
+    error, variance = error_and_variance(contract.batch_size)
     return Plan(
         training=training,
         search=search,
         clients=clients,
         calibration=fitted,
-        contract=lceme(clients, fitted.model, training, batches, margin=extra),
+        contract=contract,
         loss_error=error,
         loss_variance=variance,
     )

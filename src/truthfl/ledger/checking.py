@@ -1,6 +1,6 @@
-"""Everything that can be recomputed from the book is recomputed; the first row that does not say what it must is named.
+"""Recompute everything in the ledger that can be recomputed, and name the first row that is wrong.
 
-Looks at `chain`, `job_view`, `documents`, `settlement`, `receipts`, `payments`.
+Imports `chain`, `job_view`, `documents`, `settlement`, `receipts`, `payments`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import answer_fault, offer_from
+from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.job_view import JobView, job_view, offer_key
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
 from truthfl.ledger.settlement import settled_of, settlement_document
 from truthfl.ledger.signing import signed_by
+from truthfl.ledger.terms import Offer, offer_from
 
 
 def check(entries: Sequence[Entry]) -> Fault | None:
@@ -82,17 +83,23 @@ def _openings(found: JobView) -> Iterator[Fault]:
 def _offers(found: JobView) -> Iterator[Fault]:
     assert found.job is not None
     opening = found.job.document
+    terms = {}
     for key, entry in found.offers.items():
         offer = offer_from(entry.document)
-        if offer_key(offer) != key or offer.job != found.name:
+        job, client = offer.job, offer.client
+        if offer.key != key or job.name != found.name:
             yield _fault(entry, "it is an offer to another client, or of another job")
-        if (offer.commitment, offer.operator_key, offer.seed) != tuple(
+        if (job.commitment, job.operator_key, job.seed) != tuple(
             opening[name] for name in ("commitment", "operator_key", "seed")
         ):
             yield _fault(entry, "its commitment, seed or operator's key is not the job's")
-        if offer.client not in found.enrolments:
+        if job.version not in terms:
+            terms[job.version] = found.terms_of(job.version, (offer,))
+        if job != terms[job.version]:
+            yield _fault(entry, "its job terms are not those of the plan")
+        if client.name not in found.enrolments:
             yield _fault(entry, "its client did not enrol")
-        elif found.enrolments[offer.client].document["public_key"] != offer.public_key:
+        elif found.enrolments[client.name].document["public_key"] != client.public_key:
             yield _fault(entry, "its public key is not the one she enrolled with")
 
 
@@ -107,60 +114,64 @@ def _answers(found: JobView) -> Iterator[Fault]:
 
 
 def _rounds(found: JobView) -> Iterator[Fault]:
-    names = {offer.client for offer in found.contract}
+    names = {offer.client.name for offer in _offers_in_force(found)}
     for number, entry in enumerate(found.rounds, start=1):
         said = entry.document
         if (said["round"], entry.key) != (number, str(number)):
             yield _fault(entry, f"it is where round {number} should be")
         if len(set(said["taken"])) != len(said["taken"]) or not set(said["taken"]) <= names:
             yield _fault(entry, "reports are counted of clients without a contract, or twice")
+        asked = said.get("asked", list(names))
+        if len(set(asked)) != len(asked) or not set(said["taken"]) <= set(asked) <= names:
+            yield _fault(entry, "reports are counted of clients who were not asked, or clients were asked twice")
 
 
 def _test(found: JobView) -> Iterator[Fault]:
     if found.test is None:
         return
     said = found.test.document
-    if not found.finished:
+    if not found.finished or found.agreement is None:
         yield _fault(found.test, "it comes before all rounds are there")
         return
     if said["model"] != found.rounds[-1].document["model"]:
         yield _fault(found.test, "another model was tested than the last round's")
-    if commitment(said["test_set"], said["samples"], said["secret"]) != found.contract[0].commitment:
+    if commitment(said["test_set"], said["samples"], said["secret"]) != found.agreement.terms.commitment:
         yield _fault(found.test, "test set, number of draws and secret are not those committed to")
 
 
 def _settlements(found: JobView) -> Iterator[Fault]:
     if not found.settlements:
         return
-    names = {offer.client for offer in found.contract}
+    names = {offer.client.name for offer in _offers_in_force(found)}
     for name, entry in found.settlements.items():
         if name not in names:
             yield _fault(entry, "she has no contract")
-    for offer in found.contract:
-        paid = found.settlements.get(offer.client)
+    for offer in _offers_in_force(found):
+        paid = found.settlements.get(offer.client.name)
         if paid is None:
             first = next(iter(found.settlements.values()))
-            yield _fault(first, f"{offer.client} has a contract and no settlement")
-        elif paid.document != settlement_document(settled_of(offer, found)):
-            right = settled_of(offer, found)
+            yield _fault(first, f"{offer.client.name} has a contract and no settlement")
+            continue
+        right = settled_of(offer, found)
+        if paid.document != settlement_document(right, offer):
             yield _fault(paid, f"pay is {paid.document.get('pay')}; recomputed it is {right.pay}")
 
 
 def _receipts(found: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    for offer in found.contract:
-        entry = found.receipts.get(offer.client)
+    for offer in _offers_in_force(found):
+        entry = found.receipts.get(offer.client.name)
         if entry is None:
             continue
-        document = receipt_document(offer, found, entries, offer.operator_key)
+        document = receipt_document(offer, found, entries, offer.job.operator_key)
         said: Mapping[str, object] = entry.document
-        if set(said) != {"client", "digest", "signature"} or said["client"] != offer.client:
+        if set(said) != {"client", "digest", "signature"} or said["client"] != offer.client.name:
             yield _fault(entry, "it does not have the parts of a receipt's row")
         elif said["digest"] != digest(document):
             yield _fault(entry, "its digest is not that of the receipt as recomputed")
-        elif not signed_by(offer.operator_key, document, str(said["signature"])):
+        elif not signed_by(offer.job.operator_key, document, str(said["signature"])):
             yield _fault(entry, "its signature is not the operator's")
     for name, entry in found.receipts.items():
-        if name not in {offer.client for offer in found.contract}:
+        if name not in {offer.client.name for offer in _offers_in_force(found)}:
             yield _fault(entry, "she has no contract")
 
 
@@ -174,3 +185,7 @@ def _payments(found: JobView) -> Iterator[Fault]:
     for name, entry in due.items():
         if name not in found.settlements:
             yield _fault(entry, "nothing was settled for her")
+
+
+def _offers_in_force(found: JobView) -> tuple[Offer, ...]:
+    return () if found.agreement is None else found.agreement.offers

@@ -1,4 +1,4 @@
-"""What the book says of one job, sorted by kind. Looks at `book` (its entries) and `documents`."""
+"""The ledger's entries of one job, sorted by kind. Imports `entry` and `terms`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from truthfl.errors import InputError
-from truthfl.ledger.documents import Offer, offer_from
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, offer_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,34 +30,45 @@ class JobView:
     payments: list[Entry] = field(default_factory=list)
 
     @cached_property
-    def contract(self) -> list[Offer]:
-        """The offers in force, in the clients' order: those of the last version, if all of them were accepted."""
+    def agreement(self) -> Agreement | None:
+        """The last version of the offers with the job's terms, if all of its offers were accepted."""
         version = max((int(key.split("/")[0]) for key in self.offers), default=0)
-        last = [key for key in self.offers if key.startswith(f"{version}/")]
-        accepted = [key in self.answers and _accepts(self.answers[key]) for key in last]
-        if not last or not all(accepted):
-            return []
-        return sorted((offer_from(self.offers[key].document) for key in last), key=lambda offer: offer.index)
+        offers = self.offers_of(version)
+        if not offers or not all(offer.key in self.answers and _accepts(self.answers[offer.key]) for offer in offers):
+            return None
+        return Agreement(self.terms_of(version, offers), offers)
+
+    def offers_of(self, version: int) -> tuple[Offer, ...]:
+        """This version's offers, in the clients' order."""
+        documents = [entry.document for key, entry in self.offers.items() if key.startswith(f"{version}/")]
+        return tuple(sorted((offer_from(one) for one in documents), key=lambda offer: offer.client.index))
+
+    def terms_of(self, version: int, offers: tuple[Offer, ...]) -> JobTerms:
+        """The job's terms in this version: the plan's; ledgers of version 0.1 have them in their offers alone."""
+        plan = next((entry.document for entry in self.plans if entry.key == str(version)), {})
+        return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
 
     @cached_property
     def delivered(self) -> Counter[str]:
         """In how many rounds each client's report was taken."""
         return Counter(client for entry in self.rounds for client in entry.document["taken"])
 
+    @cached_property
+    def asked(self) -> Counter[str]:
+        """In how many rounds each client was asked for a report: in all, unless a round says whom it asked."""
+        everybody = [offer.client.name for offer in self.agreement.offers] if self.agreement else []
+        return Counter(client for entry in self.rounds for client in entry.document.get("asked", everybody))
+
     @property
     def finished(self) -> bool:
         """Whether all rounds were trained."""
-        return bool(self.contract) and len(self.rounds) == self.contract[0].rounds
+        return self.agreement is not None and len(self.rounds) == self.agreement.terms.rounds
 
     def entry_of(self, offer: Offer) -> Entry:
-        return self.offers[offer_key(offer)]
+        return self.offers[offer.key]
 
     def answer_to(self, offer: Offer) -> Entry:
-        return self.answers[offer_key(offer)]
-
-
-def offer_key(offer: Offer) -> str:
-    return f"{offer.version}/{offer.client}"
+        return self.answers[offer.key]
 
 
 def job_view(name: str, entries: Iterable[Entry]) -> JobView:

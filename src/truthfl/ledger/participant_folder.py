@@ -13,8 +13,9 @@ from uuid import uuid4
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
-from truthfl.ledger.documents import Offer, answer, answer_fault, offer_from
+from truthfl.ledger.documents import answer, answer_fault
 from truthfl.ledger.signing import PrivateKey
+from truthfl.ledger.terms import Offer, offer_from
 
 NEWS = "news.json"
 LONGEST_NEWS = 1000
@@ -43,7 +44,7 @@ def give_answer(desk: Path, offer: Offer, key: PrivateKey, *, accepted: bool) ->
     paper = answer(offer, key, accepted=accepted)
     fault = answer_fault(paper, offer)
     if fault is not None:
-        raise InputError(f"this key cannot answer the offer to {offer.client}: {fault}.")
+        raise InputError(f"this key cannot answer the offer to {offer.client.name}: {fault}.")
     _write(desk / "answers" / f"{offer.hash}.json", paper, first=True)
     return read_answer(desk, offer) or paper
 

@@ -9,10 +9,12 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import Offer, answer_fault, offer_from, signed
+from truthfl.ledger.documents import answer_fault, signed
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
+from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
+from truthfl.ledger.terms import Offer, offer_from
 
 PARTS = frozenset(
     ("kind", "job", "client", "offer", "acceptance", "test", "settlement", "chain", "public_key"),
@@ -25,14 +27,14 @@ def receipt_document(offer: Offer, found: JobView, rows: Sequence[Entry], operat
     Rows are there as links: with the digest of what they say in place of it, so that their hashes can be recomputed
     without seeing what others were promised and paid. `rows` are the whole book's, in order.
     """
-    if found.test is None or offer.client not in found.settlements:
+    if found.test is None or offer.client.name not in found.settlements:
         raise InputError(f"job {found.name} is not settled yet; there is no receipt.")
-    settlement = found.settlements[offer.client]
+    settlement = found.settlements[offer.client.name]
     first, last = found.entry_of(offer).sequence, settlement.sequence
     return {
         "kind": "receipt",
-        "job": offer.job,
-        "client": offer.client,
+        "job": offer.job.name,
+        "client": offer.client.name,
         "offer": offer.document(),
         "acceptance": found.answer_to(offer).document,
         "test": found.test.document,
@@ -57,27 +59,27 @@ def receipt_fault(paper: Document) -> str | None:
 def _fault(paper: Document) -> str | None:
     document = paper.get("document")
     if set(paper) != {"document", "signature"} or not isinstance(document, Mapping):
-        return "it is no signed paper"
+        return "it is no signed document"
     if document.get("kind") != "receipt" or set(document) != PARTS:
         return "it does not have the parts of a receipt"
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
-    if document["public_key"] != offer.operator_key:
+    if document["public_key"] != offer.job.operator_key:
         return "it is signed with another key than the one that the offer names"
-    if not signed_by(offer.operator_key, document, str(paper["signature"])):
+    if not signed_by(offer.job.operator_key, document, str(paper["signature"])):
         return "its signature is not of the operator's key, or something in it was changed"
-    if (document["job"], document["client"]) != (offer.job, offer.client):
+    if (document["job"], document["client"]) != (offer.job.name, offer.client.name):
         return "it is for another job or client than its offer"
     wrong = answer_fault(document["acceptance"], offer)
     if wrong is not None:
         return f"its acceptance does not hold: {wrong}"
-    if commitment(test["test_set"], test["samples"], test["secret"]) != offer.commitment:
+    if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:
         return "test set, number of draws and secret are not those the server committed itself to in the offer"
-    reward = offer.terms.reward(test["loss"])
-    pay = offer.terms.pay(test["loss"], settlement["delivered"], settlement["asked"])
-    if settlement["client"] != offer.client or settlement["asked"] != offer.rounds:
+    asked, rounds = settlement["asked"], offer.job.rounds
+    if settlement["client"] != offer.client.name or (asked != rounds and offer.client.participation == 1):
         return "its settlement is for other rounds or another client than the offer"
-    if (settlement["reward"], settlement["pay"]) != (reward, pay):
-        return f"the pay is {settlement['pay']}; by the offer's formula it is {pay}"
+    right = settled_for(offer, test["loss"], settlement["delivered"], asked)
+    if dict(settlement) != settlement_document(right, offer):
+        return f"the pay is {settlement['pay']}; by the offer's formula it is {right.pay}"
     return _chain_fault(document, offer)
 
 
@@ -88,13 +90,13 @@ def _chain_fault(document: Document, offer: Offer) -> str | None:
     if broken is not None:
         return f"its chain is broken: {broken.what}"
     wanted = (
-        ("offer", f"{offer.version}/{offer.client}", document["offer"]),
-        ("answer", f"{offer.version}/{offer.client}", document["acceptance"]),
+        ("offer", offer.key, document["offer"]),
+        ("answer", offer.key, document["acceptance"]),
         ("test", "test", document["test"]),
-        ("settlement", offer.client, document["settlement"]),
+        ("settlement", offer.client.name, document["settlement"]),
     )
     for kind, key, paper in wanted:
-        rows = [row for row in links if (row["job"], row["kind"], row["key"]) == (offer.job, kind, key)]
+        rows = [row for row in links if (row["job"], row["kind"], row["key"]) == (offer.job.name, kind, key)]
         if len(rows) != 1 or rows[0]["payload"] != digest(paper):
             return f"its {kind} is not the one in the chain"
     return None

@@ -1,94 +1,165 @@
 """Other ways of paying, to compare with: flat, per claimed sample, by leave-one-out, by Shapley share.
 
-Each is a `PaymentRule`, scaled so that in all honest clients are paid what honest work costs. Looks at `setting`,
-`loss_model`, `observation` and `payoff`'s costs.
+Each is scaled so that in all honest clients are paid what honest work costs. All makers have the signature of `lceme`.
+Imports `mechanism`, `setting`, `loss_model`, `observation` and `formulas`. docs/mechanism.md, section 7.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray, client_array
+from truthfl.mechanism.formulas import work_cost
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import Measure, Observation
+from truthfl.mechanism.mechanism import LinearPay, Mechanism, PlanInputs, delivered_share
+from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Evidence, Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
 
 @dataclass(frozen=True, eq=False)
-class FlatPay:
-    """Everybody gets a fixed amount, whatever happens."""
+class FlatPay(Mechanism):
+    """Everybody gets a fixed amount, whatever the model is like."""
+
+    kind: ClassVar[str] = "flat"
+    formula: ClassVar[str] = "pay = amount * delivered / asked, rounded to whole units"
 
     batch_size: FloatArray
     amount: FloatArray
     name: str = "flat"
-    measure: Measure | None = None
-    claim_rate: float = 0.0
-    slope: float = 0.0
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> FlatPay:
+        batches = inputs.best_batch_sizes()
+        bare = flat_pay(inputs.clients, inputs.loss_model, inputs.training, batches)
+        return FlatPay(batches, bare.amount + inputs.margin)
 
     def pay(self, seen: Observation) -> FloatArray:
         shape = np.broadcast(np.asarray(seen.test_loss), self.amount).shape
-        return np.broadcast_to(self.amount, shape)
+        return delivered_share(np.broadcast_to(self.amount, shape), seen)
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        return self.amount, self.amount
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        return [f"You are paid {money(float(self.amount[0]))}, however good the model becomes."]
+
+    def linear(self) -> LinearPay:
+        return LinearPay(0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class PayPerClaimedSample:
+class PayPerClaimedSample(Mechanism):
     """A price per sample that the client says she used, and her labeling cost on top."""
+
+    kind: ClassVar[str] = "per claimed sample"
+    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.CLAIMED_BATCH}
+    formula: ClassVar[str] = "pay = (claim_rate * claimed_batch_size + labeling_cost) * delivered / asked"
 
     batch_size: FloatArray
     claim_rate: FloatArray
     labeling_cost: FloatArray
     name: str = "per claimed sample"
-    measure: Measure | None = None
-    slope: float = 0.0
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> PayPerClaimedSample:
+        return pay_per_claimed_sample(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, seen: Observation) -> FloatArray:
         claimed = np.asarray(seen.claimed_batch_size, dtype=float)
         pay: FloatArray = self.claim_rate * claimed + self.labeling_cost
-        return pay
+        return delivered_share(pay, seen)
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        return self.labeling_cost, np.full_like(self.labeling_cost, np.inf)
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        return [f"You are paid {money(float(self.claim_rate[0]))} for each sample that you say you used."]
+
+    def linear(self) -> LinearPay:
+        return LinearPay(0.0, self.claim_rate)
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOneOutPay:
+class LeaveOneOutPay(Mechanism):
     """The same price for everybody per unit by which the loss would be higher without her."""
 
+    kind: ClassVar[str] = "leave-one-out"
+    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.LEAVE_ONE_OUT}
+    formula: ClassVar[str] = "pay = slope * (loss without her - test_loss) * delivered / asked"
+
     batch_size: FloatArray
-    slope: float
+    slope: float | FloatArray
     name: str = "leave-one-out"
-    measure: Measure | None = Measure.LEAVE_ONE_OUT
-    claim_rate: float = 0.0
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> LeaveOneOutPay:
+        return leave_one_out_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, seen: Observation) -> FloatArray:
-        return self.slope * np.asarray(seen.contribution, dtype=float)
+        return delivered_share(self.slope * np.asarray(seen.contribution, dtype=float), seen)
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
+        most = np.broadcast_to(np.asarray(self.slope * (highest_loss - lowest_loss)), np.shape(self.batch_size))
+        return -most, most
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        worth = float(np.ravel(self.slope)[0]) / 100
+        return [f"You are paid {money(worth)} for each 0.01 by which the test loss would be higher without you."]
+
+    def linear(self) -> LinearPay:
+        return LinearPay(self.slope)
 
 
 @dataclass(frozen=True, eq=False)
-class ShapleySharePay:
+class ShapleySharePay(Mechanism):
     """A fixed sum, shared out in proportion to Shapley values of the loss drop; negative ones count as 0."""
 
+    kind: ClassVar[str] = "shapley share"
+    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.SHAPLEY}
+    formula: ClassVar[str] = "pay = total * max(shapley value, 0) / sum of all positive shapley values"
+
     batch_size: FloatArray
-    total: float
+    total: float | FloatArray
     name: str = "shapley share"
-    measure: Measure | None = Measure.SHAPLEY
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> ShapleySharePay:
+        return shapley_share_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, seen: Observation) -> FloatArray:
         own = np.maximum(np.asarray(seen.contribution, dtype=float), 0.0)
         everybody = np.asarray(seen.total_contribution, dtype=float)
         share = np.zeros(np.broadcast(own, everybody).shape)
         np.divide(own, everybody, out=share, where=everybody > 0)
-        return self.total * share
+        return delivered_share(self.total * share, seen)
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        most = np.broadcast_to(np.asarray(self.total, dtype=float), np.shape(self.batch_size))
+        return np.zeros_like(most), most
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        total = money(float(np.ravel(self.total)[0]))
+        return [f"{total} are shared out among all, in proportion to how much each lowered the test loss."]
 
 
-def flat_pay(clients: Clients, training: Training, batch_size: ArrayLike) -> FlatPay:
+def flat_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> FlatPay:  # noqa: ARG001
     """Pays each client what honest work costs her."""
     batches, cost = _honest(clients, training, batch_size)
     return FlatPay(batches, cost)
 
 
-def pay_per_claimed_sample(clients: Clients, training: Training, batch_size: ArrayLike) -> PayPerClaimedSample:
+def pay_per_claimed_sample(
+    clients: Clients,
+    model: LossModel,  # noqa: ARG001
+    training: Training,
+    batch_size: ArrayLike,
+) -> PayPerClaimedSample:
     """Pays each client her own price for each sample she claims."""
     batches, _ = _honest(clients, training, batch_size)
     return PayPerClaimedSample(batches, batch_price(clients, training), clients.labeling_cost)
@@ -106,7 +177,12 @@ def leave_one_out_pay(clients: Clients, model: LossModel, training: Training, ba
     return LeaveOneOutPay(batches, float(cost.sum()) / drop)
 
 
-def shapley_share_pay(clients: Clients, training: Training, batch_size: ArrayLike) -> ShapleySharePay:
+def shapley_share_pay(
+    clients: Clients,
+    model: LossModel,  # noqa: ARG001
+    training: Training,
+    batch_size: ArrayLike,
+) -> ShapleySharePay:
     """Shares out, whatever happens, what honest work costs in all."""
     batches, cost = _honest(clients, training, batch_size)
     return ShapleySharePay(batches, float(cost.sum()))
@@ -114,4 +190,5 @@ def shapley_share_pay(clients: Clients, training: Training, batch_size: ArrayLik
 
 def _honest(clients: Clients, training: Training, batch_size: ArrayLike) -> tuple[FloatArray, FloatArray]:
     batches = client_array("batch_size", batch_size, len(clients), clients.label, positive=True)
-    return batches, clients.labeling_cost + batch_price(clients, training) * batches
+    cost: FloatArray = work_cost(clients.labeling_cost, 1.0, batch_price(clients, training), batches)
+    return batches, cost

@@ -1,11 +1,13 @@
 """The LCEME contract: pay that falls with the final test loss, just so fast that honest work is the best choice.
 
-Looks at `setting`, `loss_model`, `assignment` and `observation`. docs/mechanism.md, section 3.
+Imports `mechanism`, `setting`, `loss_model`, `assignment`, `formulas` and `spread`. docs/mechanism.md, section 3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,22 +15,30 @@ from numpy.typing import ArrayLike
 from truthfl.errors import InputError
 from truthfl.mechanism.assignment import labeling_floor, require_full_participation, require_usable
 from truthfl.mechanism.checks import FloatArray, client_array
+from truthfl.mechanism.formulas import reward
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import Measure, Observation
+from truthfl.mechanism.mechanism import CalculationStep, LinearPay, Mechanism, PlanInputs, delivered_share
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
+from truthfl.mechanism.spread import confidence_margin
 
 FLOOR_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Contract:
-    """What is announced to every client before she starts.
+class Contract(Mechanism):
+    """What LCEME announces to every client before she starts.
 
     batch_size     D'_i   what she is asked to use
     slope          Φ_i    money she loses per unit of test loss
     base           Ω_i    what she would get at loss 0, besides her labeling cost
     labeling_cost  c_l    paid on top
     """
+
+    kind: ClassVar[str] = "lceme"
+    formula: ClassVar[str] = (
+        "reward = base - slope * test_loss + labeling_cost; pay = reward * delivered / asked, rounded to whole units"
+    )
 
     batch_size: FloatArray
     slope: FloatArray
@@ -39,14 +49,13 @@ class Contract:
     def __len__(self) -> int:
         return len(self.slope)
 
-    @property
-    def measure(self) -> Measure | None:
-        return None
-
-    @property
-    def claim_rate(self) -> float:
-        """LCEME does not listen to claims."""
-        return 0.0
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> Contract:
+        """The batches that serve the server best, and a margin that covers the loss model's error."""
+        batches = inputs.best_batch_sizes()
+        bare = lceme(inputs.clients, inputs.loss_model, inputs.training, batches)
+        extra = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence) + inputs.margin
+        return lceme(inputs.clients, inputs.loss_model, inputs.training, batches, margin=extra)
 
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""
@@ -56,17 +65,46 @@ class Contract:
             raise InputError(f"test_loss is {test_loss!r}; it must be a number, or an array of them.") from None
         if not np.isfinite(loss).all():
             raise InputError("test_loss is not finite; a model with no finite loss cannot settle a contract.")
-        return self._pay(loss[..., None] if loss.ndim else loss)
+        return self._reward(loss[..., None] if loss.ndim else loss)
 
     def pay(self, seen: Observation) -> FloatArray:
-        """The same from an observation, position by position."""
-        return self._pay(np.asarray(seen.test_loss, dtype=float))
+        """The reward times the share of rounds that she delivered."""
+        return delivered_share(self._reward(np.asarray(seen.test_loss, dtype=float)), seen)
 
-    def _pay(self, loss: FloatArray) -> FloatArray:
-        pay: FloatArray = self.slope * -loss
-        pay += self.base
-        pay += self.labeling_cost
-        return pay
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
+        return self._reward(np.float64(highest_loss)), self._reward(np.float64(lowest_loss))
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        return [
+            "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: "
+            f"each 0.01 of loss is worth {money(float(self.slope[0]) / 100)}. These figures hold if the others are "
+            "honest too; who spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough "
+            "model the amount is negative."
+        ]
+
+    def calculation(self, seen: Observation) -> list[CalculationStep]:
+        base, slope, labeling = (float(one[0]) for one in (self.base, self.slope, self.labeling_cost))
+        loss = float(np.ravel(seen.test_loss)[0])
+        earned = float(self._reward(np.float64(loss))[0])
+        steps = [
+            CalculationStep(
+                "reward = base − slope × test loss + labeling cost",
+                (base, "−", slope, "×", loss, "+", labeling),
+                earned,
+            )
+        ]
+        if seen.delivered is not None and seen.asked is not None:
+            counts = (int(np.ravel(seen.delivered)[0]), "/", int(np.ravel(seen.asked)[0]))
+            paid = float(np.ravel(self.pay(seen))[0])
+            steps.append(CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid))
+        return steps
+
+    def linear(self) -> LinearPay:
+        return LinearPay(self.slope)
+
+    def _reward(self, loss: FloatArray | np.float64) -> FloatArray:
+        result: FloatArray = reward(self.base, self.slope, self.labeling_cost, loss)
+        return result
 
 
 def lceme(

@@ -1,7 +1,7 @@
 """How much of the loss drop is whose: leave-one-out and Shapley values of a game in losses.
 
 Works on any function from coalitions to losses: a loss model's (below), or one that really trains. Looks at `checks`,
-`loss_model`, `strategies` and `observation`.
+`loss_model`, `strategies`, `mechanism`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray, number, whole_number
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import Measure, Observation, PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.observation import CONTRIBUTIONS, Evidence, Observation
 from truthfl.mechanism.strategies import Strategies
 
 CoalitionLoss = Callable[[NDArray[np.bool_]], FloatArray]
@@ -84,7 +85,7 @@ def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: in
 
 
 def observe(
-    rule: PaymentRule,
+    rule: Mechanism,
     *,
     test_loss: float,
     claimed_batch_size: ArrayLike,
@@ -94,14 +95,15 @@ def observe(
 ) -> Observation:
     """What the server sees of one job, with the contributions that this rule asks for."""
     test_loss = number("test_loss", test_loss)
-    if rule.measure is None:
+    wanted = rule.needs & CONTRIBUTIONS
+    if not wanted:
         return Observation(test_loss, claimed_batch_size)
+    if len(wanted) > 1:
+        raise InputError(f"{rule.name} pays by two kinds of contributions; it must pay by one.")
     if coalition_loss is None:
-        raise InputError(
-            f"{rule.name} pays by {rule.measure.value} contributions; give coalition_loss to measure them."
-        )
+        raise InputError(f"{rule.name} pays by {next(iter(wanted)).value}; give coalition_loss to measure them.")
     count = len(rule.batch_size)
-    if rule.measure is Measure.LEAVE_ONE_OUT:
+    if Evidence.LEAVE_ONE_OUT in wanted:
         contribution, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
     else:
         found = shapley_drops(coalition_loss, count, permutations=permutations, seed=seed)

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import LinearRule, Observation, PaymentRule
+from truthfl.mechanism.mechanism import LinearPay, Mechanism
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.payoff import require_same_clients, work_cost
 from truthfl.mechanism.search import search_best
 from truthfl.mechanism.setting import Clients, Training, batch_price
+from truthfl.mechanism.spread import pay_slope
 from truthfl.mechanism.strategies import Strategies
 
 AGREEMENT = 1e-6  # of search and closed form, as a share of the money at stake
@@ -54,7 +56,7 @@ class Deviation:
 
 
 def best_deviation(
-    rule: PaymentRule, clients: Clients, model: LossModel, training: Training, *, search: bool = True
+    rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, search: bool = True
 ) -> Deviation:
     """The largest gain of any joint deviation (e, D, γ, and what she claims), per client.
 
@@ -63,7 +65,7 @@ def best_deviation(
     3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
     """
     world = _Unilateral(rule, clients, model, training)
-    formula = world.closed_form(rule) if isinstance(rule, LinearRule) else None
+    formula = None if (linear := rule.linear()) is None else world.closed_form(linear)
     searched = None
     if search or formula is None:
         claims = [world.honest] if (world.honest == world.highest).all() else [world.honest, world.highest]
@@ -82,7 +84,7 @@ def best_deviation(
 
 
 def is_truthful(
-    rule: PaymentRule,
+    rule: Mechanism,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -100,7 +102,7 @@ def is_truthful(
 
 
 def is_individually_rational(
-    rule: PaymentRule, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
+    rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
 ) -> bool:
     """No honest client is paid below her cost in expectation, up to this share of it (and rounding)."""
     world = _Unilateral(rule, clients, model, training)
@@ -108,7 +110,7 @@ def is_individually_rational(
     return bool((payoff >= -tolerance * world.honest_cost - world.resolution()).all())
 
 
-def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """What a client gains by sending back the model just as she received it: no labels, no computing, γ_i = 0.
 
     The paper's strategies have D_i ≥ 1 and so leave this out. As nothing of hers reaches the model, of her bracket of
@@ -116,15 +118,18 @@ def free_riding_gain(contract: Contract, clients: Clients, model: LossModel, tra
     not positive (section 6). Negative where free riding costs her.
     """
     require_same_clients(contract, clients, model)
-    price = batch_price(clients, training)
-    lost: FloatArray = contract.slope * (model.reporting - model.sampling / contract.batch_size)
-    return clients.labeling_cost + price * contract.batch_size - lost
+    cost = work_cost(clients, training, Strategies.truthful(contract.batch_size))
+    rise: FloatArray = model.reporting - model.sampling / contract.batch_size
+    if contract.linear() is not None:
+        return cost - pay_slope(contract) * rise
+    world = _Unilateral(contract, clients, model, training)
+    return cost + world.pay(rise, world.honest) - world.honest_pay
 
 
 class _Unilateral:
     """The worlds in which one client deviates and the others are honest, one for each client, side by side."""
 
-    def __init__(self, rule: PaymentRule, clients: Clients, model: LossModel, training: Training) -> None:
+    def __init__(self, rule: Mechanism, clients: Clients, model: LossModel, training: Training) -> None:
         require_same_clients(rule, clients, model)
         self.rule, self.model = rule, model
         self.honest = np.asarray(rule.batch_size, dtype=float)
@@ -152,11 +157,11 @@ class _Unilateral:
 
     def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
         change = self.model.own_gap(effort, batch, scale) - self.own
-        cost = self.labeling_cost * effort + self.price * batch
+        cost: FloatArray = formulas.work_cost(self.labeling_cost, effort, self.price, batch)
         return self.pay(change, claimed) - self.honest_pay - (cost - self.honest_cost)
 
-    def closed_form(self, rule: LinearRule) -> tuple[FloatArray, Strategies]:
-        slope, claim_rate = np.asarray(rule.slope, dtype=float), np.asarray(rule.claim_rate, dtype=float)
+    def closed_form(self, pay: LinearPay) -> tuple[FloatArray, Strategies]:
+        slope, claim_rate = np.asarray(pay.slope, dtype=float), np.asarray(pay.claim_rate, dtype=float)
         with np.errstate(over="ignore"):
             batch = np.clip(np.sqrt(slope * self.model.sampling / self.price), self.lowest, self.highest)
         labeling_pays = slope * self.model.labeling >= self.labeling_cost * (1.0 - 1e-12)

@@ -1,6 +1,6 @@
 """The loss as a function of what clients do: the one thing the mechanism needs to know of learning.
 
-Looks at `checks` and `strategies`. Where the coefficients come from (a bound, a calibration) is not its business.
+Imports `checks`, `formulas` and `strategies`. The coefficients come from a bound or a calibration.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import FloatArray, client_array, client_count, number
 from truthfl.mechanism.strategies import Strategies
 
@@ -68,12 +69,17 @@ class LossModel:
 
     def own_gap(self, labeling_effort: ArrayLike, batch_size: ArrayLike, report_scale: ArrayLike) -> FloatArray:
         """The part of the gap that client i alone decides, for every i: the bracket of the sum above."""
-        idle = 1.0 - np.asarray(labeling_effort, dtype=float)
-        samples = np.asarray(batch_size, dtype=float)
-        scaled = np.square(np.asarray(report_scale, dtype=float) - 1.0)
-        honest_report: FloatArray = self.sampling / samples + self.labeling * idle
-        scaled_report: FloatArray = self.reporting + self.reporting_sampling / samples + self.reporting_labeling * idle
-        return honest_report + scaled * scaled_report
+        gap: FloatArray = formulas.own_gap(
+            self.sampling,
+            self.labeling,
+            self.reporting,
+            self.reporting_sampling,
+            self.reporting_labeling,
+            labeling_effort=np.asarray(labeling_effort, dtype=float),
+            batch_size=np.asarray(batch_size, dtype=float),
+            report_scale=np.asarray(report_scale, dtype=float),
+        )
+        return gap
 
     def gap(self, strategies: Strategies) -> FloatArray:
         """gap(e, D, γ), summed over clients; one number for each profile in `strategies`."""

@@ -1,26 +1,30 @@
-"""What the server can see when it pays, and what a payment rule is. Looks at `checks` only.
+"""What a mechanism may see when it pays. Imports `checks` only.
 
-A rule never sees effort, batches or labels: it sees the final test loss, what clients claim, and how much worse the
-model would be without a client's reports. Pay rules are in `contract` (LCEME) and `baselines`.
+A mechanism never sees effort, batches or labels: it sees the final test loss, whose reports were taken, what clients
+claim, and how much worse the model would be without a client's reports.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.mechanism.checks import FloatArray
+
+class Evidence(Enum):
+    """A kind of evidence that a mechanism can ask for. What a job collects is in `COLLECTED_BY_JOBS`."""
+
+    TEST_LOSS = "the test loss"
+    DELIVERED_ROUNDS = "delivered rounds"
+    CLAIMED_BATCH = "claimed batch sizes"
+    LEAVE_ONE_OUT = "leave-one-out contributions"
+    SHAPLEY = "shapley contributions"
 
 
-class Measure(Enum):
-    """How a client's contribution to the model is measured, by a rule that pays for it."""
-
-    LEAVE_ONE_OUT = "leave-one-out"
-    SHAPLEY = "shapley"
+COLLECTED_BY_JOBS = frozenset({Evidence.TEST_LOSS, Evidence.DELIVERED_ROUNDS})
+CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,10 @@ class Observation:
 
     test_loss           loss of the final model on the test sample
     claimed_batch_size  what the client says she used
-    contribution        loss drop credited to her, by the rule's `Measure`
+    contribution        loss drop credited to her, by the `Evidence` that the mechanism asks for
     total_contribution  sum of everybody's contributions, counting none below 0
     contribution_error  standard error of her contribution; 0 where it is exact
+    delivered, asked    in how many rounds her report was taken, of those in which she was asked; None: in all
     """
 
     test_loss: ArrayLike
@@ -42,34 +47,5 @@ class Observation:
     contribution: ArrayLike = np.nan
     total_contribution: ArrayLike = np.nan
     contribution_error: ArrayLike = 0.0
-
-
-class PaymentRule(Protocol):
-    """A way of paying, announced beforehand together with the batch sizes it asks for."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def batch_size(self) -> FloatArray:
-        """D', what each client is asked to use."""
-
-    @property
-    def measure(self) -> Measure | None:
-        """Which contribution the rule needs to see, if any."""
-
-    def pay(self, seen: Observation) -> FloatArray:
-        """What each client gets."""
-
-
-@runtime_checkable
-class LinearRule(PaymentRule, Protocol):
-    """A rule whose pay falls linearly with the loss that a client causes, and rises linearly with what she claims."""
-
-    @property
-    def slope(self) -> float | FloatArray:
-        """Φ_i, money lost per unit of loss caused."""
-
-    @property
-    def claim_rate(self) -> float | FloatArray:
-        """Money per claimed sample."""
+    delivered: ArrayLike | None = None
+    asked: ArrayLike | None = None

@@ -1,6 +1,6 @@
 """What is left over: of pay after costs for a client, of the model's worth after pay for the server.
 
-Looks at `setting`, `loss_model`, `strategies`, `observation`, `contribution`. docs/mechanism.md, section 1.
+Imports `setting`, `loss_model`, `strategies`, `mechanism`, `contribution`, `formulas`. docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations
@@ -8,15 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import FloatArray, number
 from truthfl.mechanism.contribution import model_coalition_loss, observe
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.setting import Clients, Training, batch_price
 from truthfl.mechanism.strategies import Strategies
 
 
-def require_same_clients(rule: PaymentRule, clients: Clients, model: LossModel) -> None:
+def require_same_clients(rule: Mechanism, clients: Clients, model: LossModel) -> None:
     """Rule, clients and loss model are about the same federation."""
     if not len(np.atleast_1d(rule.batch_size)) == len(clients) == len(model):
         raise InputError(
@@ -27,12 +28,15 @@ def require_same_clients(rule: PaymentRule, clients: Clients, model: LossModel) 
 
 def work_cost(clients: Clients, training: Training, strategies: Strategies) -> FloatArray:
     """c_l e_i + T q_i c_p D_i, what client i's real work costs her."""
-    labeling: FloatArray = clients.labeling_cost * strategies.labeling_effort
-    return labeling + batch_price(clients, training) * strategies.batch_size
+    price = batch_price(clients, training)
+    cost: FloatArray = formulas.work_cost(
+        clients.labeling_cost, strategies.labeling_effort, price, strategies.batch_size
+    )
+    return cost
 
 
 def pay_on_model(
-    rule: PaymentRule,
+    rule: Mechanism,
     model: LossModel,
     strategies: Strategies | None = None,
     *,
@@ -55,7 +59,7 @@ def pay_on_model(
 
 
 def client_payoff(
-    rule: PaymentRule,
+    rule: Mechanism,
     clients: Clients,
     model: LossModel,
     training: Training,
@@ -73,7 +77,7 @@ def client_payoff(
 
 
 def server_payoff(
-    rule: PaymentRule,
+    rule: Mechanism,
     model: LossModel,
     strategies: Strategies | None = None,
     *,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import (
     FloatArray,
     IntArray,
@@ -174,4 +175,5 @@ def batch_price(clients: Clients, training: Training) -> FloatArray:
 
     c_p is the cost of one sample in one *round*, whatever H is, as in the paper.
     """
-    return clients.sample_cost * (training.rounds * clients.participation)
+    price: FloatArray = formulas.batch_price(training.rounds, clients.participation, clients.sample_cost)
+    return price

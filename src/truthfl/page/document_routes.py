@@ -83,7 +83,7 @@ def where_to_begin(home: Path) -> str:
         offer, receipt = documents_shown.last_offer(home), documents_shown.last_receipt(home)
         if offer is None:
             return "label" if receipt is None else "receipt"
-        if receipt is not None and receipt.get("document", {}).get("job") == offer.job:
+        if receipt is not None and receipt.get("document", {}).get("job") == offer.job.name:
             return "receipt"
         return "label" if documents_shown.answer_to(home, offer) == "acceptance" else "offer"
     except documents_shown.CANNOT_BE_READ:

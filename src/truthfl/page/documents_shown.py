@@ -17,10 +17,12 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.documents import Offer, offer_from
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.terms import Offer, offer_from
+from truthfl.mechanism.observation import Observation
 from truthfl.page.document_names import EMPTY
-from truthfl.page.offer_outlook import conducts, own_costs, spread
+from truthfl.page.numbers import in_calculation, money
+from truthfl.page.offer_outlook import conducts, own_costs, pay_curve, spread
 
 CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
 
@@ -34,7 +36,11 @@ def offer_in_force(home: Path) -> Offer | None:
     """The last offer that she has not declined; None also where it cannot be read."""
     try:
         offer = last_offer(home)
-        if offer is None or answer_to(home, offer) == "refusal" or not all(isinstance(c, str) for c in offer.classes):
+        if (
+            offer is None
+            or answer_to(home, offer) == "refusal"
+            or not all(isinstance(c, str) for c in offer.job.classes)
+        ):
             return None
         return offer
     except CANNOT_BE_READ:
@@ -77,21 +83,27 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
         return {"offer": None}
     try:
         costs = own_costs(offer, labeling, computing)
+        ways = conducts(offer, costs)
         comes_to = {
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
-            "conducts": [asdict(one) for one in conducts(offer, costs)],
+            "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
+            "conducts": [asdict(one) for one in ways],
+            "plot": _plotted(offer, [one.loss for one in ways]),
         }
     except InputError:
         raise
     except CANNOT_BE_READ as error:
         raise InputError(f"the offer cannot be read: {_sentence(error)}") from None
     return comes_to | {
-        "offer": offer.document(),
+        "offer": _view(offer),
         "hash": offer.hash,
         "answer": answer_to(home, offer),
         "costs": asdict(costs),
         "cannot_sign": _why_not(offer, key),
-        "fingerprints": {"yours": fingerprint(offer.public_key), "operator": fingerprint(offer.operator_key)},
+        "fingerprints": {
+            "yours": fingerprint(offer.client.public_key),
+            "operator": fingerprint(offer.job.operator_key),
+        },
     }
 
 
@@ -104,13 +116,16 @@ def receipt_shown(home: Path) -> dict[str, Any]:
         document = paper["document"]
         offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
         shown = {
-            "offer": offer.document(),
+            "offer": _view(offer),
             "offer_hash": offer.hash,
             "expected_pay": offer.expected_pay,
+            "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
+            "calculation": _calculation(offer, test["loss"], settlement),
+            "plot": _plotted(offer, [offer.job.expected_loss, test["loss"]]),
             "loss": float(test["loss"]),
             "accuracy": float(test["accuracy"]),
             "test": {name: test[name] for name in ("test_set", "samples", "secret")},
-            "settlement": {name: settlement[name] + 0 for name in ("reward", "pay", "delivered", "asked")},
+            "settlement": {name: settlement[name] + 0 for name in ("pay", "delivered", "asked")},
             "links": len(document["chain"]),
             "last_link": str(document["chain"][-1]["hash"]),
             "operator": fingerprint(str(document["public_key"])),
@@ -147,7 +162,7 @@ def _not_hers(home: Path, paper: dict[str, Any], key: PrivateKey | None) -> str 
         return "its offer is not one that lies on your desk"
     if not participant_folder.has_accepted(home, offer):
         return "its offer is not one that you accepted"
-    if key is not None and public_line(key) != offer.public_key:
+    if key is not None and public_line(key) != offer.client.public_key:
         return "its offer is to another key than yours"
     return None
 
@@ -156,9 +171,45 @@ def _why_not(offer: Offer, key: PrivateKey | None) -> str | None:
     """Why she cannot answer it from here."""
     if key is None:
         return "There is no key here to sign with. Start the page with --key and the file of your private key."
-    if public_line(key) != offer.public_key:
+    if public_line(key) != offer.client.public_key:
         return "This offer is to another key than the one that this page was started with."
     return None
+
+
+def _view(offer: Offer) -> dict[str, Any]:
+    """The offer's terms side by side, for the page."""
+    named = {"job": offer.job.name, "client": offer.client.name}
+    return {**offer.job.document(), **asdict(offer.client), **named}
+
+
+def _money(offer: Offer, amount: float) -> str:
+    return money(amount, offer.job.minor_units, offer.job.currency)
+
+
+def _plotted(offer: Offer, losses: list[float]) -> dict[str, Any]:
+    """The line of pay by test loss, pay at these losses, and where 19 of 20 honest jobs end."""
+    job = offer.job
+    band = [job.expected_loss - 2 * job.loss_error, job.expected_loss + 2 * job.loss_error]
+    points = [{"loss": loss, "pay": offer.amount(loss)} for loss in losses]
+    return {"curve": pay_curve(offer, [*losses, *band]), "band": band, "points": points}
+
+
+def _calculation(offer: Offer, loss: float, settlement: dict[str, Any]) -> list[dict[str, str]]:
+    """How the pay came about, step by step; the last result is what is paid."""
+    seen = Observation(loss, delivered=settlement["delivered"], asked=settlement["asked"])
+    steps = offer.mechanism.calculation(seen)
+    units = offer.job.minor_units
+    lines = [
+        {
+            "formula": step.formula,
+            "numbers": " ".join(map(in_calculation, step.numbers)),
+            "result": in_calculation(step.result),
+        }
+        for step in steps
+    ]
+    lines[-1]["formula"] += ", rounded" if units == 1 else f", rounded to whole {units}ths"
+    lines[-1]["result"] = _money(offer, settlement["pay"] / units)
+    return lines
 
 
 def _finite(value: float) -> float | None:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from truthfl.errors import InputError
-from truthfl.ledger.documents import Offer
+from truthfl.ledger.terms import Offer
+from truthfl.mechanism import formulas
 
 INFLATED = 2.0
 SHOWN_DEVIATIONS = 4.0
+CURVE_STEPS = 40
+LARGEST_LOSS = 1e6
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,13 @@ class Spread:
     """Her pay before the job, with everybody honest.
 
     expected, deviation   mean and standard deviation
-    per_hundredth         what a test loss higher by 0.01 takes off
-    worst, worst_loss     at the loss of a model that has learned nothing; the formula itself has no floor
+    worst, worst_loss     the least pay up to the loss of a model that has learned nothing
     negative_chance       that the amount is below zero
-    zero_loss             the test loss from which on it is
+    zero_loss             the test loss from which on it is; infinite where it never is
     """
 
     expected: float
     deviation: float
-    per_hundredth: float
     worst: float
     worst_loss: float
     negative_chance: float
@@ -67,7 +68,7 @@ class Conduct:
 
 def assumed_costs(offer: Offer) -> Costs:
     """What the offer takes her costs to be."""
-    return Costs(offer.terms.labeling_cost, offer.cost - offer.terms.labeling_cost)
+    return Costs(offer.client.labeling_cost, offer.cost - offer.client.labeling_cost)
 
 
 def own_costs(offer: Offer, labeling: float | None, computing: float | None) -> Costs:
@@ -83,39 +84,69 @@ def own_costs(offer: Offer, labeling: float | None, computing: float | None) -> 
 
 
 def spread(offer: Offer) -> Spread:
-    terms = offer.terms
-    deviation = terms.slope * offer.loss_error
-    knows_nothing = math.log(len(offer.classes)) if offer.classes else 0.0
-    worst_loss = max(knows_nothing, offer.expected_loss + SHOWN_DEVIATIONS * offer.loss_error)
+    job = offer.job
+    deviation = pay_deviation(offer)
+    knows_nothing = math.log(len(job.classes)) if job.classes else 0.0
+    worst_loss = max(knows_nothing, job.expected_loss + SHOWN_DEVIATIONS * job.loss_error)
     return Spread(
         expected=offer.expected_pay,
         deviation=deviation,
-        per_hundredth=terms.slope / 100,
-        worst=terms.reward(worst_loss),
+        worst=float(offer.mechanism.pay_range(0.0, worst_loss)[0][0]),
         worst_loss=worst_loss,
         negative_chance=_chance_below(0.0, offer.expected_pay, deviation),
-        zero_loss=(terms.base + terms.labeling_cost) / terms.slope if terms.slope > 0 else math.inf,
+        zero_loss=_zero_loss(offer),
     )
+
+
+def pay_deviation(offer: Offer) -> float:
+    """The standard deviation of her pay, from half of what one standard deviation of the loss to either side does."""
+    job = offer.job
+    return abs(offer.amount(job.expected_loss - job.loss_error) - offer.amount(job.expected_loss + job.loss_error)) / 2
+
+
+def pay_curve(offer: Offer, losses: list[float]) -> list[list[float]]:
+    """Points (test loss, pay) of the line that a plot draws, from a little below the least of these losses on."""
+    room = 0.06 * ((max(losses) - min(losses)) or 1.0)
+    first, last = max(0.0, min(losses) - room), max(losses) + 3 * room
+    at = [first + (last - first) * step / CURVE_STEPS for step in range(CURVE_STEPS + 1)]
+    return [[loss, offer.amount(loss)] for loss in at]
+
+
+def _zero_loss(offer: Offer) -> float:
+    """Where pay goes below zero, by bisection; infinite where it does not up to a loss of a million."""
+    low = offer.job.expected_loss
+    high = max(2 * low, 1.0)
+    while offer.amount(high) > 0:
+        high *= 2
+        if high > LARGEST_LOSS:
+            return math.inf
+    if offer.amount(low) <= 0:
+        low = 0.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if offer.amount(middle) > 0 else (low, middle)
+    return high
 
 
 def conducts(offer: Offer, costs: Costs) -> list[Conduct]:
     """Honest work first; then labels at random, half the batch, and twice her change reported as if it were hers."""
-    half = offer.batch_size // 2
+    assigned, share = offer.client.batch_size, offer.client.loss_share
+    half = assigned // 2
     ways = [
-        ("honest", 1.0, offer.batch_size, 1.0),
-        ("random labels", 0.0, offer.batch_size, 1.0),
+        ("honest", 1.0, assigned, 1.0),
+        ("random labels", 0.0, assigned, 1.0),
         ("half the batch", 1.0, half, 1.0),
-        ("inflated report", 1.0, offer.batch_size, INFLATED),
+        ("inflated report", 1.0, assigned, INFLATED),
     ]
-    honest_gap = offer.loss_share.gap(1.0, offer.batch_size, 1.0)
-    deviation = offer.terms.slope * offer.loss_error
+    honest_gap = share.gap(1.0, assigned, 1.0)
+    deviation = pay_deviation(offer)
     made: list[Conduct] = []
     for name, effort, batch, scale in ways:
         if batch < 1:
             continue
-        loss = offer.expected_loss + offer.loss_share.gap(effort, batch, scale) - honest_gap
-        pay = offer.terms.reward(loss)
-        cost = costs.labeling * effort + costs.computing * batch / offer.batch_size
+        loss = offer.job.expected_loss + share.gap(effort, batch, scale) - honest_gap
+        pay = offer.amount(loss)
+        cost = float(formulas.work_cost(costs.labeling, effort, costs.computing / assigned, batch))
         left = pay - cost
         honest = made[0].left if made else left
         chance = _chance_below(cost, pay, deviation)

@@ -76,7 +76,7 @@ class Work:
         offer = offer_in_force(self.home)
         if offer is None:
             return self._assigned(self.classes)
-        return self._assigned(offer.classes, offer.samples, answer_to(self.home, offer) is not None)
+        return self._assigned(offer.job.classes, offer.client.samples, answer_to(self.home, offer) is not None)
 
     def _assigned(self, classes: tuple[str, ...], asked: int | None = None, accepted: bool = False) -> Assignment:
         whole = "\n".join((self._ids_digest, *classes))

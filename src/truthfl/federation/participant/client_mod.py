@@ -34,8 +34,10 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
     if paper is None or message.metadata.message_type.split(".")[0] != "train":
         return call_next(message, context)
     offer = _signatory(context, 0).accepted_offer(str(paper["offer"]))
-    context.run_config[BATCH_SIZE] = offer.batch_size
-    config = ConfigRecord(dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.batch_size})
+    context.run_config[BATCH_SIZE] = offer.client.batch_size
+    config = ConfigRecord(
+        dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.client.batch_size}
+    )
     rest = {name: record for name, record in message.content.items() if name != PAPER}
     message.content = RecordDict(rest | {"config": config})
     reply = call_next(message, context)

@@ -19,8 +19,9 @@ from truthfl.errors import InputError
 from truthfl.federation.participant.participant import LabelSource, Participant
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Images
-from truthfl.ledger.documents import Offer
 from truthfl.ledger.signing import read_key
+from truthfl.ledger.terms import Offer
+from truthfl.mechanism import formulas
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
@@ -95,7 +96,7 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
         return labeled.images, lambda _: labeled.labels
     source, images = samples_of(data, home)
     ids = source.ids
-    return images, lambda offer: labels_of(home / LABELS, ids[: offer.samples], offer.classes)
+    return images, lambda offer: labels_of(home / LABELS, ids[: offer.client.samples], offer.job.classes)
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
@@ -126,7 +127,8 @@ def decision(settings: Settings, offer: Offer) -> bool | None:
     if settings.accept == ACCEPT_ALL:
         return True
     if settings.accept == ACCEPT_IF_IT_PAYS:
-        labeling = settings.labeling_cost or offer.terms.labeling_cost
-        computing = offer.rounds * offer.batch_size * (settings.sample_cost or offer.sample_cost)
-        return offer.expected_pay >= labeling + computing
+        client = offer.client
+        labeling, sample = settings.labeling_cost or client.labeling_cost, settings.sample_cost or client.sample_cost
+        price = formulas.batch_price(offer.job.rounds, client.participation, sample)
+        return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size))
     return None

@@ -15,12 +15,11 @@ from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.signatory import Signatory
+from truthfl.federation.protocol.job_model import model_of
 from truthfl.learning.behaviours import behaviour, play
-from truthfl.learning.federations import ModelChoice
-from truthfl.learning.images import LabeledImages
 from truthfl.learning.local_training import local_model
 from truthfl.learning.model import Images, Labels, Model, Params
-from truthfl.ledger.documents import Offer, offer_from
+from truthfl.ledger.terms import Offer, offer_from
 
 LabelSource = Callable[[Offer], Labels | None]
 
@@ -44,24 +43,24 @@ class Participant(Signatory):
 
     def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
         offer = offer_from(document)
-        if offer.image_shape != self.images.shape[1:]:
-            raise InputError(f"the offer asks for pictures of shape {offer.image_shape}.")
+        if offer.job.image_shape != self.images.shape[1:]:
+            raise InputError(f"the offer asks for pictures of shape {offer.job.image_shape}.")
         return super().consider(document)
 
     def labeled(self, offer_hash: str) -> bool:
         """Whether all labels are there that the offer asks for."""
         offer, _ = self._accepted(offer_hash)
         labels = self.labels(offer)
-        return labels is not None and len(labels) >= offer.samples
+        return labels is not None and len(labels) >= offer.client.samples
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Her report of one round, honest if she is."""
         offer, model = self._accepted(offer_hash)
         labels = self.labels(offer)
-        if labels is None or len(labels) < offer.samples:
+        if labels is None or len(labels) < offer.client.samples:
             raise InputError("not all samples are labeled yet.")
-        if labels.max(initial=0) >= len(offer.classes):
-            raise InputError(f"a label is {labels.max()}; the job has {len(offer.classes)} classes.")
+        if labels.max(initial=0) >= len(offer.job.classes):
+            raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
         manner = behaviour(self.behaviour)
         if manner.report_scale == 0:
             return common
@@ -69,14 +68,14 @@ class Participant(Signatory):
             local = local_model(
                 model,
                 common,
-                self.images[: offer.samples],
-                labels[: offer.samples],
-                client=offer.index,
+                self.images[: offer.client.samples],
+                labels[: offer.client.samples],
+                client=offer.client.index,
                 round_=round_,
-                batch_size=_played_batch(self.behaviour, offer.batch_size),
-                local_steps=offer.local_steps,
-                step_size=offer.step_size,
-                seed=offer.seed,
+                batch_size=_played_batch(self.behaviour, offer.client.batch_size),
+                local_steps=offer.job.local_steps,
+                step_size=offer.job.step_size,
+                seed=offer.job.seed,
             )
         return local if manner.report_scale == 1 else common + np.float32(manner.report_scale) * (local - common)
 
@@ -84,7 +83,7 @@ class Participant(Signatory):
         """The offer, which she must have accepted, and its model."""
         if offer_hash not in self.accepted:
             offer = self.accepted_offer(offer_hash)
-            self.accepted[offer_hash] = (offer, model_of(offer))
+            self.accepted[offer_hash] = (offer, model_of(offer.job))
         return self.accepted[offer_hash]
 
 
@@ -97,9 +96,3 @@ def _libraries() -> ThreadpoolController:
 @lru_cache(maxsize=10_000)
 def _played_batch(manner: str, assigned: int) -> int:
     return int(play([manner], [assigned]).batch_size[0])
-
-
-def model_of(offer: Offer) -> Model:
-    """The model that the offer speaks of."""
-    shape = (1, *offer.image_shape)
-    return ModelChoice(**offer.model).for_images(LabeledImages(np.zeros(shape, np.uint8), [0], offer.classes))

@@ -12,8 +12,8 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger import participant_folder
-from truthfl.ledger.documents import Offer, offer_from
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.terms import Offer, offer_from
 
 Decision = Callable[[Offer], bool | None]
 
@@ -46,10 +46,10 @@ class Signatory:
     def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
         """Her signed answer to an offer; None while she has not made up her mind."""
         offer = offer_from(document)
-        if offer.public_key != public_line(self.key) or offer.client != self.name:
-            raise InputError(f"the offer is to {offer.client}, with another key than {self.name}'s.")
-        if offer.samples > self.samples:
-            raise InputError(f"the offer asks for {offer.samples} samples; {self.name} has {self.samples}.")
+        if offer.client.public_key != public_line(self.key) or offer.client.name != self.name:
+            raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
+        if offer.client.samples > self.samples:
+            raise InputError(f"the offer asks for {offer.client.samples} samples; {self.name} has {self.samples}.")
         if participant_folder.read_offer(self.folder, offer.hash) is None:
             participant_folder.clear_news(self.folder)
         participant_folder.put_offer(self.folder, offer)

@@ -13,8 +13,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.participant.participant import model_of
+from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.recorder import model_digest
+from truthfl.federation.protocol.rounds import asked_in, asked_of
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -55,9 +56,13 @@ def publish_model(folder: Path, job: str, params: Params, test: LabeledImages) -
 
 def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
     """What is wrong with the tested loss, recomputed from these files; None if nothing is."""
-    if found.test is None or not found.contract:
+    if found.test is None or found.agreement is None:
         raise InputError(f"job {found.name} has not been tested yet; there is nothing to recompute.")
-    said, offer = found.test.document, found.contract[0]
+    said, terms = found.test.document, found.agreement.terms
+    for number, entry in enumerate(found.rounds):
+        drawn = asked_of(found.agreement, asked_in(found.agreement, number))
+        if drawn.get("asked") != entry.document.get("asked"):
+            return f"round {number + 1} asked other clients than the seed draws"
     params = _loaded(model_file)
     if not isinstance(params, np.ndarray) or params.dtype != np.float32:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
@@ -65,12 +70,12 @@ def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
         return f"{model_file} is not the model that was tested"
     arrays = _loaded(test_file)
     try:
-        test = LabeledImages(arrays["images"], arrays["labels"], offer.classes)
+        test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
     except (KeyError, IndexError, TypeError):
         raise InputError(f"{test_file} is no test set; it must be an .npz file with images and labels.") from None
     if test_set_digest(test.images, test.labels) != said["test_set"]:
         return f"{test_file} is not the test set that the server committed itself to"
-    loss = test_loss(model_of(offer), params, test, said["samples"], said["secret"])
+    loss = test_loss(model_of(terms), params, test, said["samples"], said["secret"])
     if abs(loss - said["loss"]) > SAME * abs(loss):
         return f"the loss is {said['loss']!r} in the book; recomputed it is {loss!r}"
     return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from truthfl.ledger.documents import offer_from
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.terms import offer_from
 
 
 def in_words(entry: Entry) -> str | None:
@@ -16,8 +16,8 @@ def in_words(entry: Entry) -> str | None:
     if entry.kind == "offer":
         offer = offer_from(said)
         return (
-            f"offer to {offer.client}: {offer.samples} labels, batches of {offer.batch_size}, "
-            f"expected pay {offer.expected_pay:,.2f} {offer.currency}"
+            f"offer to {offer.client.name}: {offer.client.samples} labels, batches of {offer.client.batch_size}, "
+            f"expected pay {offer.expected_pay:,.2f} {offer.job.currency}"
         )
     if entry.kind == "answer":
         paper = said["document"]

@@ -22,19 +22,19 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.messages import MODEL, PAPER
 from truthfl.federation.protocol.offers import agree, wait_for_labels
-from truthfl.federation.protocol.promise import Opening, Promise, Task, offers_of
+from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
-from truthfl.federation.protocol.rounds import missing, rejection
+from truthfl.federation.protocol.rounds import asked_in, asked_of, missing, rejection
 from truthfl.federation.protocol.server import Operator, hand_out
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, draw_seed
-from truthfl.ledger.documents import Offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.settlement import Settled, settle
 from truthfl.ledger.signing import public_line
+from truthfl.ledger.terms import Agreement, Offer
 
 WEIGHT = "num-examples"
 Metrics = dict[str, int | float | list[int] | list[float]]
@@ -108,11 +108,12 @@ class PaidStrategy(Strategy):
             grid, self.operator.book, self.job, self.names, self.server, None, self.operator.authenticated
         )
         wait_for_clients(self.roster)
-        self.offers = agree(
-            self.roster, lambda names, version: self._offers(tuple(names), version, num_rounds, opening)
+        self.agreed = agree(
+            self.roster, lambda names, version: self._offered(tuple(names), version, num_rounds, opening)
         )
-        self.weight = {offer.client: offer.weight / offer.participation for offer in self.offers}
-        wait_for_labels(self.roster, self.offers, lambda _: None)
+        clients = [offer.client for offer in self.agreed.offers]
+        self.weight = {client.name: client.weight / client.participation for client in clients}
+        wait_for_labels(self.roster, self.agreed, lambda _: None)
         with Recorder(self.operator.book, None) as self.recorder:
             result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **more)
         drawn = below(bits(key(draw_seed(self.operator.secret), Purpose.TEST), self.test.draws), self.test.size)
@@ -129,12 +130,13 @@ class PaidStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        if any(offer.client not in self.roster.node_of for offer in self.offers):
+        self.offers = asked_in(self.agreed, server_round - 1)
+        if any(offer.client.name not in self.roster.node_of for offer in self.offers):
             self.roster.look()
         self.round, self.sent = server_round, {name: array.numpy() for name, array in arrays.items()}
         self.arrays, self.asked = arrays, {}
         of_node = {node: name for name, node in self.roster.node_of.items()}
-        by_name = {offer.client: offer for offer in self.offers}
+        by_name = {offer.client.name: offer for offer in self.offers}
         messages = []
         for message in self.strategy.configure_train(server_round, arrays, config, grid):
             node = message.metadata.dst_node_id
@@ -154,23 +156,24 @@ class PaidStrategy(Strategy):
             offer = self.asked.get(node)
             if offer is None:
                 refused += [] if reply.has_error() else [(None, node, "the node is not in the contract")]
-            elif offer.client in taken:
-                refused.append((offer.client, node, "duplicated: it came after another report of hers"))
+            elif offer.client.name in taken:
+                refused.append((offer.client.name, node, "duplicated: it came after another report of hers"))
             else:
                 found = report_or_reason(reply, self.sent, offer.hash, server_round - 1, metrics=True)
                 if isinstance(found, str):
-                    refused.append((offer.client, node, found))
+                    refused.append((offer.client.name, node, found))
                 else:
-                    taken[offer.client] = reply
+                    taken[offer.client.name] = reply
         refused += missing(
-            {offer.client: self.roster.node_of.get(offer.client) for offer in self.offers}, taken, refused
+            {offer.client.name: self.roster.node_of.get(offer.client.name) for offer in self.offers}, taken, refused
         )
         arrays, metrics = (
             (None, None) if not taken else self.strategy.aggregate_train(server_round, self._weighed(taken))
         )
         arrays = self.arrays if arrays is None else self._as_sent(arrays)
-        names = [offer.client for offer in self.offers if offer.client in taken]
+        names = [offer.client.name for offer in self.offers if offer.client.name in taken]
         said = {"round": server_round, "taken": names, "model": arrays_digest(arrays)}
+        said |= asked_of(self.agreed, self.offers)
         items = [rejection(self.job, server_round, *one) for one in refused]
         nothing = np.empty(0, dtype=np.float32)
         self.recorder.put(server_round, nothing, [*items, Item(self.job, "round", str(server_round), said)])
@@ -179,7 +182,7 @@ class PaidStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        there = {self.roster.node_of.get(offer.client) for offer in self.offers}
+        there = {self.roster.node_of.get(offer.client.name) for offer in self.agreed.offers}
         wanted = self.strategy.configure_evaluate(server_round, arrays, config, grid)
         return [message for message in wanted if message.metadata.dst_node_id in there]
 
@@ -228,7 +231,7 @@ class PaidStrategy(Strategy):
             content = RecordDict({MODEL: reply.content.array_records[MODEL], "metrics": metrics[name]})
             weighed.append(_from(reply.metadata.src_node_id, content, reply))
         absent = 1.0 - math.fsum(self.weight[name] for name in taken)
-        if absent >= 1e-9:
+        if abs(absent) >= 1e-9:
             content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({self.weight_key: absent} | mean)})
             weighed.append(_from(0, content, next(iter(taken.values()))))
         return weighed
@@ -256,21 +259,21 @@ class PaidStrategy(Strategy):
             {name: Array(array.numpy().astype(self.sent[name].dtype, copy=False)) for name, array in arrays.items()}
         )
 
-    def _offers(
+    def _offered(
         self, names: tuple[str, ...], version: int, rounds: int, opening: Opening
-    ) -> tuple[dict[str, Any], list[Offer]]:
+    ) -> tuple[dict[str, Any], Agreement]:
         made = self.promise(names)
         if made.clients.name != names or made.training.rounds != rounds:
             raise InputError(
                 f"the promise is to {made.clients.name} for {made.training.rounds} rounds, not {names}, {rounds}."
             )
-        task = Task({"kind": "flower app"}, (), self.test.classes, self.test.draws)
+        task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)
         rests_on = {
             "step_size": made.training.step_size,
             "expected_loss": made.expected_loss,
             "loss_error": made.loss_error,
         }
-        return rests_on, offers_of(made, self.roster, opening, task, version)
+        return rests_on, agreement_of(made, self.roster, opening, task, version)
 
 
 def arrays_digest(arrays: ArrayRecord) -> str:

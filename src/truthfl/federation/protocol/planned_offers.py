@@ -10,25 +10,25 @@ from dataclasses import asdict
 from typing import Any
 
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.promise import Opening, Promise, Task, offers_of
+from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.job import DataJob, Participants
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
-from truthfl.ledger.documents import Offer
+from truthfl.ledger.terms import Agreement
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
 
 
 def planned_offers(
     roster: Roster, job: DataJob, make_plan: MakePlan, opening: Opening, names: list[str], version: int
-) -> tuple[dict[str, Any], list[Offer]]:
+) -> tuple[dict[str, Any], Agreement]:
     """What the plan for these clients rests on, and their offers."""
     some = _for(roster, job, names)
     side = some.server_side()
     plan = make_plan(some, side)
     promise = Promise(plan.clients, plan.training, plan.calibration.model, plan.contract, plan.loss_error)
-    task = Task(asdict(some.model), side.test.images.shape[1:], side.test.classes, some.server.test_samples)
-    return _planned(plan), offers_of(promise, roster, opening, task, version)
+    task = TrainingTask(asdict(some.model), side.test.images.shape[1:], side.test.classes, some.server.test_samples)
+    return _planned(plan), agreement_of(promise, roster, opening, task, version)
 
 
 def _planned(plan: Plan) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is promised to those who take part, and the offers that say so. Looks at `enrolment`, the mechanism, papers."""
+"""What is promised to the clients who take part, and the offers made of it. Imports `enrolment`, mechanism, `terms`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.ledger.documents import LossShare, Offer
-from truthfl.ledger.terms import DROPPING_OUT, FORMULA, Terms
-from truthfl.mechanism.contract import Contract
+from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, LossShare, Offer
 from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
 from truthfl.mechanism.setting import Clients, Training
 
 
 @dataclass(frozen=True)
 class Opening:
-    """What is fixed when a job is opened, and stands in every offer: seed, commitment, the operator's public key."""
+    """What is fixed when a job is opened: the seed, the commitment to the test draw, the operator's public key."""
 
     seed: int
     commitment: str
@@ -26,7 +25,7 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingTask:
     """What is trained and tested: the model in plain values, the shape of its pictures, the classes, the test draws."""
 
     model: Mapping[str, Any]
@@ -40,13 +39,14 @@ class Promise:
     """A contract with some clients, the loss model it rests on, and how sure that is.
 
     clients     with their names, weights, costs and sizes
+    contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around what the model expects of honest work
     """
 
     clients: Clients
     training: Training
     loss_model: LossModel
-    contract: Contract
+    contract: Mechanism
     loss_error: float = 0.0
 
     @property
@@ -54,48 +54,60 @@ class Promise:
         return self.loss_model.truthful_loss(self.contract.batch_size)
 
 
-def offers_of(promise: Promise, roster: Roster, opening: Opening, task: Task, version: int) -> list[Offer]:
-    """One offer to each of the promise's clients."""
-    clients, contract, model, server = promise.clients, promise.contract, promise.loss_model, roster.server
+def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> Agreement:
+    """The job's terms, and one offer to each of the promise's clients."""
+    require_collected(type(promise.contract))
+    require_sound(promise.contract, promise.clients, promise.expected_loss)
+    terms = _job_terms(promise, roster, opening, task, version)
+    return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
+
+
+def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> JobTerms:
+    return JobTerms(
+        name=roster.job_name,
+        version=version,
+        contract=promise.contract.kind,
+        formula=promise.contract.formula,
+        dropping_out=promise.contract.dropping_out,
+        operator_key=opening.operator_key,
+        model=task.model,
+        image_shape=task.image_shape,
+        classes=task.classes,
+        rounds=promise.training.rounds,
+        local_steps=promise.training.local_steps,
+        step_size=promise.training.step_size,
+        seed=opening.seed,
+        expected_loss=promise.expected_loss,
+        loss_error=promise.loss_error,
+        commitment=opening.commitment,
+        test_samples=task.test_samples,
+        label_seconds=roster.server.label_seconds,
+        round_seconds=roster.server.round_seconds,
+        currency=roster.server.currency,
+        minor_units=roster.server.minor_units,
+    )
+
+
+def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
+    clients, model = promise.clients, promise.loss_model
     shares = np.stack(
         [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling], axis=1
     ).tolist()
+    terms = promise.contract.terms()
+    pay = np.stack(list(terms.values()), axis=1).tolist() if terms else [[]] * len(clients)
     return [
-        Offer(
-            job=roster.job_name,
-            version=version,
-            client=name,
+        ClientTerms(
+            name=name,
             index=i,
             public_key=roster.described[name]["public_key"],
-            operator_key=opening.operator_key,
             samples=int(clients.dataset_size[i]),
-            classes=task.classes,
-            batch_size=int(contract.batch_size[i]),
-            rounds=promise.training.rounds,
-            local_steps=promise.training.local_steps,
-            step_size=promise.training.step_size,
-            seed=opening.seed,
-            model=task.model,
-            image_shape=task.image_shape,
+            batch_size=int(promise.contract.batch_size[i]),
             weight=float(clients.weight[i]),
-            participation=1.0,
-            terms=Terms(
-                base=float(contract.base[i]),
-                slope=float(contract.slope[i]),
-                labeling_cost=float(contract.labeling_cost[i]),
-                minor_units=server.minor_units,
-            ),
+            participation=float(clients.participation[i]),
+            labeling_cost=float(clients.labeling_cost[i]),
             sample_cost=float(clients.sample_cost[i]),
-            expected_loss=promise.expected_loss,
-            loss_error=promise.loss_error,
+            pay=dict(zip(terms, pay[i], strict=True)),
             loss_share=LossShare(*shares[i]),
-            commitment=opening.commitment,
-            test_samples=task.test_samples,
-            label_seconds=server.label_seconds,
-            round_seconds=server.round_seconds,
-            currency=server.currency,
-            formula=FORMULA,
-            dropping_out=DROPPING_OUT,
         )
         for i, name in enumerate(clients.name or ())
     ]

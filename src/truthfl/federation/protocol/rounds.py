@@ -17,10 +17,11 @@ from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.messages import MODEL, PAPER, PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
+from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
-from truthfl.ledger.documents import Offer
 from truthfl.ledger.entry import Item
+from truthfl.ledger.terms import Agreement, Offer
 
 LOOKS = 20  # at the model on the way
 Refused = tuple[str | None, int | None, str]
@@ -29,15 +30,15 @@ Refused = tuple[str | None, int | None, str]
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """What is trained, under which contract, and where the model is kept on the way."""
+    """What is trained, under which agreement, and where the model is kept on the way."""
 
     model: Model
-    offers: list[Offer]
+    agreed: Agreement
     checkpoint: Path
 
     @property
     def rounds(self) -> int:
-        return self.offers[0].rounds
+        return self.agreed.terms.rounds
 
 
 def train_rounds(roster: Roster, course: Course, test: LabeledImages, tell: Callable[[int], None]) -> Params:
@@ -46,8 +47,10 @@ def train_rounds(roster: Roster, course: Course, test: LabeledImages, tell: Call
     every = max(1, course.rounds // LOOKS)
     with Recorder(roster.book, course.checkpoint) as recorder:
         for round_ in range(done, course.rounds):
-            params, taken, refused = one_round(roster, course, params, round_)
+            offers = asked_in(course.agreed, round_)
+            params, taken, refused = one_round(roster, course, params, round_, offers)
             said: dict[str, object] = {"round": round_ + 1, "taken": taken, "model": model_digest(params)}
+            said |= asked_of(course.agreed, offers)
             if (round_ + 1) % every == 0 or round_ + 1 == course.rounds:
                 loss = course.model.loss(params, test.images, test.labels)
                 said |= {"loss": loss, "accuracy": course.model.accuracy(params, test.images, test.labels)}
@@ -57,12 +60,29 @@ def train_rounds(roster: Roster, course: Course, test: LabeledImages, tell: Call
     return params
 
 
-def one_round(roster: Roster, course: Course, params: Params, round_: int) -> tuple[Params, list[str], list[Refused]]:
+def asked_in(agreed: Agreement, round_: int) -> tuple[Offer, ...]:
+    """Who is asked for a report in this round: everybody with the chance q_i, by the draws that training has too."""
+    chance = np.array([offer.client.participation for offer in agreed.offers])
+    if chance.min() >= 1.0:
+        return agreed.offers
+    index = np.array([offer.client.index for offer in agreed.offers])
+    drawn = uniform(bits_at(key(agreed.terms.seed, Purpose.AVAILABILITY, index, round_), 0))
+    return tuple(offer for offer, there in zip(agreed.offers, drawn < chance, strict=True) if there)
+
+
+def asked_of(agreed: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
+    """Whom a round asked, for its row in the ledger; nothing where it asked everybody."""
+    return {} if len(offers) == len(agreed.offers) else {"asked": [offer.client.name for offer in offers]}
+
+
+def one_round(
+    roster: Roster, course: Course, params: Params, round_: int, offers: tuple[Offer, ...]
+) -> tuple[Params, list[str], list[Refused]]:
     """The model after this round, whose reports were taken, and (client, node, reason) of those that were not."""
-    if any(offer.client not in roster.node_of for offer in course.offers):
+    if any(offer.client.name not in roster.node_of for offer in offers):
         roster.look()
-    node_of = {offer.client: roster.node_of.get(offer.client) for offer in course.offers}
-    offer_at = {node_of[offer.client]: offer for offer in course.offers}
+    node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
+    offer_at = {node_of[offer.client.name]: offer for offer in offers}
     arrays = model_record(params)
     messages = [
         Message(
@@ -70,29 +90,29 @@ def one_round(roster: Roster, course: Course, params: Params, round_: int) -> tu
             dst_node_id=node,
             message_type=MessageType.TRAIN,
         )
-        for offer in course.offers
-        if (node := node_of[offer.client]) is not None
+        for offer in offers
+        if (node := node_of[offer.client.name]) is not None
     ]
     reports: dict[str, Params] = {}
     refused: list[Refused] = []
-    for node, reply in ask(roster.grid, messages, timeout=course.offers[0].round_seconds):
+    for node, reply in ask(roster.grid, messages, timeout=course.agreed.terms.round_seconds):
         offer = offer_at.get(node)
         if offer is None:
             refused.append((None, node, "the node is not in the contract"))
-        elif offer.client in reports:
-            refused.append((offer.client, node, "duplicated: it came after another report of hers"))
+        elif offer.client.name in reports:
+            refused.append((offer.client.name, node, "duplicated: it came after another report of hers"))
         else:
             found = report_or_reason(reply, {PARAMS: params}, offer.hash, round_)
             if isinstance(found, str):
-                refused.append((offer.client, node, found))
+                refused.append((offer.client.name, node, found))
             else:
-                reports[offer.client] = found[PARAMS]
+                reports[offer.client.name] = found[PARAMS]
     refused += missing(node_of, set(reports), refused)
     change = np.zeros_like(params)
-    for offer in course.offers:
-        if offer.client in reports:
-            change += np.float32(offer.weight / offer.participation) * (reports[offer.client] - params)
-    return params + change, [offer.client for offer in course.offers if offer.client in reports], refused
+    for client in (offer.client for offer in offers):
+        if client.name in reports:
+            change += np.float32(client.weight / client.participation) * (reports[client.name] - params)
+    return params + change, [offer.client.name for offer in offers if offer.client.name in reports], refused
 
 
 def missing(node_of: Mapping[str, int | None], taken: Collection[str], refused: list[Refused]) -> list[Refused]:
@@ -116,6 +136,6 @@ def _start(roster: Roster, course: Course) -> tuple[Params, int]:
     """Where the last checkpoint left it, or the beginning."""
     kept = read_checkpoint(course.checkpoint)
     if kept is None:
-        return course.model.init(course.offers[0].seed), 0
+        return course.model.init(course.agreed.terms.seed), 0
     roster.book.append_all(kept.items)
     return kept.params, kept.rounds

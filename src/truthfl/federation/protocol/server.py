@@ -16,10 +16,10 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError
-from truthfl.federation.participant.participant import model_of
 from truthfl.federation.protocol.ask_nodes import ask
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
+from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.messages import RECEIPT, question
 from truthfl.federation.protocol.notices import tell
 from truthfl.federation.protocol.offers import agree, wait_for_labels
@@ -88,11 +88,11 @@ def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: 
         else:
             wait_for_clients(roster)
         watch("planning on pilot data", 0, 0)
-        offers = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
+        agreed = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
         if before.test is None:
             if not before.rounds:
-                wait_for_labels(roster, offers, lambda done: watch("labeling", done, len(offers)))
-            course = Course(model_of(offers[0]), offers, operator.folder / "checkpoints" / name)
+                wait_for_labels(roster, agreed, lambda done: watch("labeling", done, len(agreed.offers)))
+            course = Course(model_of(agreed.terms), agreed, operator.folder / "checkpoints" / name)
             params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
             publish_model(operator.folder, name, params, side.test)
             said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
@@ -124,12 +124,12 @@ def hand_out(roster: Roster, name: str, operator: Operator) -> None:
     rows = operator.book.entries()
     found = job_view(name, [row for row in rows if row.job == name])
     questions = []
-    for offer in found.contract:
-        paper = make_receipt(offer, found, rows, operator.key)
-        said = {"client": offer.client, "digest": digest(paper["document"]), "signature": paper["signature"]}
-        operator.book.append(name, "receipt", offer.client, said)
-        if offer.client in roster.node_of:
-            questions.append(question(RECEIPT, roster.node_of[offer.client], paper))
+    for offer in found.agreement.offers if found.agreement is not None else ():
+        paper, client = make_receipt(offer, found, rows, operator.key), offer.client.name
+        said = {"client": client, "digest": digest(paper["document"]), "signature": paper["signature"]}
+        operator.book.append(name, "receipt", client, said)
+        if client in roster.node_of:
+            questions.append(question(RECEIPT, roster.node_of[client], paper))
     ask(roster.grid, questions, timeout=ANSWER_WITHIN)
 
 
@@ -144,4 +144,4 @@ def _its_end_told(roster: Roster) -> Iterator[None]:
 
 
 def _closed(found: JobView) -> bool:
-    return bool(found.contract) and len(found.receipts) == len(found.contract)
+    return found.agreement is not None and len(found.receipts) == len(found.agreement.offers)

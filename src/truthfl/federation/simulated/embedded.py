@@ -34,9 +34,10 @@ from truthfl.learning.planning import Effort
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.documents import Offer
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import read_settlement
+from truthfl.ledger.terms import Agreement
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
@@ -60,6 +61,11 @@ class RunOutcome:
     pay: FloatArray
     cost: FloatArray
     honest: FloatArray
+
+    @property
+    def agreed(self) -> Agreement:
+        assert self.found.agreement is not None
+        return self.found.agreement
 
     @property
     def payoff(self) -> FloatArray:
@@ -174,42 +180,45 @@ def simulated_labels(scene: SimulatedFederation, names: tuple[str, ...], seed: i
 
 
 def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator: Operator) -> RunOutcome:
-    offers, names = found.contract, job.clients.behaviour
-    if len(offers) != len(names):
-        raise InputError("a simulated job has all of its clients; this book has another number of offers.")
-    settled = [read_settlement(found.settlements[offer.client]) for offer in offers]
+    agreed, names = found.agreement, job.clients.behaviour
+    if agreed is None or len(agreed.offers) != len(names):
+        raise InputError("a simulated job has all of its clients; this ledger has another number of offers.")
+    settled = [read_settlement(found.settlements[offer.client.name]) for offer in agreed.offers]
     honest = np.full(len(names), np.nan)
     for client, name in enumerate(names):
         if not BEHAVIOURS[name].truthful:
             instead = (*names[:client], "truthful", *names[client + 1 :])
-            honest[client] = _payoff_if(job, scene, offers, instead, operator)[client]
+            honest[client] = _payoff_if(job, scene, agreed, instead, operator)[client]
     return RunOutcome(
         found,
         names,
         np.array([one.delivered == 0 for one in settled]),
         np.array([one.pay / job.server.minor_units for one in settled]),
-        _cost(offers, names),
+        _cost(agreed, names),
         honest,
     )
 
 
-def _cost(offers: list[Offer], names: tuple[str, ...]) -> FloatArray:
+def _cost(agreed: Agreement, names: tuple[str, ...]) -> FloatArray:
     """What each really spends: her labeling, and T batches of the size she uses; nothing if she does nothing."""
-    played = play(names, np.array([offer.batch_size for offer in offers]))
-    labeling = np.array([offer.terms.labeling_cost for offer in offers]) * played.labeling_effort
-    computing = np.array([offer.rounds * offer.sample_cost for offer in offers]) * played.batch_size
-    return labeling + np.where(played.report_scale == 0, 0.0, computing)
+    played = play(names, np.array([offer.client.batch_size for offer in agreed.offers]))
+    labeling = np.array([offer.client.labeling_cost for offer in agreed.offers])
+    price = np.array([offer.batch_price for offer in agreed.offers])
+    batches = np.where(played.report_scale == 0, 0.0, played.batch_size)
+    cost: FloatArray = formulas.work_cost(labeling, played.labeling_effort, price, batches)
+    return cost
 
 
 def _payoff_if(
-    job: DataJob, scene: SimulatedFederation, offers: list[Offer], names: tuple[str, ...], operator: Operator
+    job: DataJob, scene: SimulatedFederation, agreed: Agreement, names: tuple[str, ...], operator: Operator
 ) -> FloatArray:
     """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
-    training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
+    terms = agreed.terms
+    training = Training(terms.rounds, terms.local_steps, terms.step_size)
     federated = with_training(scene.federated, training)
-    played = play(names, np.array([offer.batch_size for offer in offers]))
+    played = play(names, np.array([offer.client.batch_size for offer in agreed.offers]))
     done = train(federated, played, simulated_labels(scene, names, operator.seed), operator.seed)
     loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
-    taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
-    pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]
-    return np.array(pay) / job.server.minor_units - _cost(offers, names)
+    taken = np.where(played.report_scale == 0, 0, terms.rounds).tolist()
+    pay = [offer.pay(loss, rounds, terms.rounds) for offer, rounds in zip(agreed.offers, taken, strict=True)]
+    return np.array(pay) / job.server.minor_units - _cost(agreed, names)

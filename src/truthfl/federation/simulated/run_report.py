@@ -23,15 +23,15 @@ def client_rows(outcome: RunOutcome) -> list[list[str]]:
     """One row per client, and the total."""
     rows = [
         [
-            offer.client,
+            offer.client.name,
             outcome.behaviour[i],
-            str(offer.batch_size),
+            str(offer.client.batch_size),
             f"{outcome.pay[i]:,.2f}",
             f"{outcome.cost[i]:,.2f}",
             f"{outcome.payoff[i]:,.2f}",
             "" if np.isnan(outcome.honest[i]) else f"{outcome.honest[i]:,.2f}",
         ]
-        for i, offer in enumerate(outcome.found.contract)
+        for i, offer in enumerate(outcome.agreed.offers)
     ]
     totals = (outcome.pay.sum(), outcome.cost.sum(), outcome.payoff.sum())
     return [*rows, ["total", "", "", *(f"{one:,.2f}" for one in totals), ""]]
@@ -40,8 +40,8 @@ def client_rows(outcome: RunOutcome) -> list[list[str]]:
 def sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     """What the numbers say."""
     assert outcome.found.test is not None
-    loss, offers = outcome.test_loss, outcome.found.contract
-    expected = offers[0].expected_loss
+    loss, offers = outcome.test_loss, outcome.agreed.offers
+    expected = outcome.agreed.terms.expected_loss
     liars = [i for i, name in enumerate(outcome.behaviour) if not BEHAVIOURS[name].truthful]
     worth = -job.server.loss_value * loss
     told = [
@@ -53,7 +53,7 @@ def sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     for i in liars:
         lost = outcome.honest[i] - outcome.payoff[i]
         told.append(
-            f"{offers[i].client} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
+            f"{offers[i].client.name} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
             f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
         )
     if liars and loss > expected:
@@ -73,20 +73,19 @@ def as_plain(job: DataJob, outcome: RunOutcome, made: dict[str, Any]) -> dict[st
         "job": found.name,
         "clients": [
             {
-                "name": offer.client,
+                "name": offer.client.name,
                 "behaviour": outcome.behaviour[i],
-                "batch_size": offer.batch_size,
-                "slope": offer.terms.slope,
-                "base": offer.terms.base,
-                "labeling_cost": offer.terms.labeling_cost,
-                "rounds_delivered": found.delivered[offer.client],
+                "batch_size": offer.client.batch_size,
+                **offer.client.pay,
+                "labeling_cost": offer.client.labeling_cost,
+                "rounds_delivered": found.delivered[offer.client.name],
                 "refused": bool(outcome.refused[i]),
                 "pay": float(outcome.pay[i]),
                 "cost": float(outcome.cost[i]),
                 "payoff": float(outcome.payoff[i]),
                 "payoff_if_honest": None if np.isnan(outcome.honest[i]) else float(outcome.honest[i]),
             }
-            for i, offer in enumerate(found.contract)
+            for i, offer in enumerate(outcome.agreed.offers)
         ],
         "server": {
             "test_loss": outcome.test_loss,

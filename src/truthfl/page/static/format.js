@@ -1,18 +1,14 @@
 // Numbers as people read them.
 
 export function money(amount, offer) {
-  const places = Math.max(0, Math.ceil(Math.log10(offer.terms.minor_units)));
+  const places = Math.max(0, Math.ceil(Math.log10(offer.minor_units)));
   const shown = places === 0 && amount !== 0 && Math.abs(amount) < 10 && !Number.isInteger(amount) ? 1 : places;
   return `${number(amount, shown)} ${offer.currency}`;
 }
 
-// With more places than are ever paid, for sums that one can follow.
+// With more places than are ever paid.
 export function fine(amount) {
   return number(amount, 2);
-}
-
-export function finer(value, places = 4) {
-  return number(value, places);
 }
 
 export function number(value, places) {

@@ -36,7 +36,7 @@ async function begin() {
   }
   edited.clear();
   tellTask(shown.offer, shown.spread);
-  tellPay(shown.offer, shown.spread);
+  tellPay(shown);
   tellSmallPrint(shown.offer, shown);
   byId("cost-labeling").value = number(shown.costs.labeling, 2).replaceAll(",", "");
   byId("cost-computing").value = number(shown.costs.computing, 2).replaceAll(",", "");
@@ -61,22 +61,18 @@ function tellTask(offer, spread) {
   ]);
 }
 
-function tellPay(offer, spread) {
-  byId("pay-words").textContent = "At the end the model is tested. The lower its test loss, the better it is and the more you are paid: " +
-    `each 0.01 of loss is worth ${money(spread.per_hundredth, offer)}. These figures hold if the others are honest too; ` +
-    "who spoils the model lowers everybody’s pay. The formula has no floor: with a bad enough model the amount is negative.";
+function tellPay({ offer, spread, explanation, conducts, plot: drawn }) {
+  byId("pay-words").textContent = explanation.join(" ");
   pairs(byId("pay-figures"), [
     ["expected", money(spread.expected, offer)],
     ["give or take (standard deviation)", money(spread.deviation, offer)],
     ["chance of a negative amount", chance(spread.negative_chance)],
     [worstCase(offer, spread), [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
   ]);
-  const pay = (value) => offer.terms.base - offer.terms.slope * value + offer.terms.labeling_cost;
-  const band = [offer.expected_loss - 2 * offer.loss_error, offer.expected_loss + 2 * offer.loss_error];
-  const words = `Pay falls in a straight line with the test loss: ${money(spread.expected, offer)} at the expected loss of ` +
+  const words = `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
     `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
-  const points = shown.conducts.map((way) => ({ loss: way.loss, name: ON_THE_LINE[way.name], key: way.name === "honest" }));
-  plot(byId("plot"), { pay, band, points, words, unit: offer.currency });
+  const points = conducts.map((way, k) => ({ ...drawn.points[k], name: ON_THE_LINE[way.name], key: way.name === "honest" }));
+  plot(byId("plot"), { ...drawn, points, words, unit: offer.currency });
   byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
 }
 
@@ -103,7 +99,7 @@ function tellCosts({ offer, conducts, costs }) {
 
 function besideHonest(way, offer) {
   if (way.name === "honest") return ["honest", "left for you"];
-  if (Math.abs(way.difference) < 0.5 / offer.terms.minor_units) return ["same", "gains nothing"];
+  if (Math.abs(way.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
   const difference = money(way.difference, offer);
   return way.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
@@ -112,8 +108,7 @@ function tellSmallPrint(offer, { hash, fingerprints }) {
   const code = (text) => make("span", { class: "code" }, text);
   pairs(byId("print"), [
     ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
-    ["The formula", `${offer.formula}. Base ${fine(offer.terms.base)}, slope ${fine(offer.terms.slope)}, ` +
-      `labeling cost ${fine(offer.terms.labeling_cost)}; one ${offer.currency} is ${count(offer.terms.minor_units, "unit")}.`],
+    ["The formula", `${offer.formula}. ${terms(offer.pay)}; one ${offer.currency} is ${count(offer.minor_units, "unit")}.`],
     ["If you drop out", offer.dropping_out],
     ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round.`],
     ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
@@ -122,6 +117,11 @@ function tellSmallPrint(offer, { hash, fingerprints }) {
     ["Your key", code(fingerprints.yours)],
     ["The operator’s key", code(fingerprints.operator)],
   ]);
+}
+
+function terms(pay) {
+  const words = Object.entries(pay).map(([name, value]) => `${name.replaceAll("_", " ")} ${fine(value)}`).join(", ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function tellAnswer({ offer, answer, given, cannot_sign: why }) {

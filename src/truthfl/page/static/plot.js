@@ -1,4 +1,4 @@
-// Pay against test loss: a straight line, where the job is expected to end, and what doing less would do.
+// Pay against test loss: the line that the server computed, where the job is expected to end, and some points on it.
 
 import { draw } from "./dom.js";
 import { loss, number } from "./format.js";
@@ -10,7 +10,7 @@ const LETTER = 7; // a letter's width, about
 
 const watched = new WeakMap(); // an observer per place
 
-// shown: {pay(loss), band: [from, to] or null, points: [{loss, name, key}], words, unit}
+// shown: {curve: [[loss, pay]], band: [from, to] or null, points: [{loss, pay, name, key}], words, unit}
 export function plot(place, shown) {
   const redraw = () => place.replaceChildren(picture(Math.max(280, place.clientWidth), shown));
   watched.get(place)?.disconnect();
@@ -20,11 +20,9 @@ export function plot(place, shown) {
 }
 
 function picture(width, shown) {
-  const losses = [...shown.points.map((point) => point.loss), ...(shown.band ?? [])];
-  const room = 0.06 * (Math.max(...losses) - Math.min(...losses) || 1);
-  const from = Math.max(0, Math.min(...losses) - room);
-  const to = Math.max(...losses) + 3 * room;
-  const pays = [shown.pay(from), shown.pay(to)];
+  const from = shown.curve[0][0];
+  const to = shown.curve[shown.curve.length - 1][0];
+  const pays = shown.curve.map(([, pay]) => pay);
   const low = Math.min(0, ...pays);
   const high = Math.max(0, ...pays);
   const x = (value) => EDGE.left + ((value - from) / (to - from || 1)) * (width - EDGE.left - EDGE.right);
@@ -36,8 +34,8 @@ function picture(width, shown) {
     ...payAxis(low, high, y, frame, shown.unit),
     ...lossAxis(from, to, x, frame, width),
     draw("line", { class: "zero", x1: frame.left, x2: frame.right, y1: y(0), y2: y(0) }),
-    draw("line", { class: "pay", x1: x(from), y1: y(pays[0]), x2: x(to), y2: y(pays[1]) }),
-    ...named(shown.points, (value) => x(value), (value) => y(shown.pay(value)), frame));
+    draw("polyline", { class: "pay", points: shown.curve.map(([value, pay]) => `${x(value)},${y(pay)}`).join(" ") }),
+    ...named(shown.points, x, y, frame));
 }
 
 // Names stand in the free corner above the falling line, one below the other, tied to their dots; below it where there
@@ -47,7 +45,7 @@ function named(points, x, y, frame) {
   const drawn = [];
   let last = Infinity;
   sorted.forEach((point) => {
-    const [px, py] = [x(point.loss), y(point.loss)];
+    const [px, py] = [x(point.loss), y(point.pay)];
     const right = px + 16 + LETTER * point.name.length < frame.right + EDGE.right;
     const above = Math.max(10, Math.min(py - 22, last - LABEL_STEP));
     const level = right ? above : Math.min(py + 24, frame.bottom - 8);

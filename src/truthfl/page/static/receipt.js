@@ -2,7 +2,7 @@
 
 import { Refused, SILENT, ask } from "./api.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { fine, finer, loss, money, number } from "./format.js";
+import { loss, money, number } from "./format.js";
 import { plot } from "./plot.js";
 import { watchPapers } from "./watch.js";
 
@@ -22,10 +22,6 @@ async function begin() {
   tellSmallPrint(shown);
 }
 
-function paid({ offer, settlement }) {
-  return money(settlement.pay / offer.terms.minor_units, offer);
-}
-
 function tellPay(shown) {
   const { offer, settlement } = shown;
   byId("title").textContent = `Receipt for ${offer.client}`;
@@ -34,7 +30,7 @@ function tellPay(shown) {
     (all ? `All your ${settlement.asked} reports were taken.` : `${settlement.delivered} of your ${settlement.asked} reports were taken.`) +
     (settlement.pay < 0 ? " The amount is negative: the model came out worse than the offer allows for." : "");
   pairs(byId("facts"), [
-    ["your pay", paid(shown), settlement.pay < 0 ? "key minus" : "key"],
+    ["your pay", shown.paid, settlement.pay < 0 ? "key minus" : "key"],
     ["test loss", loss(shown.loss)],
     ["right in the test", `${number(100 * shown.accuracy, 1)}%`],
     ["reports taken", `${settlement.delivered} of ${settlement.asked}`],
@@ -42,23 +38,15 @@ function tellPay(shown) {
 }
 
 function tellSum(shown) {
-  const { offer, settlement } = shown;
-  const { base, slope, labeling_cost: labeling, minor_units: units } = offer.terms;
-  const line = (words, sum, result) => [
-    make("p", { class: "words" }, words),
-    make("p", { class: "line" }, `${sum} = `, make("b", {}, result)),
-  ];
-  const share = `${fine(settlement.reward)} × ${settlement.delivered} / ${settlement.asked}`;
-  byId("sum").replaceChildren(
-    ...line("reward = base − slope × test loss + labeling cost",
-      `${finer(base)} − ${finer(slope)} × ${finer(shown.loss, 7)} + ${finer(labeling)}`, fine(settlement.reward)),
-    ...line(units === 1 ? "pay = reward × reports taken / asked for, rounded"
-      : `pay = reward × reports taken / asked for, rounded to whole ${units}ths`, share, paid(shown)));
-  const pay = (value) => base - slope * value + labeling;
+  const { offer } = shown;
+  byId("sum").replaceChildren(...shown.calculation.flatMap((step) => [
+    make("p", { class: "words" }, step.formula),
+    make("p", { class: "line" }, step.numbers === "" ? "" : `${step.numbers} = `, make("b", {}, step.result)),
+  ]));
   const words = `The offer’s line of pay: ${money(shown.expected_pay, offer)} was expected, and the job ended at ${loss(shown.loss)}.`;
-  plot(byId("plot"), { pay, words, unit: offer.currency,
-    band: [offer.expected_loss - 2 * offer.loss_error, offer.expected_loss + 2 * offer.loss_error],
-    points: [{ loss: offer.expected_loss, name: "expected", key: false }, { loss: shown.loss, name: "this job", key: true }] });
+  const named = [{ name: "expected", key: false }, { name: "this job", key: true }];
+  const points = shown.plot.points.map((point, k) => ({ ...point, ...named[k] }));
+  plot(byId("plot"), { ...shown.plot, points, words, unit: offer.currency });
   byId("plot-words").textContent = words;
 }
 

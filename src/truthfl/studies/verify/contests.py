@@ -16,11 +16,12 @@ from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.contract import lceme
+from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.payoff import work_cost
 from truthfl.mechanism.setting import Clients, Constants, Training
+from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.verification import Contest
@@ -32,6 +33,7 @@ BOUNDS: tuple[tuple[str, Bound, float, bool], ...] = (
     ("lceme, sound bound", sound_bound, 0.25, False),
 )
 PRICING_SEEDS = 8
+CALIBRATED = "lceme calibrated"
 
 
 def contests(
@@ -59,12 +61,12 @@ def contests(
     return tuple(found), absent
 
 
-def _at_the_tuned_step(plan: Plan, without: Result) -> tuple[tuple[PaymentRule, ...], dict[str, str]]:
+def _at_the_tuned_step(plan: Plan, without: Result) -> tuple[tuple[Mechanism, ...], dict[str, str]]:
     clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
-    rules: list[PaymentRule] = [
-        replace(plan.contract, name="lceme calibrated"),
-        flat_pay(clients, training, batches),
-        pay_per_claimed_sample(clients, training, batches),
+    rules: list[Mechanism] = [
+        *_own_and_lceme(plan),
+        flat_pay(clients, plan.calibration.model, training, batches),
+        pay_per_claimed_sample(clients, plan.calibration.model, training, batches),
     ]
     absent = {}
     drop = float((without["loss"][1:].mean(axis=1) - without["loss"][0].mean()).sum())
@@ -73,8 +75,21 @@ def _at_the_tuned_step(plan: Plan, without: Result) -> tuple[tuple[PaymentRule, 
         rules.append(LeaveOneOutPay(batches, cost / drop))
     else:
         absent["leave-one-out"] = f"on pilot data, leaving clients out one by one changes the loss by {drop:g} in all."
-    rules.append(shapley_share_pay(clients, training, batches))
+    rules.append(shapley_share_pay(clients, plan.calibration.model, training, batches))
     return tuple(rules), absent
+
+
+def _own_and_lceme(plan: Plan) -> list[Mechanism]:
+    """The job's contract, and LCEME at its batches where these are not below LCEME's floor."""
+    if plan.contract.kind == Contract.kind:
+        return [plan.contract.renamed(CALIBRATED)]
+    try:
+        bare = lceme(plan.clients, plan.calibration.model, plan.training, plan.contract.batch_size)
+    except InputError:
+        return [plan.contract]
+    extra = confidence_margin(bare, plan.loss_error)
+    same = lceme(plan.clients, plan.calibration.model, plan.training, plan.contract.batch_size, margin=extra)
+    return [plan.contract, same.renamed(CALIBRATED)]
 
 
 def _on_bound(place: Place, plan: Plan, name: str, bound: Bound, printed: bool, constants: Result) -> Contest:
@@ -96,7 +111,7 @@ def _on_bound(place: Place, plan: Plan, name: str, bound: Bound, printed: bool, 
     model = bound(clients, training, known)
     floor = np.ceil(labeling_floor(clients, model, training, as_printed=printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
-    contract = replace(lceme(clients, model, training, batches, as_printed=printed), name=name)
+    contract = lceme(clients, model, training, batches, as_printed=printed).renamed(name)
     return Contest(place, training, clients, (contract,))
 
 

@@ -13,7 +13,8 @@ from scipy.stats import t as student
 
 from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.observation import Observation, PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
 from truthfl.studies.verify.lie_grid import EMPTY_REPORT, Lie
 
@@ -60,7 +61,7 @@ def batch_of(lie: Lie, assigned: float, dataset_size: float) -> float:
 
 
 def gains(
-    rule: PaymentRule,
+    rule: Mechanism,
     clients: Clients,
     training: Training,
     client: int,
@@ -104,7 +105,7 @@ def gains(
     )
 
 
-def _pay(rule: PaymentRule, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:
+def _pay(rule: Mechanism, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:
     """What she is paid, (1 + lies, seeds); NaN where no run was made."""
     if isinstance(rule, ShapleySharePay):
         return _shapley_pay(rule, seen)
@@ -139,7 +140,7 @@ class Elicited:
 
 
 def elicited_effort(
-    rule: PaymentRule,
+    rule: Mechanism,
     clients: Clients,
     training: Training,
     lies: Sequence[Lie],

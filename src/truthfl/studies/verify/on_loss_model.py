@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
 from truthfl.mechanism.baselines import flat_pay, leave_one_out_pay, pay_per_claimed_sample, shapley_share_pay
-from truthfl.mechanism.contract import lceme
+from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.deviation import Deviation, best_deviation
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.setting import Clients, Training
 
 
@@ -39,22 +38,24 @@ class Answer:
 
 
 def payment_rules(
-    clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike
-) -> dict[str, Callable[[], PaymentRule]]:
-    """LCEME and the four baselines, all asking for the same batches and paying honest work the same in all."""
-    return {
+    clients: Clients, model: LossModel, training: Training, planned: Mechanism
+) -> dict[str, Callable[[], Mechanism]]:
+    """The job's own contract, LCEME and the four baselines, all asking for the same batches."""
+    batch_size = planned.batch_size
+    own: dict[str, Callable[[], Mechanism]] = {} if planned.kind == Contract.kind else {planned.name: lambda: planned}
+    return own | {
         "lceme": lambda: lceme(clients, model, training, batch_size),
-        "flat": lambda: flat_pay(clients, training, batch_size),
-        "per claimed sample": lambda: pay_per_claimed_sample(clients, training, batch_size),
+        "flat": lambda: flat_pay(clients, model, training, batch_size),
+        "per claimed sample": lambda: pay_per_claimed_sample(clients, model, training, batch_size),
         "leave-one-out": lambda: leave_one_out_pay(clients, model, training, batch_size),
-        "shapley share": lambda: shapley_share_pay(clients, training, batch_size),
+        "shapley share": lambda: shapley_share_pay(clients, model, training, batch_size),
     }
 
 
-def does_lying_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> tuple[Answer, ...]:
+def does_lying_pay(clients: Clients, model: LossModel, training: Training, planned: Mechanism) -> tuple[Answer, ...]:
     """The best lie under each rule."""
     answers = []
-    for name, make in payment_rules(clients, model, training, batch_size).items():
+    for name, make in payment_rules(clients, model, training, planned).items():
         try:
             rule = make()
         except InputError as error:
@@ -64,7 +65,7 @@ def does_lying_pay(clients: Clients, model: LossModel, training: Training, batch
     return tuple(answers)
 
 
-def _answer(rule: PaymentRule, clients: Clients, found: Deviation) -> Answer:
+def _answer(rule: Mechanism, clients: Clients, found: Deviation) -> Answer:
     gain = np.where(found.gain > found.resolution, found.gain, 0.0)
     worst = int(np.argmax(gain))
     if found.closed_form_gain is None:

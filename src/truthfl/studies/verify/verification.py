@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.observation import PaymentRule
+from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.gains import Elicited, Gains, Losses, batch_of, elicited_effort, gains
@@ -34,7 +34,7 @@ class Contest:
     place: Place
     training: Training
     clients: Clients
-    rules: tuple[PaymentRule, ...]
+    rules: tuple[Mechanism, ...]
 
     @property
     def batch_size(self) -> FloatArray:
@@ -191,7 +191,7 @@ def _task(
 
 
 def _gains(
-    contest: Contest, examined: Examination, rule: PaymentRule, client: int, seen: Losses, empty_is_paid: bool = False
+    contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses, empty_is_paid: bool = False
 ) -> Gains:
     return gains(
         rule,
@@ -208,7 +208,7 @@ def _gains(
 
 def _unsettled(
     contest: Contest, examined: Examination, losses: Mapping[int, Losses], done: int
-) -> tuple[PaymentRule, ...]:
+) -> tuple[Mechanism, ...]:
     """Rules of which no lie is known to pay: one that does settles the matter."""
     if done == 0:
         return contest.rules
@@ -224,7 +224,7 @@ def _pays(found: Gains, examined: Examination) -> BoolArray:
     return found.surely > examined.tolerance / found.of_cost
 
 
-def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
+def _open(rule: Mechanism, found: Gains, examined: Examination) -> BoolArray:
     """Which lies' intervals do not say on which side of the tolerance they are.
 
     Coalitions scatter so much that under Shapley pay all lies would stay open: of them, only the most promising.
@@ -237,7 +237,7 @@ def _open(rule: PaymentRule, found: Gains, examined: Examination) -> BoolArray:
 
 
 def _verdict(
-    contest: Contest, examined: Examination, rule: PaymentRule, losses: Mapping[int, Losses], runs: int
+    contest: Contest, examined: Examination, rule: Mechanism, losses: Mapping[int, Losses], runs: int
 ) -> Verdict:
     found = {c: _gains(contest, examined, rule, c, seen) for c, seen in losses.items()}
     client = max(found, key=lambda c: float(np.nanmax(found[c].share)) * found[c].of_cost)

@@ -1,0 +1,214 @@
+"""A mechanism, from plan to pay: the one interface that planning, offers, settlement, receipts and studies use.
+
+A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the batch sizes it asks for and its
+terms, one number per client each. `registry` finds it by its kind. Imports `setting`, `loss_model`, `assignment`,
+`observation`. docs/mechanism.md, section 8.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.mechanism.assignment import optimal_batch_sizes
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Evidence, Observation
+from truthfl.mechanism.setting import Clients, Training
+
+NOT_TERMS = ("batch_size", "name")
+LOSSES_TRIED = 101
+
+
+@dataclass(frozen=True, eq=False)
+class PlanInputs:
+    """What a mechanism plans with.
+
+    clients, loss_model, training    what is known of the clients, the loss and the training
+    loss_value   κ, money that one unit of loss is worth to the server
+    budget       the most that honest work may cost in all; no limit if None
+    margin       money added to everybody's pay
+    confidence   that honest work is not paid below its cost
+    loss_error   from batch sizes: the standard deviation of the loss at settlement around what the loss model expects
+    """
+
+    clients: Clients
+    loss_model: LossModel
+    training: Training
+    loss_value: float
+    budget: float | None = None
+    margin: float = 0.0
+    confidence: float = 0.95
+    loss_error: Callable[[FloatArray], float] = lambda _: 0.0
+
+    def best_batch_sizes(self) -> FloatArray:
+        """The batch sizes D' that serve the server best on the loss model, within the budget."""
+        return optimal_batch_sizes(
+            self.clients,
+            self.loss_model,
+            self.training,
+            loss_value=self.loss_value,
+            budget=self.budget,
+            margin=self.margin,
+        ).astype(float)
+
+
+@dataclass(frozen=True)
+class LinearPay:
+    """Pay that falls linearly with the loss that a client causes, and rises linearly with what she claims.
+
+    slope       Φ_i, money lost per unit of loss caused
+    claim_rate  money per claimed sample
+    """
+
+    slope: float | FloatArray
+    claim_rate: float | FloatArray = 0.0
+
+
+@dataclass(frozen=True)
+class CalculationStep:
+    """One line of a receipt: a formula in words, the same with numbers in place of names, and its result."""
+
+    formula: str
+    numbers: tuple[float | int | str, ...]
+    result: float
+
+
+class Mechanism(ABC):
+    """One way of paying N clients, announced beforehand together with the batch sizes it asks for.
+
+    kind          what a job file and an offer call it
+    name          what tables call it
+    needs         which evidence it pays by
+    formula       its pay in one line, for the offer
+    dropping_out  what happens to those whose report is late, missing or refused, for the offer
+    batch_size    D', what each client is asked to use
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS
+    formula: ClassVar[str] = "pay as the contract's own code computes it"
+    dropping_out: ClassVar[str] = (
+        "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "
+        "counts as no change. An empty report is refused. Pay is the amount times the share of the rounds she was "
+        "asked in whose report was taken."
+    )
+    name: str
+    batch_size: FloatArray
+
+    def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.kind
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> Self:  # noqa: ARG003
+        """The mechanism for these clients: which batches to ask for, and on which terms."""
+        raise InputError(f"the contract {cls.kind!r} has no plan; it can be studied, but not offered.")
+
+    @abstractmethod
+    def pay(self, seen: Observation) -> FloatArray:
+        """What each client gets, in the job's money, before it is rounded; an array (…, N)."""
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
+        """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
+
+        On a grid of losses, unless the mechanism knows better.
+        """
+        pay = self.pay(Observation(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None]))
+        return pay.min(axis=0), pay.max(axis=0)
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
+        """How the pay of the only client of this mechanism comes about, in sentences for her."""
+        return [f"{self.formula[:1].upper()}{self.formula[1:]}."]
+
+    def calculation(self, seen: Observation) -> list[CalculationStep]:
+        """How the pay of the only client of this mechanism was computed, step by step."""
+        return [CalculationStep(self.formula, (), float(np.ravel(self.pay(seen))[0]))]
+
+    def renamed(self, name: str) -> Self:
+        """The same under another name in tables."""
+        other = copy(self)
+        object.__setattr__(other, "name", name)
+        return other
+
+    def linear(self) -> LinearPay | None:
+        """Slope and claim rate, where pay is linear in both: a client's best deviation then has a formula."""
+        return None
+
+    def terms(self) -> dict[str, FloatArray]:
+        """What stands in the offers besides the batch size: every other field, one number per client."""
+        shape = np.shape(self.batch_size)
+        return {
+            field.name: np.broadcast_to(np.asarray(getattr(self, field.name), dtype=float), shape)
+            for field in fields(self)  # type: ignore[arg-type]
+            if field.name not in NOT_TERMS
+        }
+
+    @classmethod
+    def for_one(cls, batch_size: float, terms: Mapping[str, Any]) -> Self:
+        """The mechanism of one client alone, from the terms in her offer."""
+        wanted = {field.name for field in fields(cls)} - set(NOT_TERMS)  # type: ignore[arg-type]
+        if set(terms) != wanted:
+            raise InputError(
+                f"the terms of a {cls.kind!r} offer are {', '.join(sorted(terms)) or 'missing'}; "
+                f"they must be {', '.join(sorted(wanted))}."
+            )
+        try:
+            arrays = {name: np.array([float(value)]) for name, value in terms.items()}
+        except (TypeError, ValueError):
+            raise InputError(f"the terms of a {cls.kind!r} offer are not all numbers.") from None
+        return cls(batch_size=np.array([float(batch_size)]), **arrays)  # type: ignore[call-arg]
+
+
+def delivered_share(amount: FloatArray, seen: Observation) -> FloatArray:
+    """The amount times the share of rounds that were delivered; 0 for whoever was never asked."""
+    if seen.delivered is None or seen.asked is None:
+        return amount
+    delivered, asked = np.asarray(seen.delivered, dtype=float), np.asarray(seen.asked, dtype=float)
+    counted = amount * delivered
+    shared: FloatArray = np.zeros(np.broadcast(counted, asked).shape)
+    np.divide(counted, asked, out=shared, where=asked > 0)
+    return shared
+
+
+def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) -> None:
+    """A plan can be announced: whole batches within the data, finite terms, finite pay at the expected loss."""
+    count, kind = len(clients), mechanism.kind
+    batches = np.asarray(mechanism.batch_size, dtype=float)
+    if batches.shape != (count,):
+        raise InputError(f"mechanism {kind!r} plans batch sizes of shape {batches.shape}; it must be ({count},).")
+    bad = ~((batches >= 1) & (batches == np.floor(batches)) & (batches <= clients.dataset_size))
+    if bad.any():
+        who = int(np.argmax(bad))
+        raise InputError(
+            f"mechanism {kind!r} plans a batch size of {batches[who]:g} for {clients.label(who)}; it must be a whole "
+            f"number from 1 to {clients.dataset_size[who]}."
+        )
+    try:
+        terms = mechanism.terms()
+    except ValueError:
+        raise InputError(f"mechanism {kind!r} has terms that are not one number per client.") from None
+    pay = np.asarray(mechanism.pay(Observation(expected_loss)), dtype=float)
+    if pay.shape != (count,):
+        raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
+    for what, values in (*((f"the term {name!r}", one) for name, one in terms.items()), ("the pay", pay)):
+        if not np.isfinite(values).all():
+            who = int(np.argmin(np.isfinite(values)))
+            raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
+
+
+def require_collected(mechanism: type[Mechanism]) -> None:
+    """A job collects all evidence that this mechanism pays by."""
+    missing = mechanism.needs - COLLECTED_BY_JOBS
+    if missing:
+        what = " and ".join(sorted(one.value for one in missing))
+        raise InputError(
+            f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
+            "(truthfl verify), but not run."
+        )
