@@ -102,7 +102,8 @@ class LeaveOneOutPay(Mechanism):
         return leave_one_out_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
     def pay(self, seen: Observation) -> FloatArray:
-        return delivered_share(self.slope * np.asarray(seen.contribution, dtype=float), seen)
+        drop = np.asarray(seen.contribution, dtype=float)
+        return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), seen)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         most = np.broadcast_to(np.asarray(self.slope * (highest_loss - lowest_loss)), np.shape(self.batch_size))
@@ -137,7 +138,7 @@ class ShapleySharePay(Mechanism):
         everybody = np.asarray(seen.total_contribution, dtype=float)
         share = np.zeros(np.broadcast(own, everybody).shape)
         np.divide(own, everybody, out=share, where=everybody > 0)
-        return delivered_share(self.total * share, seen)
+        return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), seen)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         most = np.broadcast_to(np.asarray(self.total, dtype=float), np.shape(self.batch_size))

@@ -25,9 +25,7 @@ def register(mechanism: Kind) -> Kind:
     """Make a mechanism known by its kind; usable as a decorator."""
     there = _REGISTERED.setdefault(mechanism.kind, mechanism)
     if there is not mechanism:
-        raise InputError(
-            f"there is a mechanism {mechanism.kind!r} already ({there.__qualname__}); choose another kind."
-        )
+        raise InputError(f"a mechanism {mechanism.kind!r} is registered already; choose another kind.")
     return mechanism
 
 

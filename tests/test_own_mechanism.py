@@ -1,0 +1,206 @@
+"""A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from small_jobs import small_job_file
+from truthfl import (
+    Clients,
+    Evidence,
+    InputError,
+    LossModel,
+    Mechanism,
+    Observation,
+    PlanInputs,
+    Training,
+    find_mechanism,
+    mechanism_kinds,
+    register,
+    unregister,
+    work_cost,
+)
+from truthfl.federation.simulated.embedded import run_job
+from truthfl.job import read_job
+from truthfl.learning.planning import Effort
+from truthfl.ledger import participant_folder
+from truthfl.ledger.book import open_for_reading
+from truthfl.ledger.checking import check
+from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.signing import read_key
+from truthfl.mechanism.mechanism import require_collected, require_sound
+from truthfl.mechanism.strategies import Strategies
+from truthfl.page.documents_shown import offer_shown, receipt_shown
+from truthfl.studies.cells import Place
+from truthfl.studies.verify.contests import contests
+from truthfl.studies.verify.lie_grid import SHORT_GRID
+from truthfl.studies.verify.verification import Examination, verify
+from truthfl.studies.work import Store
+
+QUICK = Effort(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
+BONUS_SHARE = 0.5
+
+
+@pytest.fixture
+def bonus():
+    """Cost, and a bonus that falls with the loss, never below zero."""
+
+    @dataclass(frozen=True, eq=False)
+    class CostAndBonus(Mechanism):
+        kind: ClassVar[str] = "cost and bonus"
+        formula: ClassVar[str] = "pay = (cost + max(0, bonus * (1 - test_loss / reference))) * delivered / asked"
+
+        batch_size: np.ndarray
+        cost: np.ndarray
+        bonus: np.ndarray
+        reference: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            batches = inputs.best_batch_sizes()
+            cost = work_cost(inputs.clients, inputs.training, Strategies.truthful(batches))
+            loss = np.full(len(batches), 2 * inputs.loss_model.truthful_loss(batches))
+            return cls(batches, cost, BONUS_SHARE * cost, loss)
+
+        def pay(self, seen):
+            amount = self.cost + np.maximum(0.0, self.bonus * (1.0 - np.asarray(seen.test_loss) / self.reference))
+            return amount if seen.delivered is None else amount * seen.delivered / seen.asked
+
+    register(CostAndBonus)
+    yield CostAndBonus
+    unregister("cost and bonus")
+
+
+def own_job(folder: Path):
+    path = small_job_file(folder)
+    path.write_text(path.read_text() + '\n[contract]\nkind = "cost and bonus"\n')
+    return read_job(path)
+
+
+def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
+    job = own_job(tmp_path)
+    planned = job.plan(job.server_side(), QUICK)
+    assert isinstance(planned.contract, bonus)
+    assert planned.contract.pay_range(0.0, 10.0)[0] == pytest.approx(planned.contract.cost)
+    assert planned.contract.pay_range(0.0, 10.0)[1] == pytest.approx((1 + BONUS_SHARE) * planned.contract.cost)
+
+    outcome = run_job(job, tmp_path / "run", effort=QUICK)
+    terms = outcome.agreed.terms
+    assert (terms.contract, terms.formula) == ("cost and bonus", bonus.formula)
+    loss = outcome.test_loss
+    for offer, pay, refused in zip(outcome.agreed.offers, outcome.pay, outcome.refused, strict=True):
+        own = offer.client.pay
+        right = own["cost"] + max(0.0, own["bonus"] * (1 - loss / own["reference"]))
+        assert pay == (0 if refused else round(right))
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert check(book.entries()) is None
+
+    ada = tmp_path / "run" / "participants" / "Ada"
+    assert receipt_fault(participant_folder.receipts(ada)[0]) is None
+    shown = offer_shown(ada, read_key(ada / "key"), None, None)
+    assert shown["explanation"] == [f"{bonus.formula.capitalize()}."]
+    assert shown["spread"]["worst"] == pytest.approx(outcome.agreed.offers[0].client.pay["cost"], rel=0.05)
+    assert receipt_shown(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
+
+    unregister("cost and bonus")  # somebody who has not installed it is told so
+    assert "must be one of: lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
+
+
+def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
+    job = own_job(tmp_path)
+    plan = job.plan(job.scene(), QUICK)
+    ways, _ = contests(Place(job.data, job.model, job.clients.dataset_size), plan, Store(tmp_path), workers=1)
+    assert [rule.name for rule in ways[0].rules][:1] == ["cost and bonus"]
+    verified = verify(ways[0], Examination((0,), SHORT_GRID, looks=(4,)), Store(tmp_path), workers=1)
+    own = verified.verdicts[0]
+    assert own.rule == "cost and bonus"
+    assert 1.0 < own.pay_over_cost < 1 + BONUS_SHARE
+    assert own.lying_pays  # it pays mostly for nothing, and this is found out
+    assert bonus.kind in mechanism_kinds()
+
+
+def test_the_command_line_takes_it_too(bonus, tmp_path):
+    """What a job file says of a contract that is not there is one sentence."""
+    own_job(tmp_path)
+    unregister(bonus.kind)
+    with pytest.raises(
+        InputError, match=re.escape("[contract] contract is 'cost and bonus'; it must be one of: lceme")
+    ):
+        read_job(tmp_path / "job.toml")
+
+
+CLIENTS = Clients(weight=[0.5, 0.5], gradient_variance=1, sample_cost=0.01, labeling_cost=1, dataset_size=100)
+MODEL = LossModel(constant=0.1, sampling=[1.0, 1.0], labeling=[2.0, 0.1], reporting=[1.0, 1.0])
+
+
+def broken(pay=lambda _: np.ones(2), batches=(10.0, 10.0), terms=(1.0, 1.0)):
+    @dataclass(frozen=True, eq=False)
+    class Broken(Mechanism):
+        kind: ClassVar[str] = "broken"
+        batch_size: np.ndarray
+        amount: np.ndarray
+
+        def pay(self, seen):
+            return pay(seen)
+
+    return Broken(np.array(batches), np.array(terms))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sentence"),
+    [
+        (
+            broken(lambda _: np.array([1.0, np.nan])),
+            "the pay of client 1 is nan; it must be finite.",
+        ),
+        (broken(lambda _: np.ones(3)), "mechanism 'broken' pays an array of shape (3,); it must be (2,)."),
+        (
+            broken(batches=(10.0, 0.5)),
+            "a batch size of 0.5 for client 1; it must be a whole number from 1 to 100.",
+        ),
+        (broken(batches=(10.0, np.nan)), "plans a batch size of nan for client 1"),
+        (broken(batches=(10.0, 101.0)), "plans a batch size of 101 for client 1"),
+        (broken(batches=(10.0,)), "mechanism 'broken' plans batch sizes of shape (1,); it must be (2,)."),
+        (broken(terms=(1.0, np.inf)), "the term 'amount' of client 1 is inf; it must be finite."),
+        (broken(terms=(1.0, 2.0, 3.0)), "has terms that are not one number per client."),
+    ],
+)
+def test_a_broken_mechanism_is_one_sentence(mechanism, sentence):
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        require_sound(mechanism, CLIENTS, 1.0)
+
+
+def test_a_mechanism_without_a_plan_and_one_that_needs_more_than_a_job_collects():
+    with pytest.raises(InputError, match="the contract 'broken' has no plan; it can be studied, but not offered"):
+        type(broken()).plan(None)
+    with pytest.raises(InputError, match="pays by shapley contributions, which a job does not collect"):
+        require_collected(find_mechanism("shapley share"))
+    require_collected(find_mechanism("lceme"))
+    assert Evidence.SHAPLEY in find_mechanism("shapley share").needs
+
+
+def test_two_mechanisms_cannot_share_a_kind():
+    with pytest.raises(InputError, match="registered already"):
+        register(type("Other", (Mechanism,), {"kind": "lceme", "pay": lambda *_: None}))
+
+
+@pytest.mark.parametrize("kind", mechanism_kinds())
+def test_every_registered_mechanism_keeps_the_interface(kind):
+    """Planned, taken apart into one client's terms and put together again, it pays her the same."""
+    made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
+    seen = Observation(0.4, 20.0, 0.1, 0.5, delivered=3, asked=4)
+    together = made.pay(seen)
+    terms = made.terms()
+    for i in range(2):
+        own = find_mechanism(kind).for_one(made.batch_size[i], {name: values[i] for name, values in terms.items()})
+        assert own.pay(seen)[0] == together[i]
+        low, high = own.pay_range(0.0, 2.0)
+        whole = Observation(0.4, 20.0, 0.1, 0.5)
+        assert low[0] <= own.pay(whole)[0] <= high[0]
+        assert all(isinstance(one, str) and one for one in own.explanation(str))
+        assert own.calculation(seen)[-1].result == own.pay(seen)[0]
+    assert (made.pay(Observation(0.4, 20.0, 0.1, 0.5, delivered=0, asked=0)) == 0).all()
