@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import Offer, offer_from
@@ -22,7 +22,7 @@ from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.page.document_names import EMPTY
 from truthfl.page.offer_outlook import conducts, own_costs, spread
 
-CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
+CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
 
 
 def last_offer(home: Path) -> Offer | None:
@@ -81,7 +81,7 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
             "conducts": [asdict(one) for one in conducts(offer, costs)],
         }
-    except InputError:
+    except TruthflError:
         raise
     except CANNOT_BE_READ as error:
         raise InputError(f"the offer cannot be read: {_sentence(error)}") from None
@@ -108,7 +108,7 @@ def receipt_shown(home: Path) -> dict[str, Any]:
             "offer_hash": offer.hash,
             "expected_pay": offer.expected_pay,
             "loss": float(test["loss"]),
-            "accuracy": float(test["accuracy"]),
+            "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
             "test": {name: test[name] for name in ("test_set", "samples", "secret")},
             "settlement": {name: settlement[name] + 0 for name in ("reward", "pay", "delivered", "asked")},
             "links": len(document["chain"]),
@@ -167,4 +167,4 @@ def _finite(value: float) -> float | None:
 
 def _sentence(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    return text if isinstance(error, InputError) else f"it does not have the form it should ({text})."
+    return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."

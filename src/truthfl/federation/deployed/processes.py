@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 LINES_SHOWN = 12
@@ -98,7 +98,7 @@ def run_to_end(command: list[str], *, home: Path, deadline: float) -> subprocess
         )
     except subprocess.TimeoutExpired:
         asked = " ".join([Path(command[0]).name, *command[1:2]])
-        raise InputError(f"{asked} had no answer after {deadline:g} seconds; is the server up?") from None
+        raise ServiceError(f"{asked} had no answer after {deadline:g} seconds; is the server up?") from None
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -144,9 +144,9 @@ def wait_until(ready: Callable[[], bool], children: Iterable[Child], what: str, 
     while not ready():
         for child in watched:
             if child.ended:
-                raise InputError(f"{what}: {child.name} ended. {_shown(child)}")
+                raise ServiceError(f"{what}: {child.name} ended. {_shown(child)}")
         if time.monotonic() > end:
-            raise InputError(f"{what}: not within {deadline:g} seconds. {_shown(watched[0])}")
+            raise ServiceError(f"{what}: not within {deadline:g} seconds. {_shown(watched[0])}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
