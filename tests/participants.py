@@ -67,7 +67,7 @@ def an_offer(key, operator, **changes):
     return replace(offer, **changes)
 
 
-def a_receipt(folder, offer, answer, operator, loss=1.1):
+def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
     """As the operator's book gives it, all rounds delivered."""
     tested = {
         "model": "cd" * 32,
@@ -75,7 +75,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1):
         "samples": 2000,
         "secret": SECRET,
         "loss": loss,
-        "accuracy": 0.9,
+        "accuracy": accuracy,
     }
     with open_ledger(Path(folder) / "ledger.db") as book:
         book.append(offer.job, "job", "job", {"commitment": offer.commitment})

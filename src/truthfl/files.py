@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from uuid import uuid4
@@ -21,12 +22,19 @@ def write_file(
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         if path.exists() and (keep_existing or not path.is_file()):
             return not keep_existing and _write_through(path, data)
         return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
 
 def _write_through(path: Path, data: bytes) -> bool:

@@ -1,6 +1,6 @@
 """The public names, which are the mechanism's; `truthfl` has them all. Loads NumPy and nothing heavier."""
 
-from truthfl.errors import InfeasibleError, InputError
+from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
 from truthfl.mechanism.baselines import (
     FlatPay,
@@ -56,10 +56,12 @@ __all__ = [
     "PayPerClaimedSample",
     "PaymentRule",
     "ScreeningMenu",
+    "ServiceError",
     "Shapley",
     "ShapleySharePay",
     "Strategies",
     "Training",
+    "TruthflError",
     "best_deviation",
     "best_double_deviation",
     "client_payoff",

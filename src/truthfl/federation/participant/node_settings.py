@@ -20,6 +20,7 @@ from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Images
 from truthfl.ledger.documents import Offer
 from truthfl.ledger.signing import read_key
+from truthfl.samples.decoded_pictures import load_cached
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
@@ -98,8 +99,9 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
-    """Her pictures that can be read, in the order in which they are asked for."""
-    return load(in_kept_order(open_samples(data), home))
+    """Her pictures that can be read, in the order in which they are asked for; a folder is decoded once."""
+    ordered = in_kept_order(open_samples(data), home)
+    return load_cached(ordered, home) if data.is_dir() else load(ordered)
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:
