@@ -4,17 +4,19 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from participants import draw_pictures
+from participants import an_offer, draw_pictures
 from truthfl.federation.participant.node_settings import Settings, participant_of, samples_of
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.samples import decoded_pictures, pictures
 from truthfl.samples.decoded_pictures import CACHE
 from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples.label_store import LabelStore
 from truthfl.samples.open_samples import open_samples
 from truthfl.samples.pixels import load
 
@@ -148,9 +150,14 @@ def test_a_disk_that_takes_nothing_makes_it_slower_and_not_wrong(tmp_path, monke
 
 def test_labels_are_read_anew(settings, tmp_path):
     participant_of.cache_clear()
+    ada = participant_of(settings)
     source, _ = samples_of(tmp_path / "data", tmp_path / "home")
-    assert b"label" not in (tmp_path / "home" / CACHE).read_bytes()
-    assert participant_of(settings).samples == len(source)
+    offer = an_offer(new_key(), new_key(), samples=5, classes=("cat", "dog"))
+    assert ada.labels(offer) is None
+    with closing(LabelStore(tmp_path / "home" / "labels.db")) as store:
+        for label, number in (("cat", 0), ("dog", 1)):
+            store.take_in(dict.fromkeys(source.ids, label))
+            assert ada.labels(offer).tolist() == [number] * 5
 
 
 def test_arrays_in_one_file_are_not_kept_twice(tmp_path):

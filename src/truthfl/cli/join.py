@@ -215,5 +215,4 @@ def _show_receipt(paper: dict[str, object]) -> None:
 def _require_alive(node: SuperNode) -> None:
     dead = [child for child in node.children if child.ended]
     if dead:
-        print(f"truthfl: the node stopped; its log is {dead[0].log}.", file=sys.stderr)
-        raise typer.Exit(FAILED)
+        raise ServiceError(f"the node stopped; its log is {dead[0].log}.")
