@@ -109,6 +109,12 @@ def test_one_that_never_gets_ready_is_a_sentence(tmp_path):
     stop([child])
 
 
+def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceError, match=r"some.log cannot be written: Not a directory"):
+        start("some", _python("pass"), tmp_path / "file" / "folder", home=tmp_path)
+
+
 def test_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("FLWR_OIDC_ENABLED", "1")
     monkeypatch.setenv("NO_PROXY", "example.org")

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from truthfl.errors import InputError, ServiceError
 
@@ -60,10 +61,9 @@ class Child:
 
 def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Child:
     """Start a command of Flower's in this folder; `name`.log there has what it says."""
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     guarded = [sys.executable, "-I", "-S", str(END_WITH_PARENT), str(os.getpid()), *command]
-    with log.open("ab") as output:
+    with _appended(log) as output:
         begins = output.tell()
         process = _starter.submit(
             subprocess.Popen,
@@ -75,6 +75,14 @@ def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Chi
             start_new_session=True,
         ).result()
     return Child(name, tuple(command), home, process, log, begins)
+
+
+def _appended(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as error:
+        raise ServiceError(f"{log} cannot be written: {error.strerror}.") from None
 
 
 def start_again(child: Child) -> Child:
