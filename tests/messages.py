@@ -5,8 +5,8 @@ import pytest
 from truthfl import InputError
 
 
-def told(call, *arguments, **options):
-    with pytest.raises(InputError) as error:
+def told(call, *arguments, kind=InputError, **options):
+    with pytest.raises(kind) as error:
         call(*arguments, **options)
     text = str(error.value)
     assert "\n" not in text

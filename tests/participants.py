@@ -83,7 +83,7 @@ def changed(offer, **changes):
     return Offer(replace(offer.job, **parts["job"]), replace(offer.client, **parts["client"]))
 
 
-def a_receipt(folder, offer, answer, operator, loss=1.1):
+def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
     """As the operator's book gives it, all rounds delivered."""
     tested = {
         "model": "cd" * 32,
@@ -91,7 +91,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1):
         "samples": 2000,
         "secret": SECRET,
         "loss": loss,
-        "accuracy": 0.9,
+        "accuracy": accuracy,
     }
     with open_ledger(Path(folder) / "ledger.db") as book:
         book.append(offer.job.name, "job", "job", {"commitment": offer.job.commitment})

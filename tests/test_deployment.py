@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import app_folder, settings_of
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.deployed.flower_servers import mend, start_superlink, start_supernode
@@ -58,7 +58,7 @@ def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
         ann, stranger = (threads.submit(_start, servers, tmp_path, name, port) for name in ("ann", "stranger"))
         run = _submit(link.connection, tmp_path / "app", file)
         ann.result(timeout=SECONDS)
-        with pytest.raises(InputError, match="Failed to activate SuperNode"):
+        with pytest.raises(ServiceError, match="Failed to activate SuperNode"):
             stranger.result(timeout=SECONDS)
         assert [(one.name, one.online) for one in participants(link.connection)] == [("ann", True), ("bob", False)]
         _wait(lambda: run_status(link.connection, run).state == "running")
@@ -171,7 +171,7 @@ def test_what_cannot_be_started_is_a_sentence(tmp_path):
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"{HOST}:{port} cannot be listened at: Address already in use"):
+        with pytest.raises(ServiceError, match=f"{HOST}:{port} cannot be listened at: Address already in use"):
             start_superlink(tmp_path, HOST, port, certificates=tmp_path / "server")
     with pytest.raises(InputError, match="not for fl"):
         start_superlink(tmp_path, "fl.example.org", port, certificates=tmp_path / "server")

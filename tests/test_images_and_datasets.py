@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
+from truthfl.errors import ServiceError
 from truthfl.learning import datasets
 from truthfl.learning.datasets import (
     bundled_mnist,
@@ -193,8 +194,16 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 @pytest.mark.parametrize(
     ("name", "change", "sentence"),
     [
-        (IMAGES, lambda raw: raw[:-1], "has 35 bytes of data and announces 36; fetch it again."),
-        (IMAGES, lambda raw: raw + b"x", "has 37 bytes of data and announces 36; fetch it again."),
+        (
+            IMAGES,
+            lambda raw: raw[:-1],
+            "has 35 bytes of data and announces 36; it is cut off or damaged",
+        ),
+        (
+            IMAGES,
+            lambda raw: raw + b"x",
+            "has 37 bytes of data and announces 36; it is cut off or damaged",
+        ),
         (IMAGES, lambda raw: raw[:4] + b"\xff" * 12 + raw[16:], "has 36 bytes of data and announces 79228162458924105"),
         (IMAGES, lambda raw: raw[:10], "does not begin like an idx file of bytes in 3 dimensions; fetch it again."),
         (IMAGES, lambda raw: b"<html>" + raw, "does not begin like an idx file of bytes in 3 dimensions"),
@@ -254,7 +263,8 @@ def test_a_download_falls_to_the_next_mirror(tmp_path, mirror):
 
 def test_a_file_with_the_wrong_checksum_never_gets_its_name(tmp_path, mirror):
     (mirror / f"{LABELS}.gz").write_bytes(b"something else")
-    text = told(download_mnist, tmp_path / "new", mirrors=[mirror.as_uri(), (tmp_path / "nowhere").as_uri()])
+    mirrors = [mirror.as_uri(), (tmp_path / "nowhere").as_uri()]
+    text = told(download_mnist, tmp_path / "new", mirrors=mirrors, kind=ServiceError)
     assert text.startswith(f"{LABELS}.gz could not be fetched ({mirror.as_uri()}: wrong checksum; ")
     assert text.endswith("; check the connection or bring the file yourself.")
     assert [path.name for path in (tmp_path / "new").iterdir()] == [f"{IMAGES}.gz"]
@@ -264,14 +274,14 @@ def test_what_is_there_is_kept_and_what_is_damaged_is_fetched_again(tmp_path, mi
     target = download_mnist(tmp_path / "new", mirrors=[mirror.as_uri()])
     assert download_mnist(target, mirrors=[]) == target
     (target / f"{IMAGES}.gz").write_bytes(b"damaged")
-    assert "could not be fetched (no mirror given)" in told(download_mnist, target, mirrors=[])
+    assert "could not be fetched (no mirror given)" in told(download_mnist, target, mirrors=[], kind=ServiceError)
     download_mnist(target, mirrors=[mirror.as_uri()])
     assert len(mnist_from_folder(target)[0]) == 6
 
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    text = told(download_mnist, tmp_path / "file", mirrors=[])
+    text = told(download_mnist, tmp_path / "file", mirrors=[], kind=ServiceError)
     assert "cannot hold the files" in text
     assert text.endswith("name one that can be written.")
 

@@ -1,4 +1,4 @@
-"""The command line as people use it: good jobs, bad jobs, JSON, help. Errors are one sentence and exit code 2."""
+"""The command line as people use it: good jobs, bad jobs, JSON, help. Errors are one sentence and an exit code."""
 
 import json
 import os
@@ -199,6 +199,7 @@ def test_help_shows_all_commands():
     assert set(app.COMMANDS) == modules - {"__init__", "app", "output", "plan_output", "progress"}
     shown = run("--help").stdout
     assert [name for name in app.COMMANDS if f" {name} " not in shown] == []
+    assert "3 network, disk, a port or a process failed" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("command", ["run", "label", "plan", "verify", "reproduce", "serve", "join", "errata"])

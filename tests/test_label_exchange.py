@@ -5,12 +5,12 @@ import errno
 import json
 import os
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from messages import told
 from participants import draw_pictures
+from truthfl.errors import ServiceError
 from truthfl.samples.label_exchange import export_labels, import_labels
 from truthfl.samples.label_state import Standing
 from truthfl.samples.label_store import Decision, LabelStore
@@ -179,20 +179,19 @@ def test_a_missing_file_and_a_place_that_cannot_be_written(tmp_path, stores):
     store = stores(tmp_path)
     assert "cannot be read" in told(import_labels, tmp_path / "none.csv", source, store, CLASSES)
     (tmp_path / "file").write_text("")
-    assert "cannot be written" in told(export_labels, tmp_path / "file" / "x.csv", source, store)
+    assert "cannot be written" in told(export_labels, tmp_path / "file" / "x.csv", source, store, kind=ServiceError)
 
 
 def test_an_export_that_fails_leaves_the_one_before(tmp_path, stores, monkeypatch):
     source, store = open_samples(draw_pictures(tmp_path / "data", 1)), stores(tmp_path)
     export_labels(tmp_path / "x.csv", source, store)
     before = (tmp_path / "x.csv").read_text()
-    monkeypatch.setattr(Path, "write_text", full_disk)
-    assert "No space left" in told(export_labels, tmp_path / "x.csv", source, store)
+    monkeypatch.setattr(os, "replace", full_disk)
+    assert "No space left" in told(export_labels, tmp_path / "x.csv", source, store, kind=ServiceError)
     assert (tmp_path / "x.csv").read_text() == before
 
 
-def full_disk(path, text, **_):
-    path.write_bytes(text.encode()[:10])
+def full_disk(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
+from truthfl.errors import ServiceError
 from truthfl.page.shortcuts import keys_of
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_state import NOTHING, Standing
@@ -160,7 +161,7 @@ def test_files_that_are_no_labels(tmp_path):
         database.execute("create table mine (x)")
     assert "another program's" in told(LabelStore, tmp_path / "other.db")
     (tmp_path / "file").write_text("")
-    assert "cannot be opened" in told(LabelStore, tmp_path / "file" / "labels.db")
+    assert "cannot be opened" in told(LabelStore, tmp_path / "file" / "labels.db", kind=ServiceError)
 
 
 STEPS = st.lists(

@@ -527,3 +527,22 @@ def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path, scheme):
         page.goto(f"{base}/receipt")
         page.wait_for_selector("text=The amount is negative")
         assert axe(page) == []
+
+
+def test_a_receipt_without_accuracy_is_shown(browser, tmp_path):
+    """A paid Flower app tests a loss alone."""
+    ada = Ada(tmp_path)
+    offer = ada.gets_offer(samples=3)
+    ada.accepts(offer)
+    ada.gets_receipt(offer, accuracy=None)
+    data = draw_pictures(tmp_path / "data", 3)
+    with (
+        open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
+        looking(browser, opened.url) as page,
+    ):
+        page.goto(f"{opened.url.split('/?')[0]}/receipt")
+        page.wait_for_selector("text=reports taken")
+        facts = page.inner_text("#facts")
+        assert "test loss" in facts
+        assert "right in the test" not in facts
+        assert "NaN" not in facts

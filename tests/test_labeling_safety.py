@@ -11,7 +11,7 @@ import pytest
 
 from participants import Ada, draw_pictures
 from test_samples import png_that_says
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.page.open_page import listen, open_page
 from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.samples.open_samples import open_samples
@@ -272,7 +272,9 @@ def test_only_this_machine_is_listened_to(address):
 def test_a_port_that_is_taken(served, tmp_path):
     port = httpx.URL(served.url).port
     source = open_samples(draw_pictures(tmp_path / "data", 1))
-    with pytest.raises(InputError, match=f"port {port} cannot be used"), open_page(tmp_path, source, DIGITS, port=port):
+    with pytest.raises(ServiceError, match=f"port {port} cannot"), open_page(tmp_path, source, DIGITS, port=port):
+        pass
+    with pytest.raises(InputError, match="port is 70000; it must be"), open_page(tmp_path, source, DIGITS, port=70000):
         pass
 
 

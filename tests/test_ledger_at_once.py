@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from ledgers import raw, settlement
 from messages import told
+from truthfl.errors import ServiceError
 from truthfl.ledger import database as database_module
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.chain import broken_link
@@ -94,13 +95,14 @@ def test_patience_ends(file, monkeypatch):
     holder = sqlite3.connect(file, isolation_level=None)
     with open_ledger(file) as ledger:
         holder.execute("BEGIN IMMEDIATE")
-        assert told(ledger.append, "a", "job", "a", {}) == f"{file} is too busy (database is locked); try again later."
+        busy = told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
+        assert busy == f"{file} is too busy (database is locked); try again later."
         holder.execute("ROLLBACK")
         assert ledger.append("a", "job", "a", {}).sequence == 4
         monkeypatch.setattr(database_module, "ATTEMPTS", 10**9)
         monkeypatch.setattr(database_module, "PATIENCE_S", 0.1)
         holder.execute("BEGIN IMMEDIATE")
-        assert "is too busy" in told(ledger.append, "b", "job", "b", {})
+        assert "is too busy" in told(ledger.append, "b", "job", "b", {}, kind=ServiceError)
     holder.close()
 
 

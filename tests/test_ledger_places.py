@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from ledgers import raw
 from messages import told
+from truthfl.errors import ServiceError
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.schema import VERSION_TABLE
 
@@ -25,7 +26,7 @@ def test_reading_changes_nothing(file):
     before = folder_bytes(file.parent)
     with open_for_reading(file) as ledger:
         assert [entry.document["round"] for entry in ledger.entries()] == [0, 1, 2]
-        assert "you may not write to it" in told(ledger.append, "a", "job", "a", {})
+        assert "you may not write to it" in told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
     assert folder_bytes(file.parent) == before
     assert list(before) == ["ledger.db"]
 
@@ -39,7 +40,7 @@ def test_reading_beside_a_writer_sees_what_it_writes(file):
             assert folder_bytes(file.parent) == before
             writer.append("cats", "round", "4", {"round": 4})
             assert len(reader.entries()) == 5
-            assert "you may not write to it" in told(reader.append, "a", "job", "a", {})
+            assert "you may not write to it" in told(reader.append, "a", "job", "a", {}, kind=ServiceError)
 
 
 def test_reading_what_a_crash_left(file, tmp_path):
@@ -74,7 +75,7 @@ def test_a_reader_on_postgresql_cannot_write(postgresql_database):
     assert "holds no ledger; name one that a job wrote" in told(open_for_reading, postgresql_database)
     open_ledger(postgresql_database).close()
     with open_for_reading(postgresql_database) as ledger:
-        assert "read-only transaction" in told(ledger.append, "a", "job", "a", {})
+        assert "read-only transaction" in told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
 
 
 def test_places_that_are_no_ledgers(tmp_path):
@@ -90,11 +91,14 @@ def test_places_that_are_no_ledgers(tmp_path):
     assert told(open_for_reading, missing) == f"there is no ledger {missing}; name the file that a job wrote."
     assert told(open_for_reading, empty) == f"{empty} holds no ledger; name one that a job wrote."
     assert told(open_ledger, tmp_path) == f"{tmp_path} is a folder; a ledger is a file."
-    assert told(open_ledger, text_file / "x") == f"the folder of {text_file / 'x'} cannot be made: File exists."
-    assert told(open_ledger, "/proc/no/ledger") == (
+    assert (
+        told(open_ledger, text_file / "x", kind=ServiceError)
+        == f"the folder of {text_file / 'x'} cannot be made: File exists."
+    )
+    assert told(open_ledger, "/proc/no/ledger", kind=ServiceError) == (
         "the folder of /proc/no/ledger cannot be made: No such file or directory."
     )
-    assert told(open_ledger, "/proc/ledger") == (
+    assert told(open_ledger, "/proc/ledger", kind=ServiceError) == (
         "/proc/ledger cannot be used as a ledger: it cannot be opened; name a file in a folder that you may write in."
     )
     assert told(open_ledger, "a\0b") == "the ledger's name has a null character in it; name a file or a database."
@@ -106,8 +110,10 @@ def test_places_that_are_no_ledgers(tmp_path):
 def test_a_folder_we_may_not_write_in(tmp_path):
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    assert "it cannot be opened" in told(open_ledger, locked / "ledger.db")
-    assert told(open_ledger, locked / "new" / "ledger.db").endswith("cannot be made: Permission denied.")
+    assert "it cannot be opened" in told(open_ledger, locked / "ledger.db", kind=ServiceError)
+    assert told(open_ledger, locked / "new" / "ledger.db", kind=ServiceError).endswith(
+        "cannot be made: Permission denied."
+    )
 
 
 def test_addresses_that_are_none(tmp_path):
@@ -122,7 +128,7 @@ def test_addresses_that_are_none(tmp_path):
 
 
 def test_a_server_that_is_not_there():
-    said = told(open_ledger, "postgresql://u:secret@127.0.0.1:1/d?password=secret")
+    said = told(open_ledger, "postgresql://u:secret@127.0.0.1:1/d?password=secret", kind=ServiceError)
     assert said.startswith("postgresql://127.0.0.1:1/d cannot be used as a ledger: connection")
     assert "refused" in said
     assert "secret" not in said

@@ -130,6 +130,17 @@ def test_an_honest_receipt_holds(ada):
     assert json.loads(json.dumps(shown)) == shown
 
 
+def test_the_receipt_of_a_paid_flower_app_has_no_accuracy(ada):
+    """Its operator tests a loss alone (`paid_strategy`)."""
+    offer = ada.gets_offer()
+    ada.accepts(offer)
+    ada.gets_receipt(offer, accuracy=None)
+    shown = documents_shown.receipt_shown(ada.home)
+    assert "trouble" not in shown
+    assert (shown["accuracy"], shown["loss"]) == (None, 1.1)
+    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
+
+
 def poke(path, value):
     def change(paper):
         inner = paper

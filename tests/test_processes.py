@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import processes
 from truthfl.federation.deployed.processes import (
     environment,
@@ -95,7 +95,7 @@ def test_one_that_ends_too_soon_is_a_sentence_with_its_last_lines(tmp_path):
     child = start(
         "broken", _python("print('\\x1b[91mone\\x1b[0m'); print('two'); raise SystemExit(3)"), tmp_path, home=tmp_path
     )
-    with pytest.raises(InputError, match=r"It did not start: broken ended. The last lines of .*broken.log:\none\ntwo$"):
+    with pytest.raises(ServiceError, match=r"did not start: broken ended. The last lines of .*broken.log:\none\ntwo$"):
         wait_until(lambda: False, [child], "It did not start", SECONDS)
     again = start_again(child)
     again.process.wait()
@@ -104,9 +104,15 @@ def test_one_that_ends_too_soon_is_a_sentence_with_its_last_lines(tmp_path):
 
 def test_one_that_never_gets_ready_is_a_sentence(tmp_path):
     child = start("slow", _python("import time; time.sleep(600)"), tmp_path, home=tmp_path)
-    with pytest.raises(InputError, match=r"Not ready: not within 0.2 seconds. .*slow.log is empty."):
+    with pytest.raises(ServiceError, match=r"Not ready: not within 0.2 seconds. .*slow.log is empty."):
         wait_until(lambda: False, [child], "Not ready", 0.2)
     stop([child])
+
+
+def test_a_log_that_cannot_be_written_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceError, match=r"some.log cannot be written: Not a directory"):
+        start("some", _python("pass"), tmp_path / "file" / "folder", home=tmp_path)
 
 
 def test_environment(tmp_path, monkeypatch):
@@ -130,7 +136,7 @@ def test_programs_are_found_beside_our_own(monkeypatch):
 
 def test_a_short_command_has_a_deadline(tmp_path):
     assert run_to_end(_python("print(1)"), home=tmp_path, deadline=SECONDS).stdout == "1\n"
-    with pytest.raises(InputError, match=r"had no answer after 0.5 seconds"):
+    with pytest.raises(ServiceError, match=r"had no answer after 0.5 seconds"):
         run_to_end(_python("import time; time.sleep(60)"), home=tmp_path, deadline=0.5)
 
 

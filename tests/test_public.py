@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import truthfl
+import truthfl.ledger
 
 SOURCE = Path(truthfl.__file__).parent
 
@@ -87,6 +88,23 @@ def loaded_by(code):
     code = f"import sys; {code}; print(*{{name.split('.')[0] for name in sys.modules}})"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return set(answer.stdout.split()) - set(sys.stdlib_module_names)
+
+
+def test_the_ledgers_public_names():
+    assert truthfl.ledger.__all__ == sorted(truthfl.ledger.__all__)
+    assert all((getattr(truthfl.ledger, name).__doc__ or "").strip() for name in truthfl.ledger.__all__)
+    assert set(truthfl.ledger.__all__) <= set(dir(truthfl.ledger))
+    modules = {path.stem for path in (SOURCE / "ledger").iterdir()}
+    assert modules & set(truthfl.ledger.__all__) == set()  # importing a module would hide the name
+    with pytest.raises(AttributeError, match=r"'truthfl.ledger' has no attribute 'nothing'"):
+        _ = truthfl.ledger.nothing
+
+
+def test_the_ledger_is_loaded_when_it_is_asked_for():
+    assert loaded_by("import truthfl.ledger") - loaded_by("pass") == {"truthfl"}
+    assert "sqlalchemy" in loaded_by("from truthfl.ledger import open_ledger")
+    code = "from truthfl.ledger import *; import truthfl.ledger.payments; payments_of, settle, truthfl.ledger.check"
+    assert "sqlalchemy" in loaded_by(code)
 
 
 def test_the_public_names_load_nothing_heavier_than_numpy_and_scipy():

@@ -152,5 +152,5 @@ def test_other_bad_input(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     done = run("run", small_job_file(tmp_path), "--out", blocked / "x", cwd=tmp_path)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "cannot be written to" in done.stderr

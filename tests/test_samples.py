@@ -14,7 +14,8 @@ from PIL import Image
 
 from messages import told
 from participants import draw_pictures
-from truthfl.samples import arrays, pictures
+from truthfl.learning import array_files
+from truthfl.samples import pictures
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_exchange import export_text
 from truthfl.samples.open_samples import open_samples
@@ -165,11 +166,11 @@ def test_bad_npz_files(tmp_path, content, sentence):
 
 def test_an_npz_file_that_would_unpack_to_too_much(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", images=np.zeros((100, 100, 100), np.uint8))
-    monkeypatch.setattr(arrays, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(array_files, "MOST_UNPACKED", 10_000)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked"))
     assert "would unpack to over" in told(open_samples, tmp_path / "bomb.npz")
     (tmp_path / "junk.npz").write_bytes(b"junk")
-    assert "cannot be read" in told(open_samples, tmp_path / "junk.npz")
+    assert "is not an .npz file" in told(open_samples, tmp_path / "junk.npz")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -184,7 +185,7 @@ def test_an_idx_file(tmp_path, packed, monkeypatch):
     path.write_bytes(gzip.compress(b"\0\0\x08\x01" + content) if packed else b"\0\0\x08\x01" + content)
     assert "does not begin like" in told(open_samples, path)
     if packed:
-        monkeypatch.setattr(arrays, "MOST_UNPACKED", 100)
+        monkeypatch.setattr(array_files, "MOST_UNPACKED", 100)
         assert "would unpack" in told(open_samples, path)
 
 

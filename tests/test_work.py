@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
+from truthfl.errors import ServiceError
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.studies.cells import Cell, Place, Seen
 from truthfl.studies.work import Store, WorkError, WorkItem, do_all
@@ -101,7 +102,7 @@ def test_a_failing_task_says_which_and_how_and_keeps_the_others(tmp_path, calls)
 @pytest.mark.usefixtures("calls")
 def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    assert "cannot keep results" in told(do_all, squares(1), Store(tmp_path / "file"), workers=1)
+    assert "cannot be written" in told(do_all, squares(1), Store(tmp_path / "file"), workers=1, kind=ServiceError)
 
 
 def cell(**varied):

@@ -9,9 +9,7 @@ from flwr.common.config import flatten_dict
 from digits import client_app, server_app
 from truthfl.federation.simulated.grid import SERVER, InProcessGrid
 from truthfl.flower import kept_key
-from truthfl.ledger.book import open_for_reading
-from truthfl.ledger.checking import check
-from truthfl.ledger.job_view import job_view
+from truthfl.ledger import check, open_for_reading, view_of_job
 
 
 def run_config():
@@ -57,7 +55,7 @@ def show(folder):
     with open_for_reading(Path(folder) / "ledger.db") as book:
         entries = book.entries()
     job = entries[-1].job
-    found = job_view(job, [entry for entry in entries if entry.job == job])
+    found = view_of_job(job, [entry for entry in entries if entry.job == job])
     print(f"{'client':8}{'batch':>6}{'expected':>10}{'cost':>8}{'pay':>6}")
     for offer in found.agreement.offers:
         pay = found.settlements[offer.client.name].document["pay"]

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 SERVICE_FAILED = 3
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a job failed or a check found a fault; 2 the input cannot be used; "
+    "3 network, disk, a port or a process failed, and trying again may help; 130 interrupted."
+)
 
 COMMANDS = (  # each is what is called so in the module that is called so
     "run",
@@ -68,6 +72,7 @@ def _loaded(name: str) -> click.Command:
 app = typer.Typer(
     cls=OnDemand,
     help="Federated learning that pays people for honest work.",
+    epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.cli.progress import FAILED, INTERRUPTED
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperNode
@@ -178,7 +178,7 @@ def _require_answer(host: str, port: int) -> None:
         socket.create_connection((host, port), SERVER_ANSWERS_WITHIN).close()
     except OSError as error:
         why = error.strerror or "no answer"
-        raise InputError(f"nobody answers at {host}:{port} ({why}); the operator's server must be running.") from None
+        raise ServiceError(f"nobody answers at {host}:{port} ({why}); the operator's server must be running.") from None
 
 
 def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
@@ -217,5 +217,4 @@ def _show_receipt(paper: dict[str, object]) -> None:
 def _require_alive(node: SuperNode) -> None:
     dead = [child for child in node.children if child.ended]
     if dead:
-        print(f"truthfl: the node stopped; its log is {dead[0].log}.", file=sys.stderr)
-        raise typer.Exit(FAILED)
+        raise ServiceError(f"the node stopped; its log is {dead[0].log}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import webbrowser
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
@@ -58,9 +58,8 @@ def label(
 def show(url: str, home: Path) -> None:
     """Open the address in her browser, by way of a file of hers: what a program is started with, all users can see."""
     file = home / "page.html"
-    file.unlink(missing_ok=True)
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as page:
-        page.write(f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n')
+    page = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
+    write_file(file, page, private=True)
     webbrowser.open(file.resolve().as_uri())
 
 

@@ -11,6 +11,7 @@ import typer
 from truthfl.cli.output import console, print_json, table
 from truthfl.cli.progress import FAILED
 from truthfl.errors import InputError
+from truthfl.files import write_file
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
@@ -120,10 +121,7 @@ def export(
     if out is None:
         print(text, end="")
         return
-    try:
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
+    write_file(out, text)
 
 
 def _jobs(book: Ledger, asked: str | None) -> list[str]:

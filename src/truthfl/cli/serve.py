@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.cli.progress import FAILED, INTERRUPTED
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.superlink_client import Connection
@@ -109,7 +109,7 @@ def _superlink(out: Path, host: str, port: int, keys: Path | None, running: bool
     root = None if keys is None else keys / "ca.crt"
     connection = Connection(host, port, root, out / FLOWER_HOME)
     if not answers(connection):
-        raise InputError(f"no SuperLink answers at {connection.address}; leave --running out to start one.")
+        raise ServiceError(f"no SuperLink answers at {connection.address}; leave --running out to start one.")
     return None, connection
 
 

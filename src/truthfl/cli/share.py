@@ -24,10 +24,10 @@ def share(
 
     Example: truthfl share hospital.toml --out shares
     """
-    import numpy as np
-
     from truthfl.federation.simulated.embedded import simulated_labels
+    from truthfl.files import write_file
     from truthfl.job import DataJob, read_job
+    from truthfl.learning.array_files import npz_bytes
     from truthfl.studies.reproduce.publication import require_writable
 
     job = read_job(job_file)
@@ -43,8 +43,5 @@ def share(
         if labels:
             arrays["labels"] = made[scene.federated.samples_of(client)]
         path = out / f"{name}.npz"
-        try:
-            np.savez_compressed(path, **arrays)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+        write_file(path, npz_bytes(arrays, compressed=True))
         print(path)

@@ -1,27 +1,25 @@
 """Where pictures come from: packages that carry some, a folder, a download, a file of one's own.
 
-Looks at `images`, `draws` and `errors`. Packages that carry pictures are found, not imported: their loaders are slow.
+Imports `array_files`, `images`, `draws` and `files`. Packages that carry pictures are found, not imported: their
+loaders are slow.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.client
 import importlib.util
 import os
-import secrets
 import urllib.request
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
+from truthfl.files import write_file
+from truthfl.learning.array_files import read_idx, read_npz, short_reason
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.images import ByteArray, LabeledImages
 
@@ -40,8 +38,7 @@ MNIST_MIRRORS = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 
-IDX_OF_BYTES = 0x08
-CHUNK = 1 << 20
+MOST_DOWNLOADED = 1 << 26  # bytes; the largest file has 10 million
 MOST_UNNAMED_CLASSES = 100_000
 
 
@@ -83,16 +80,15 @@ def download_mnist(
             if not ((target / name).is_file() and _md5(target / name) == checksum):
                 _fetch(target / name, checksum, mirrors, timeout)
     except OSError as error:
-        raise InputError(f"{target} cannot hold the files ({_short(error)}); name one that can be written.") from None
+        raise ServiceError(
+            f"{target} cannot hold the files ({short_reason(error)}); name one that can be written."
+        ) from None
     return target
 
 
 def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
     """One's own data: arrays `images` (uint8) and `labels`, and `classes`, their names; otherwise they are numbered."""
-    arrays = _npz_arrays(Path(path))
-    missing = [name for name in ("images", "labels") if name not in arrays]
-    if missing:
-        raise InputError(f"{path} has no array {missing[0]!r}; it must hold 'images' and 'labels'.")
+    arrays = read_npz(Path(path), ["images", "labels"], ["classes"])
     labels = arrays["labels"]
     highest = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
     if "classes" not in arrays and highest > MOST_UNNAMED_CLASSES:
@@ -129,77 +125,35 @@ def _idx_pair(folder: Path, part: str) -> LabeledImages:
 
 
 def _idx_array(folder: Path, name: str, dimensions: int) -> ByteArray:
-    """An idx file: two zero bytes, the type, the number of dimensions, each as four bytes (high first), the data."""
     path = next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
     if path is None:
         raise InputError(f"{folder} has no file {name}.gz or {name}; it must hold the four files of MNIST.")
-    content = _content(path)
-    header = 4 + 4 * dimensions
-    if content[:4] != bytes((0, 0, IDX_OF_BYTES, dimensions)) or len(content) < header:
-        raise InputError(f"{path} does not begin like an idx file of bytes in {dimensions} dimensions; fetch it again.")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4))
-    expected = int(np.prod(shape, dtype=object))
-    if len(content) - header != expected:
-        raise InputError(f"{path} has {len(content) - header} bytes of data and announces {expected}; fetch it again.")
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
-
-
-def _content(path: Path) -> bytes:
-    try:
-        packed = path.read_bytes()
-        return gzip.decompress(packed) if path.suffix == ".gz" else packed
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read ({_short(error)}); fetch it again.") from None
+    return read_idx(path, dimensions)
 
 
 def _fetch(path: Path, checksum: str, mirrors: Sequence[str], timeout: float) -> None:
     failures = []
     for mirror in mirrors:
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            failure = _copy(f"{mirror.rstrip('/')}/{path.name}", partial, checksum, timeout)
-            if failure is None:
-                partial.replace(path)
-                return
-        finally:
-            partial.unlink(missing_ok=True)
-        failures.append(f"{mirror}: {failure}")
+        content = _downloaded(f"{mirror.rstrip('/')}/{path.name}", checksum, timeout)
+        if isinstance(content, bytes):
+            write_file(path, content)
+            return
+        failures.append(f"{mirror}: {content}")
     told = "; ".join(failures) or "no mirror given"
-    raise InputError(f"{path.name} could not be fetched ({told}); check the connection or bring the file yourself.")
+    raise ServiceError(f"{path.name} could not be fetched ({told}); check the connection or bring the file yourself.")
 
 
-def _copy(url: str, path: Path, checksum: str, timeout: float) -> str | None:
-    """What went wrong, if anything did."""
-    seen = hashlib.md5(usedforsecurity=False)
+def _downloaded(url: str, checksum: str, timeout: float) -> bytes | str:
+    """The content, or, as text, what went wrong."""
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as source, path.open("wb") as target:
-            while chunk := source.read(CHUNK):
-                seen.update(chunk)
-                target.write(chunk)
+        with urllib.request.urlopen(url, timeout=timeout) as source:
+            content: bytes = source.read(MOST_DOWNLOADED)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        return _short(error)
-    return None if seen.hexdigest() == checksum else "wrong checksum"
+        return short_reason(error)
+    right = hashlib.md5(content, usedforsecurity=False).hexdigest() == checksum
+    return content if right else "wrong checksum"
 
 
 def _md5(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
-
-
-def _npz_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
-    if not path.is_file():
-        raise InputError(f"{path} does not exist; name an .npz file with the arrays 'images' and 'labels'.")
-    if not zipfile.is_zipfile(path):
-        raise InputError(f"{path} is not an .npz file; save one with numpy.savez(path, images=..., labels=...).")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in ("images", "labels", "classes") if name in archive}
-    except (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{path} cannot be read ({_short(error)}); it must be an .npz file of plain arrays 'images' and 'labels'."
-        ) from None
-
-
-def _short(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text else type(error).__name__

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 
 ATTEMPTS, PATIENCE_S = 100, 60.0
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 1.0
@@ -25,6 +25,7 @@ LOCK_WAIT_S = 10
 WRITING = "truthfl_writing"
 
 _SQLITE_PASSING = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_SQLITE_WRONG_CONTENTS = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR}
 _SQLITE_SENTENCES = {
     sqlite3.SQLITE_NOTADB: "it is no SQLite file; name a new file, or one that truthfl wrote",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; put a copy of it in its place",
@@ -32,6 +33,7 @@ _SQLITE_SENTENCES = {
     sqlite3.SQLITE_READONLY: "you may not write to it; name a file, in a folder, that you may write to",
     sqlite3.SQLITE_FULL: "the disk is full",
 }
+_POSTGRESQL_WRONG_CONTENTS = "42"  # the class of missing tables and columns
 # serialization failure, deadlock, lock not available, too many connections, shutting down, crashed, starting up
 _POSTGRESQL_PASSING = {"40001", "40P01", "55P03", "53300", "57P01", "57P02", "57P03"}
 _POSTGRESQL_PASSING_WORDS = ("too many clients", "connection slots", "is starting up", "is shutting down")
@@ -48,11 +50,12 @@ def persistently(database: Database, attempt: Callable[[], Returned]) -> Returne
         except SQLAlchemyError as error:
             reason = _reason(error)
             if not _will_pass(error):
-                raise InputError(f"{database.name} cannot be used as a ledger: {reason}.") from None
+                kind = InputError if _wrong_contents(error) else ServiceError
+                raise kind(f"{database.name} cannot be used as a ledger: {reason}.") from None
         if time.monotonic() > latest:
             break
         time.sleep(random.uniform(0.0, min(LONGEST_PAUSE_S, SHORTEST_PAUSE_S * 2**number)))
-    raise InputError(f"{database.name} is too busy ({reason}); try again later.")
+    raise ServiceError(f"{database.name} is too busy ({reason}); try again later.")
 
 
 def _will_pass(error: SQLAlchemyError) -> bool:
@@ -67,6 +70,14 @@ def _will_pass(error: SQLAlchemyError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     words = str(error.orig)
     return state in _POSTGRESQL_PASSING or any(passing in words for passing in _POSTGRESQL_PASSING_WORDS)
+
+
+def _wrong_contents(error: SQLAlchemyError) -> bool:
+    """Whether the database can be reached and holds something else than a ledger."""
+    found = getattr(error, "orig", None)
+    if isinstance(found, sqlite3.Error):
+        return _sqlite_code(found) in _SQLITE_WRONG_CONTENTS
+    return str(getattr(found, "sqlstate", None) or "").startswith(_POSTGRESQL_WRONG_CONTENTS)
 
 
 def _reason(error: SQLAlchemyError) -> str:

@@ -6,12 +6,11 @@ offer down and waits until an answer lies beside it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
+from truthfl.files import write_file
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.documents import answer, answer_fault
 from truthfl.ledger.signing import PrivateKey
@@ -98,28 +97,14 @@ def _safe(name: str) -> str:
 
 
 def _write(path: Path, document: dict[str, Any], *, first: bool = False) -> None:
-    """Whole or not at all; `first` leaves what is there already."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{uuid4().hex}.draft")
-        draft.write_bytes(canonical_bytes(document))
-        if not first:
-            draft.replace(path)
-            return
-        try:
-            os.link(draft, path)
-        except FileExistsError:
-            pass
-        finally:
-            draft.unlink()
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+    """`first` leaves what is there already. Not waited for on the disk: a simulation writes very many."""
+    write_file(path, canonical_bytes(document), keep_existing=first, sync=False)
 
 
 def _read(path: Path) -> dict[str, Any]:
     found = _read_if_there(path)
     if found is None:
-        raise InputError(f"{path} is gone.")
+        raise ServiceError(f"{path} is gone.")
     return found
 
 
@@ -129,4 +114,4 @@ def _read_if_there(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+        raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.book import Conflict, Ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.chain import Fault
@@ -74,7 +74,7 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
         if (to, reference) in [(step.state, step.reference) for step in steps]:
             return now
         raise InputError(_refusal(now, to))
-    raise InputError(f"the payment of client {client!r} in job {job!r} is being changed by others; try again later.")
+    raise ServiceError(f"the payment of client {client!r} in job {job!r} is being changed by others; try again later.")
 
 
 def payment_of(entry: Entry) -> Payment:

@@ -1,12 +1,11 @@
 """Keys and signatures: ECDSA on the curve P-384, the kind Flower's nodes use, so one key is one participant everywhere.
 
-Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). Looks at
-`canonical`.
+Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). Imports
+`canonical` and `files`.
 """
 
 from __future__ import annotations
 
-import os
 from base64 import b64decode, b64encode
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 from truthfl.ledger.canonical import Document, canonical_bytes
 
 PrivateKey = ec.EllipticCurvePrivateKey
@@ -40,17 +40,10 @@ def public_line(key: PrivateKey) -> str:
 
 def write_key(key: PrivateKey, path: Path, comment: str = "") -> None:
     """The private key at `path`, for its owner's eyes alone, the public one beside it in `path`.pub; never replaced."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-        line = f"{public_line(key)} {comment}".strip()
-        Path(f"{path}.pub").write_text(line + "\n", encoding="utf-8")
-    except FileExistsError:
-        raise InputError(f"{path} exists already, and a key is not replaced; name another file.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    if not write_file(path, private, private=True, keep_existing=True):
+        raise InputError(f"{path} exists already, and a key is not replaced; name another file.")
+    write_file(Path(f"{path}.pub"), f"{public_line(key)} {comment}".strip() + "\n")
 
 
 def read_key(path: Path) -> PrivateKey:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.database import LOCK_WAIT_S, WRITING, Database
 
 COPY_ATTEMPTS = 20
@@ -25,7 +25,7 @@ def sqlite_to_write(path: Path) -> Database:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"the folder of {path} cannot be made: {error.strerror}.") from None
+        raise ServiceError(f"the folder of {path} cannot be made: {error.strerror}.") from None
     if path.is_dir():
         raise InputError(f"{path} is a folder; a ledger is a file.")
     return Database(str(path), _engine(lambda: _connect(path, "mode=rwc", "journal_mode=WAL", "synchronous=FULL")))
@@ -62,8 +62,8 @@ def _copy_at_rest(path: Path, folder: Path) -> Path:
             if before == _state(path):
                 return folder / "ledger"
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
-    raise InputError(f"{path} changes all the time; try again later.")
+        raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
+    raise ServiceError(f"{path} changes all the time; try again later.")
 
 
 def _state(path: Path) -> dict[str, tuple[int, int] | None]:

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from truthfl.errors import InputError
+from truthfl.errors import ServiceError, TruthflError
 from truthfl.page.access_secrets import Door
 from truthfl.page.document_routes import paper_routes, what_lies_there, where_to_begin
 from truthfl.page.request_guard import Guard
@@ -43,7 +43,7 @@ def page(work: Work, key: PrivateKey | None, door: Door) -> ASGIApp:
     routes = [*_files(work.home), *_labeling(work, door), *paper_routes(work, key, door)]
     app = Starlette(
         routes=[Mount(door.root, routes=routes)],
-        exception_handlers={InputError: _as_sentence, HTTPException: _as_sentence, Exception: _as_failure},
+        exception_handlers={TruthflError: _as_sentence, HTTPException: _as_sentence, Exception: _as_failure},
     )
     return Guard(app, door)
 
@@ -137,4 +137,5 @@ async def _as_failure(_: Request, __: Exception) -> Response:
 async def _as_sentence(_: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         return JSONResponse({"error": "there is no such thing here."}, error.status_code)
-    return JSONResponse({"error": str(error)}, 409 if isinstance(error, StaleError) else 422)
+    status = 409 if isinstance(error, StaleError) else 503 if isinstance(error, ServiceError) else 422
+    return JSONResponse({"error": str(error)}, status)

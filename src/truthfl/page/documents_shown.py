@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.signing import PrivateKey, public_line
@@ -24,7 +24,7 @@ from truthfl.page.document_names import EMPTY
 from truthfl.page.numbers import in_calculation, money
 from truthfl.page.offer_outlook import conducts, own_costs, pay_curve, spread
 
-CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
+CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
 
 
 def last_offer(home: Path) -> Offer | None:
@@ -90,7 +90,7 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
             "conducts": [asdict(one) for one in ways],
             "plot": _plotted(offer, [one.loss for one in ways]),
         }
-    except InputError:
+    except TruthflError:
         raise
     except CANNOT_BE_READ as error:
         raise InputError(f"the offer cannot be read: {_sentence(error)}") from None
@@ -123,7 +123,7 @@ def receipt_shown(home: Path) -> dict[str, Any]:
             "calculation": _calculation(offer, test["loss"], settlement),
             "plot": _plotted(offer, [offer.job.expected_loss, test["loss"]]),
             "loss": float(test["loss"]),
-            "accuracy": float(test["accuracy"]),
+            "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
             "test": {name: test[name] for name in ("test_set", "samples", "secret")},
             "settlement": {name: settlement[name] + 0 for name in ("pay", "delivered", "asked")},
             "links": len(document["chain"]),
@@ -218,4 +218,4 @@ def _finite(value: float) -> float | None:
 
 def _sentence(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
-    return text if isinstance(error, InputError) else f"it does not have the form it should ({text})."
+    return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.page.access_secrets import Door
 from truthfl.page.work import Work
 from truthfl.samples.label_store import FILE_NAME, LabelStore
@@ -46,7 +46,7 @@ class OpenPage:
         """Until somebody interrupts; by itself it does not end, and if it does, that is said."""
         while not self.ended.wait(0.5):
             pass
-        raise InputError("the page's server ended by itself; what it says about it stands above.")
+        raise ServiceError("the page's server ended by itself; what it says about it stands above.")
 
 
 @contextmanager
@@ -129,8 +129,11 @@ def listen(port: int) -> socket.socket:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((HOST, port))
         listening.listen()
-    except (OSError, OverflowError) as error:
+    except OverflowError:
         listening.close()
-        why = getattr(error, "strerror", None) or "there is no such port"
-        raise InputError(f"port {port} cannot be used ({why}); name another with --port, or 0 for any.") from None
+        raise InputError(f"port is {port}; it must be from 1 to 65535, or 0 for any that is free.") from None
+    except OSError as error:
+        listening.close()
+        why = error.strerror
+        raise ServiceError(f"port {port} cannot be used ({why}); name another with --port, or 0 for any.") from None
     return listening

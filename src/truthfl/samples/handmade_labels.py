@@ -1,4 +1,4 @@
-"""Labels that a person made by hand, from the file her page keeps. Looks at `errors`.
+"""Labels that a person made by hand, from the file her page keeps. Imports `label_store`.
 
 The file is SQLite's and has a view `labels (sample, label)`; how it came to be is the labeling room's business.
 """
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from truthfl.errors import InputError
 from truthfl.learning.model import Labels
+from truthfl.samples.label_store import database_error
 
 LOCK_WAIT_S = 10.0
 
@@ -32,6 +32,6 @@ def labels_of(path: str | os.PathLike[str], samples: Sequence[str], classes: Seq
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_WAIT_S)) as database:
             found = dict(database.execute("SELECT sample, label FROM labels"))
     except sqlite3.Error as error:
-        raise InputError(f"{file} cannot be read as a file of labels: {error}.") from None
+        raise database_error(error, f"{file} cannot be read as a file of labels") from None
     made = [number.get(found.get(sample, ""), -1) for sample in samples]
     return None if -1 in made else np.array(made, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""In which order samples are asked for: those that were there first stay first. Looks at `sample` and `errors`.
+"""In which order samples are asked for: those that were there first stay first. Imports `sample`, `files`.
 
 An offer asks for a number of samples, the first ones. Were they the first by name, a file that is added during a job
 would push another one out of them, and labels would be missing that nobody was asked for.
@@ -7,11 +7,10 @@ would push another one out of them, and labels would be missing that nobody was 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from uuid import uuid4
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 from truthfl.samples.sample import Source
 
 FILE_NAME = "order.json"
@@ -25,7 +24,7 @@ def in_kept_order(source: Source, home: Path) -> Source:
     new = [sample for sample in source.ids if sample not in place]
     place |= {sample: len(kept) + number for number, sample in enumerate(new)}
     if new:
-        _write(file, [*kept, *new])
+        write_file(file, json.dumps([*kept, *new]), sync=False)
     places = [place[sample] for sample in source.ids]
     return source.keeping(sorted(range(len(source)), key=places.__getitem__), ())
 
@@ -40,13 +39,3 @@ def _read(file: Path) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise InputError(f"{file} cannot be read; it lists samples in their order, and may be deleted between jobs.")
     return found
-
-
-def _write(file: Path, order: list[str]) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft = file.with_name(f".{file.name}.{uuid4().hex}")
-        draft.write_text(json.dumps(order), encoding="utf-8")
-        os.replace(draft, file)
-    except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}.") from None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 from truthfl.samples.label_state import NOTHING, Standing
 from truthfl.samples.label_store import LabelStore
 from truthfl.samples.matching import Matcher
@@ -42,14 +43,7 @@ class Brought:
 def export_labels(path: Path, source: Source, store: LabelStore) -> int:
     """Write all labels to a .json or .csv file; how many there were."""
     found = store.standing()
-    text = export_text(_format(path), source, found)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(text, encoding="utf-8", newline="")
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+    write_file(path, export_text(_format(path), source, found))
     return sum(found.get(sample.id, NOTHING).label is not None for sample in source.samples)
 
 

@@ -16,12 +16,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.samples.label_state import NOTHING, Row, Standing, all_standing, standing
 
 FILE_NAME = "labels.db"
 VERSION = 1
 LOCK_WAIT_S = 10.0
+WRONG_CONTENTS = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS decisions (
@@ -87,7 +88,7 @@ class LabelStore:
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=32
             )
         except (OSError, sqlite3.Error) as error:
-            raise InputError(f"{path} cannot be opened: {_told(error)}.") from None
+            raise database_error(error, f"{path} cannot be opened") from None
         try:
             self._prepare()
         except BaseException:
@@ -172,7 +173,7 @@ class LabelStore:
                 self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
             self._database.execute("PRAGMA synchronous = FULL")
         except sqlite3.Error as error:
-            raise InputError(f"{self.path} cannot be used for labels: {_told(error)}.") from None
+            raise database_error(error, f"{self.path} cannot be used for labels") from None
 
     def _is_new(self) -> bool:
         """Looked up in one transaction: another process may be making the file right now."""
@@ -201,8 +202,10 @@ def _sentences(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise InputError(f"{path} does not take the labels: {_told(error)}.") from None
+        raise database_error(error, f"{path} does not take the labels") from None
 
 
-def _told(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error).rstrip(".")
+def database_error(error: Exception, what: str) -> InputError | ServiceError:
+    """The error to raise: a file with other contents is bad input, anything else is the disk or another process."""
+    kind = InputError if getattr(error, "sqlite_errorcode", 0) & 0xFF in WRONG_CONTENTS else ServiceError
+    return kind(f"{what}: {str(getattr(error, 'strerror', None) or error).rstrip('.')}.")

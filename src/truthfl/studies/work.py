@@ -1,7 +1,7 @@
 """Work cut into independent pieces, each known by its content: done once, kept on disk, never done again.
 
 A task is the name of a function and its settings, both plain text, so that another process (or, later, another machine)
-can do it. What was done before an interruption is there after it. Looks nowhere.
+can do it. What was done before an interruption is there after it. Imports `files` and `learning.array_files`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import importlib
 import json
 import multiprocessing
 import os
-import secrets
 import signal
 import threading
 import zipfile
@@ -21,12 +20,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.errors import InputError
+from truthfl.errors import ServiceError, TruthflError
+from truthfl.files import write_file
+from truthfl.learning.array_files import npz_bytes
 
 REVISION = 1  # of what the functions compute; one more when results on disk are no longer what they would be now
 
@@ -53,7 +54,7 @@ class WorkItem:
         module, function = self.work.split(":")
         try:
             result: Result = getattr(importlib.import_module(f"truthfl.{module}"), function)(**self.settings)
-        except InputError:
+        except TruthflError:
             raise
         except Exception as error:
             raise WorkError(f"{self.work} failed ({type(error).__name__}: {error}) with {self.settings}.") from error
@@ -87,17 +88,7 @@ class Store:
             return None
 
     def put(self, task: WorkItem, result: Result) -> None:
-        path = self._path(task)
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                np.savez(file, **cast(dict[str, Any], result))
-            partial.replace(path)
-        except OSError as error:
-            raise InputError(f"{self.folder} cannot keep results: {error.strerror}; name another folder.") from None
-        finally:
-            _remove(partial)
+        write_file(self._path(task), npz_bytes(result), sync=False)  # one that was lost is computed again
 
     def _path(self, task: WorkItem) -> Path:
         return self.folder / f"{task.address}.npz"
@@ -145,7 +136,7 @@ def _done_by_processes(lacking: Mapping[str, WorkItem], count: int) -> Iterator[
             yield running[done], done.result()
         pool.shutdown()
     except BrokenProcessPool:
-        raise InputError(
+        raise ServiceError(
             "a process at work was ended from outside, as happens when memory runs out; what was done is kept: "
             "call again, with fewer workers."
         ) from None
@@ -181,8 +172,3 @@ def _interrupts_later() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):  # where the folder is not one, the caller has said so already
-        path.unlink(missing_ok=True)

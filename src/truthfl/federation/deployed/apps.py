@@ -10,7 +10,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.federation.participant.client_app import client_app as app_of
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
@@ -53,7 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             operator = Operator(book, folder, key, draws.secret, draws.seed, bool(config["authenticated"]))
             name = str(config["job-name"])
             conduct(grid, job, name, operator, lambda some, side: some.plan(side), lambda *_: None)
-    except InputError as error:
+    except TruthflError as error:
         note_failure(folder, str(error))
         raise
 

@@ -1,13 +1,12 @@
 """TLS for a federation's server: a certificate authority that signs one server and is forgotten, and checks of both.
 
 Participants need `ca.crt` alone. The authority's private key is never written down, so that nobody can sign another
-server in its name; a new server means new files. Looks at `errors` alone.
+server in its name; a new server means new files. Imports `errors` and `files`.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 
 ROOT, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
 DAYS_VALID = 825  # the longest that all common TLS libraries accept
@@ -60,9 +60,9 @@ def make_certificates(folder: Path, hosts: Iterable[str] = ()) -> Certificates:
     files = certificates_in(folder)
     require_absent(files.root, files.server, files.server_key)
     private = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    _write(files.server_key, private, 0o600)
-    _write(files.server, server.public_bytes(Encoding.PEM), 0o644)
-    _write(files.root, root.public_bytes(Encoding.PEM), 0o644)
+    _write(files.server_key, private, private=True)
+    _write(files.server, server.public_bytes(Encoding.PEM))
+    _write(files.root, root.public_bytes(Encoding.PEM))
     return files
 
 
@@ -232,13 +232,6 @@ def _read_public_half(path: Path) -> bytes:
     return key.public_key().public_bytes(*_PLAIN)
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-    except FileExistsError:
-        raise InputError(f"{path} exists already, and is not replaced; name another folder.") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+def _write(path: Path, content: bytes, *, private: bool = False) -> None:
+    if not write_file(path, content, private=private, keep_existing=True):
+        raise InputError(f"{path} exists already, and is not replaced; name another folder.")

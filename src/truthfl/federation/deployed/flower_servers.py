@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import CLIENT_APP, Value, toml_lines
 from truthfl.federation.deployed.certificates import host_to_reach, read_certificates, read_root
 from truthfl.federation.deployed.processes import Child, free_port, program, start, start_again, stop, wait_until
@@ -165,7 +165,7 @@ def start_supernode(
             return SuperNode(tuple(children), int(children[0].said().split(CONNECTED, 1)[1].split()[0]))
         except BaseException as error:
             stop(children)
-            refused = isinstance(error, InputError) and NOT_ADMITTED in children[0].said()
+            refused = isinstance(error, ServiceError) and NOT_ADMITTED in children[0].said()
             if not refused or time.monotonic() > last_try:
                 raise
         time.sleep(SECONDS_BETWEEN_TRIES)
@@ -185,8 +185,7 @@ def _start_executor(command: list[str], folder: Path, runtime: str, root: Path |
 def _secret(folder: Path) -> Path:
     """What a server and its executor know each other by; other users of the machine cannot take its work."""
     path = folder / SECRET
-    if not path.exists():
-        write_file(path, secrets.token_hex(32), private=True)
+    write_file(path, secrets.token_hex(32), private=True, keep_existing=True)
     return path
 
 
@@ -208,7 +207,7 @@ def _require_free(host: str, port: int) -> None:
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise InputError(f"{host}:{port} cannot be listened at: {error.strerror}; name another port.") from None
+            raise ServiceError(f"{host}:{port} cannot be listened at: {error.strerror}; name another port.") from None
 
 
 def _paths(**options: Path) -> list[str]:

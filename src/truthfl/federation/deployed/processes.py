@@ -20,8 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 LINES_SHOWN = 12
@@ -60,10 +61,9 @@ class Child:
 
 def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Child:
     """Start a command of Flower's in this folder; `name`.log there has what it says."""
-    folder.mkdir(parents=True, exist_ok=True)
     log = folder / f"{name}.log"
     guarded = [sys.executable, "-I", "-S", str(END_WITH_PARENT), str(os.getpid()), *command]
-    with log.open("ab") as output:
+    with _appended(log) as output:
         begins = output.tell()
         process = _starter.submit(
             subprocess.Popen,
@@ -75,6 +75,14 @@ def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Chi
             start_new_session=True,
         ).result()
     return Child(name, tuple(command), home, process, log, begins)
+
+
+def _appended(log: Path) -> BinaryIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("ab")
+    except OSError as error:
+        raise ServiceError(f"{log} cannot be written: {error.strerror}.") from None
 
 
 def start_again(child: Child) -> Child:
@@ -98,7 +106,7 @@ def run_to_end(command: list[str], *, home: Path, deadline: float) -> subprocess
         )
     except subprocess.TimeoutExpired:
         asked = " ".join([Path(command[0]).name, *command[1:2]])
-        raise InputError(f"{asked} had no answer after {deadline:g} seconds; is the server up?") from None
+        raise ServiceError(f"{asked} had no answer after {deadline:g} seconds; is the server up?") from None
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -144,9 +152,9 @@ def wait_until(ready: Callable[[], bool], children: Iterable[Child], what: str, 
     while not ready():
         for child in watched:
             if child.ended:
-                raise InputError(f"{what}: {child.name} ended. {_shown(child)}")
+                raise ServiceError(f"{what}: {child.name} ended. {_shown(child)}")
         if time.monotonic() > end:
-            raise InputError(f"{what}: not within {deadline:g} seconds. {_shown(watched[0])}")
+            raise ServiceError(f"{what}: not within {deadline:g} seconds. {_shown(watched[0])}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import Value, settings_of, toml_lines
 from truthfl.federation.deployed.processes import program, run_to_end
 from truthfl.federation.protocol.node_keys import pem_of, public_key_line
@@ -131,7 +131,7 @@ def submit(connection: Connection, app: Path, run_config: Mapping[str, Value] | 
         return int(json.loads(done.stdout)["run-id"])
     except (ValueError, KeyError, TypeError):
         said = " ".join((done.stdout + done.stderr).split())
-        raise InputError(f"The app in {app} was not started: {said[-500:] or 'Flower did not say why'}") from None
+        raise ServiceError(f"The app in {app} was not started: {said[-500:] or 'Flower did not say why'}") from None
 
 
 def run_status(connection: Connection, run_id: int) -> RunStatus:
@@ -148,7 +148,7 @@ def wait_for_run(connection: Connection, run_id: int, deadline: float) -> RunSta
     end = time.monotonic() + deadline
     while not (status := run_status(connection, run_id)).over:
         if time.monotonic() > end:
-            raise InputError(f"Run {run_id} is still {status.state} after {deadline:g} seconds.")
+            raise ServiceError(f"Run {run_id} is still {status.state} after {deadline:g} seconds.")
         time.sleep(SECONDS_BETWEEN_QUESTIONS)
     return status
 
@@ -180,9 +180,9 @@ def _ask(connection: Connection, what: str, request: Message, kind: type[Answer]
     try:
         status, body = _exchange(connection, "POST", f"/v1/control/{what}", request.SerializeToString())
     except (OSError, http.client.HTTPException) as error:
-        raise InputError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None
+        raise ServiceError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None
     if status != http.client.OK:
-        raise InputError(f"The SuperLink at {connection.address} refused {what}: {_reason(status, body)}.")
+        raise ServiceError(f"The SuperLink at {connection.address} refused {what}: {_reason(status, body)}.")
     answer = kind()
     answer.ParseFromString(body)
     return answer

@@ -1,27 +1,27 @@
 """A participant's settings, as her node is started with them, and the data they point to.
 
-They travel to the node as Flower's node config, a few plain values. Looks at `participant`, `labeling` (samples),
+They travel to the node as Flower's node config, a few plain values. Imports `participant`, `samples`,
 `learning` and the ledger.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import LabelSource, Participant
+from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Images
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
+from truthfl.samples.decoded_pictures import load_cached
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
@@ -100,23 +100,17 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
-    """Her pictures that can be read, in the order in which they are asked for."""
-    return load(in_kept_order(open_samples(data), home))
+    """Her pictures that can be read, in the order in which they are asked for; a folder is decoded once."""
+    ordered = in_kept_order(open_samples(data), home)
+    return load_cached(ordered, home) if data.is_dir() else load(ordered)
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:
     """What is in an .npz file that has labels already; None for anything else."""
-    if data.suffix != ".npz":
+    if data.suffix != ".npz" or data.is_dir() or not {"images", "labels"} <= names_in_npz(data):
         return None
-    try:
-        with np.load(data, allow_pickle=False) as arrays:
-            if "labels" not in arrays or "images" not in arrays:
-                return None
-            images, labels = arrays["images"], arrays["labels"]
-    except OSError as error:
-        raise InputError(f"{data} cannot be read: {error.strerror or 'it is no .npz file'}.") from None
-    except (ValueError, EOFError, AttributeError, TypeError, BadZipFile, zlib.error):
-        raise InputError(f"{data} cannot be read; it must be an .npz file of plain arrays.") from None
+    arrays = read_npz(data, ["images", "labels"])
+    images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MOST_CLASSES:
         raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MOST_CLASSES:,}.")
     return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])

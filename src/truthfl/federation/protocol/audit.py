@@ -6,9 +6,8 @@ The final model and the test set are files; the book has their hashes, and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,8 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import asked_in, asked_of
+from truthfl.files import write_file
+from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -39,19 +40,8 @@ def published(folder: Path, job: str) -> tuple[Path, Path]:
 def publish_model(folder: Path, job: str, params: Params, test: LabeledImages) -> None:
     """Write both, each whole or not at all."""
     model_file, test_file = published(folder, job)
-    try:
-        model_file.parent.mkdir(parents=True, exist_ok=True)
-        writers: tuple[tuple[Path, Callable[[BinaryIO], None]], ...] = (
-            (model_file, lambda file: np.save(file, params)),
-            (test_file, lambda file: np.savez_compressed(file, images=test.images, labels=test.labels)),
-        )
-        for path, write in writers:
-            draft = path.with_name(f"{path.name}.draft")
-            with draft.open("wb") as file:
-                write(file)
-            draft.replace(path)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to: {error.strerror}.") from None
+    write_file(model_file, npy_bytes(params))
+    write_file(test_file, npz_bytes({"images": test.images, "labels": test.labels}, compressed=True))
 
 
 def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
@@ -68,11 +58,8 @@ def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != said["model"]:
         return f"{model_file} is not the model that was tested"
-    arrays = _loaded(test_file)
-    try:
-        test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
-    except (KeyError, IndexError, TypeError):
-        raise InputError(f"{test_file} is no test set; it must be an .npz file with images and labels.") from None
+    arrays = read_npz(test_file, ["images", "labels"])
+    test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
     if test_set_digest(test.images, test.labels) != said["test_set"]:
         return f"{test_file} is not the test set that the server committed itself to"
     loss = test_loss(model_of(terms), params, test, said["samples"], said["secret"])

@@ -12,7 +12,7 @@ from typing import Any
 
 from flwr.serverapp import Grid
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.ask_nodes import ask
 from truthfl.federation.protocol.messages import ENROL, paper_in, question
 from truthfl.federation.protocol.node_keys import registrations
@@ -120,4 +120,4 @@ def wait_for_clients(roster: Roster) -> None:
             break
         time.sleep(min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
     if not roster.described:
-        raise InputError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")
+        raise ServiceError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")

@@ -8,7 +8,6 @@ are) and goes on from its model. Looks at the ledger and at nothing of Flower.
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -20,6 +19,7 @@ from types import TracebackType
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.files import write_file
 from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
@@ -46,16 +46,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     numbers = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
     told = {"rounds": checkpoint.rounds, "items": [asdict(item) for item in checkpoint.items]}
     line = json.dumps(told | {"digest": sha256(numbers).hexdigest(), "bytes": len(numbers)}).encode()
-    draft = path.with_suffix(".draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(line + b"\n" + numbers)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise InputError(f"the checkpoint {path} cannot be written: {error.strerror}.") from None
+    write_file(path, line + b"\n" + numbers)
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:

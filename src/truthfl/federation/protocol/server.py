@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import Grid
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.federation.protocol.ask_nodes import ask
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
@@ -138,7 +138,7 @@ def _its_end_told(roster: Roster) -> Iterator[None]:
     """If the job cannot go on, those who wait for it are told why."""
     try:
         yield
-    except InputError as error:
+    except TruthflError as error:
         tell(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
         raise
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 
@@ -37,7 +37,7 @@ def in_simulation(clients: int, participant: Callable[[int], Participant], serve
     def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
         try:
             made.append(serve(grid))
-        except InputError as error:  # told by us; Flower would print a traceback
+        except TruthflError as error:  # told by us; Flower would print a traceback
             failed.append(error)
 
     def whose(context: Context) -> Participant:
@@ -47,5 +47,5 @@ def in_simulation(clients: int, participant: Callable[[int], Participant], serve
     if failed:
         raise failed[0]
     if not made:
-        raise InputError("Flower's simulation ended without a result; its own messages say why.")
+        raise ServiceError("Flower's simulation ended without a result; its own messages say why.")
     return made[0]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from truthfl.errors import InputError
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
+from truthfl.files import write_file
 from truthfl.job import DataJob
 from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
@@ -144,16 +144,10 @@ def write_run_report(job: DataJob, outcome: RunOutcome, folder: Path, made: dict
             last,
         ],
     )
-    try:
-        (folder / "training.png").write_bytes(png)
-        (folder / "training.svg").write_text(svg, encoding="utf-8")
-        (folder / "training.csv").write_text(figure_csv(figure), encoding="utf-8")
-        path = folder / "report.html"
-        path.write_text(page(report), encoding="utf-8")
-        text = json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False)
-        draft = folder / f"{RESULTS}.draft"
-        draft.write_text(text + "\n", encoding="utf-8")
-        draft.replace(folder / RESULTS)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+    path = folder / "report.html"
+    write_file(folder / "training.png", png)
+    write_file(folder / "training.svg", svg)
+    write_file(folder / "training.csv", figure_csv(figure))
+    write_file(path, page(report))
+    write_file(folder / RESULTS, json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False) + "\n")
     return path

@@ -32,7 +32,7 @@ function tellPay(shown) {
   pairs(byId("facts"), [
     ["your pay", shown.paid, settlement.pay < 0 ? "key minus" : "key"],
     ["test loss", loss(shown.loss)],
-    ["right in the test", `${number(100 * shown.accuracy, 1)}%`],
+    ...(shown.accuracy === null ? [] : [["right in the test", `${number(100 * shown.accuracy, 1)}%`]]),
     ["reports taken", `${settlement.delivered} of ${settlement.asked}`],
   ]);
 }

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truthfl.errors import InputError
+from truthfl.errors import ServiceError
+from truthfl.files import write_file
 from truthfl.reporting.figure import Figure, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
@@ -25,23 +26,20 @@ def require_writable(folder: Path, mode: int = 0o777) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+        raise ServiceError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
 
 
 def write_reproduction(found: Reproduction, folder: Path, made: Section) -> Path:
     """Write all files; the report's path. `made` is the report's last section."""
-    try:
-        for figure in found.figures:
-            stem = folder / f"figure-{figure.number}"
-            png, svg = figure_pictures(figure)
-            stem.with_suffix(".png").write_bytes(png)
-            stem.with_suffix(".svg").write_text(svg, encoding="utf-8")
-            stem.with_suffix(".csv").write_text(figure_csv(figure), encoding="utf-8")
-        (folder / "claims.csv").write_text(claims_csv(found.claims), encoding="utf-8")
-        path = folder / "report.html"
-        path.write_text(page(report_of(found, made)), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+    for figure in found.figures:
+        stem = folder / f"figure-{figure.number}"
+        png, svg = figure_pictures(figure)
+        write_file(stem.with_suffix(".png"), png)
+        write_file(stem.with_suffix(".svg"), svg)
+        write_file(stem.with_suffix(".csv"), figure_csv(figure))
+    path = folder / "report.html"
+    write_file(folder / "claims.csv", claims_csv(found.claims))
+    write_file(path, page(report_of(found, made)))
     return path
 
 

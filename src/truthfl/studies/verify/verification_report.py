@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from truthfl.errors import InputError
+from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.verify.lie_grid import KINDS
@@ -129,16 +129,12 @@ def write_verification(
     )
     meaning = Section("What was asked", [Paragraph(asked), *map(Paragraph, MEANING)])
     lead = "; ".join(f"{one.rule}: {ANSWERS[one.lying_pays]}" for one in verdicts) + "."
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "does-lying-pay.png").write_bytes(png)
-        (folder / "does-lying-pay.svg").write_text(svg, encoding="utf-8")
-        (folder / "does-lying-pay.csv").write_text(verdicts_csv(verdicts), encoding="utf-8")
-        (folder / "lies.csv").write_text(lies_csv(verified), encoding="utf-8")
-        path = folder / "report.html"
-        path.write_text(page(Report("Does lying pay?", lead, [answer, meaning, made])), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+    path = folder / "report.html"
+    write_file(folder / "does-lying-pay.png", png)
+    write_file(folder / "does-lying-pay.svg", svg)
+    write_file(folder / "does-lying-pay.csv", verdicts_csv(verdicts))
+    write_file(folder / "lies.csv", lies_csv(verified))
+    write_file(path, page(Report("Does lying pay?", lead, [answer, meaning, made])))
     return path
 
 
