@@ -1,6 +1,6 @@
 """What is left over: of pay after costs for a client, of the model's worth after pay for the server.
 
-Looks at `setting`, `loss_model`, `strategies`, `observation`, `contribution`. docs/mechanism.md, section 1.
+Looks at `formulas`, `setting`, `loss_model`, `strategies`, `observation`, `contribution`. docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.mechanism import formulas
 from truthfl.mechanism.checks import FloatArray, number
 from truthfl.mechanism.contribution import model_coalition_loss, observe
 from truthfl.mechanism.loss_model import LossModel
@@ -27,8 +28,11 @@ def require_same_clients(rule: PaymentRule, clients: Clients, model: LossModel) 
 
 def work_cost(clients: Clients, training: Training, strategies: Strategies) -> FloatArray:
     """c_l e_i + T q_i c_p D_i, what client i's real work costs her."""
-    labeling: FloatArray = clients.labeling_cost * strategies.labeling_effort
-    return labeling + batch_price(clients, training) * strategies.batch_size
+    price = batch_price(clients, training)
+    cost: FloatArray = formulas.work_cost(
+        clients.labeling_cost, strategies.labeling_effort, price, strategies.batch_size
+    )
+    return cost
 
 
 def pay_on_model(

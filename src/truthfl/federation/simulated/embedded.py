@@ -26,11 +26,12 @@ from truthfl.federation.protocol.server import Operator, Watch, conduct, job_nam
 from truthfl.federation.simulated.flower_simulation import in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
-from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federations import SimulatedFederation, with_training
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.model import Labels
 from truthfl.learning.planning import Effort
+from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
@@ -98,7 +99,7 @@ def run_job(
         if in_flower:
             found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)
         else:
-            labels = simulated_labels(scene, job.clients.behaviour, seed)
+            labels = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
             found = serve(grid_of(simulated(job, scene, folder, labels)))
     return _outcome(job, scene, found, operator)
 
@@ -133,7 +134,7 @@ def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
     known = digest({"job": job.document(), "seed": seed})
     if known not in _ANEW:
         scene = job.scene()
-        _ANEW[known] = scene, simulated_labels(scene, job.clients.behaviour, seed)
+        _ANEW[known] = scene, Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
     scene, labels = _ANEW[known]
     return _participant(job, scene, client, folder, labels)
 
@@ -161,18 +162,6 @@ def _folder_name(job: DataJob, client: int) -> str:
     return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
 
 
-def simulated_labels(scene: SimulatedFederation, names: tuple[str, ...], seed: int) -> Labels:
-    federated = scene.federated
-    return assigned_labels(
-        federated.data.labels,
-        federated.partition,
-        labeling_effort=play(names, np.ones(len(names), dtype=int)).labeling_effort,
-        error_rate=error_rates(names),
-        classes=len(federated.data.classes),
-        seed=seed,
-    )
-
-
 def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator: Operator) -> RunOutcome:
     offers, names = found.contract, job.clients.behaviour
     if len(offers) != len(names):
@@ -180,12 +169,12 @@ def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator:
     settled = [read_settlement(found.settlements[offer.client]) for offer in offers]
     honest = np.full(len(names), np.nan)
     for client, name in enumerate(names):
-        if not BEHAVIOURS[name].truthful:
-            instead = (*names[:client], "truthful", *names[client + 1 :])
+        if not behaviour(name).truthful:
+            instead = (*names[:client], TRUTHFUL, *names[client + 1 :])
             honest[client] = _payoff_if(job, scene, offers, instead, operator)[client]
     return RunOutcome(
         found,
-        names,
+        tuple(behaviour(name).name for name in names),
         np.array([one.delivered == 0 for one in settled]),
         np.array([one.pay / job.server.minor_units for one in settled]),
         _cost(offers, names),
@@ -193,23 +182,31 @@ def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator:
     )
 
 
-def _cost(offers: list[Offer], names: tuple[str, ...]) -> FloatArray:
-    """What each really spends: her labeling, and T batches of the size she uses; nothing if she does nothing."""
-    played = play(names, np.array([offer.batch_size for offer in offers]))
-    labeling = np.array([offer.terms.labeling_cost for offer in offers]) * played.labeling_effort
-    computing = np.array([offer.rounds * offer.sample_cost for offer in offers]) * played.batch_size
-    return labeling + np.where(played.report_scale == 0, 0.0, computing)
+def _cost(offers: list[Offer], names: tuple[str | Behaviour, ...]) -> FloatArray:
+    """What each really spends over all rounds."""
+    return np.array(
+        [
+            behaviour(name).cost(offer.terms.labeling_cost, offer.rounds * offer.sample_cost, offer.batch_size)
+            for offer, name in zip(offers, names, strict=True)
+        ]
+    )
 
 
 def _payoff_if(
-    job: DataJob, scene: SimulatedFederation, offers: list[Offer], names: tuple[str, ...], operator: Operator
+    job: DataJob,
+    scene: SimulatedFederation,
+    offers: list[Offer],
+    names: tuple[str | Behaviour, ...],
+    operator: Operator,
 ) -> FloatArray:
     """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
     training = Training(offers[0].rounds, offers[0].local_steps, offers[0].step_size)
     federated = with_training(scene.federated, training)
-    played = play(names, np.array([offer.batch_size for offer in offers]))
-    done = train(federated, played, simulated_labels(scene, names, operator.seed), operator.seed)
+    profile = Profile(names, [offer.batch_size for offer in offers])
+    done = train(federated, profile, operator.seed)
     loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
-    taken = np.where(played.report_scale == 0, 0, offers[0].rounds).tolist()
-    pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken, strict=True)]
+    taken = np.where(profile.reports_nothing, 0, training.rounds)
+    for client, empty in done.empty_reports[0].items():
+        taken[client] -= empty
+    pay = [offer.terms.pay(loss, rounds, offer.rounds) for offer, rounds in zip(offers, taken.tolist(), strict=True)]
     return np.array(pay) / job.server.minor_units - _cost(offers, names)
