@@ -64,7 +64,7 @@ def test_honest_work_is_rarely_paid_below_cost(planned):
     _, scene, plan = planned
     federated = with_training(scene.federated, plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
-    done = train(federated, honest, federated.true_labels(), np.arange(40), watch={"test": scene.test})
+    done = train(federated, honest, np.arange(40), watch={"test": scene.test})
     payoff = plan.contract.reward(done.watched["test"].loss[:, -1]) - (
         plan.clients.labeling_cost + plan.training.rounds * plan.clients.sample_cost * plan.contract.batch_size
     )
