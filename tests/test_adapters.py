@@ -61,6 +61,7 @@ def assert_same_model(adapted, own, params, images, labels, weight):
     assert adapted.size == own.size
     assert adapted.loss(params, images, labels) == pytest.approx(own.loss(params, images, labels), rel=1e-5)
     assert adapted.accuracy(params, images, labels) == own.accuracy(params, images, labels)
+    np.testing.assert_array_equal(adapted.predict(params, images), own.predict(params, images))
     ours, theirs = (m.weighted_gradient(params, images, labels, weight) for m in (own, adapted))
     assert theirs.dtype == np.float32
     np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-4 * np.abs(ours).max())
