@@ -20,7 +20,7 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import Offer, offer_from
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.page.document_names import EMPTY
-from truthfl.page.offer_outlook import conducts, own_costs, spread
+from truthfl.page.offer_outlook import outlooks, own_costs, spread
 
 CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError)
 
@@ -79,7 +79,7 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
         costs = own_costs(offer, labeling, computing)
         comes_to = {
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
-            "conducts": [asdict(one) for one in conducts(offer, costs)],
+            "outlooks": [asdict(one) for one in outlooks(offer, costs)],
         }
     except InputError:
         raise
