@@ -104,6 +104,10 @@ def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
     assert {"numpy", "rich", "PIL", "cryptography"} & loaded_by(page) == set()
 
 
+def test_what_an_offer_comes_to_is_shown_without_numpy():
+    assert "numpy" not in loaded_by("import truthfl.page.documents_shown")
+
+
 def imports():
     """Every module of the package with each module of the package that it imports, both as tuples of names."""
     for path in SOURCE.rglob("*.py"):
