@@ -36,8 +36,8 @@ def reported(kind, received, seed=1, honest=None):
     """Her report, and whether her honest one was computed for it."""
     asked = []
     local = received[-1] + np.float32(0.5) if honest is None else honest
-    noise = generator(seed, Purpose.REPORT, 0, 0)
-    return kind.report(received, noise, lambda: asked.append(True) or local), bool(asked)
+    report = kind.report(received, lambda: generator(seed, Purpose.REPORT, 0, 0), lambda: asked.append(True) or local)
+    return report, bool(asked)
 
 
 @pytest.mark.parametrize("name", BEHAVIOURS)

@@ -153,13 +153,16 @@ class Behaviour:
         batch = self.batch_size(assigned, at_most=at_most) if self.computes else 0
         return float(work_cost(labeling_cost, self.labeling_effort, batch_price, batch))
 
-    def report(self, received: Sequence[Params], noise: np.random.Generator, honest: Callable[[], Params]) -> Params:
-        """What she sends back for the model she received last. Her honest report is computed only if it is needed."""
+    def report(
+        self, received: Sequence[Params], noise: Callable[[], np.random.Generator], honest: Callable[[], Params]
+    ) -> Params:
+        """What she sends back for the model she received last; noise and her honest report are made only if needed."""
         import numpy as np
 
         common = received[-1]
         if self.fabricate is not None:
-            return self._checked(self.fabricate(received, noise, honest if self.computes else self._no_report), common)
+            may_compute = honest if self.computes else self._no_report
+            return self._checked(self.fabricate(received, noise(), may_compute), common)
         if self.reports_nothing:
             return common
         local = honest()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,8 +68,8 @@ class IndividualRounds:
             self.received[client] = remembered(behaviour, self.received[client], common)
             report = behaviour.report(
                 self.received[client],
-                report_noise(self.run.seed, client, round_),
-                lambda client=client: self._honest(common, client, round_),  # type: ignore[misc]
+                partial(report_noise, self.run.seed, client, round_),
+                partial(self._honest, common, client, round_),
             )
             self.empty_reports[client] += np.array_equal(report, common)
             change += np.float32(weight[client] / q[client]) * (report - common)

@@ -73,7 +73,7 @@ def report_of_round(
             seed=seed,
         )
 
-    return behaviour.report(received, report_noise(seed, client, round_), honest)
+    return behaviour.report(received, lambda: report_noise(seed, client, round_), honest)
 
 
 def used_samples(
