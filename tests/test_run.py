@@ -10,6 +10,8 @@ import pytest
 
 from small_jobs import small_job_file
 from truthfl import Strategies
+from truthfl.federation.protocol.operator_folder import fixed_draws
+from truthfl.federation.simulated import embedded
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.run_report import client_rows, sentences
 from truthfl.job import read_job
@@ -99,10 +101,13 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     batch = [offer.batch_size for offer in outcome.found.contract]
     assert outcome.cost == pytest.approx([120 + 30 * 0.05 * batch[0], 0, 0, 9 + 30 * 0.05 * batch[3]])
     assert np.isnan(outcome.honest).tolist() == [True, False, False, False]
+    draws = fixed_draws(3)  # all that is used of an operator
+    again = embedded._payoff_if(job, planned[1], outcome.found.contract, tuple(lively), draws)
+    assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     for client in (1, 2):
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
         other = run_job(with_behaviours(job, instead), tmp_path / str(client), seed=3, effort=QUICK)
-        assert outcome.honest[client] == pytest.approx(other.payoff[client], abs=1.0)  # pay is in whole units
+        assert outcome.honest[client] == pytest.approx(other.payoff[client], abs=1.0)
 
 
 def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):

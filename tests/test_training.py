@@ -15,6 +15,7 @@ from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
 from truthfl.learning.labels import assigned_labels
+from truthfl.learning.local_training import takes_part
 from truthfl.learning.partition import Partition, iid_partition, paper_partition
 from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.profile import Profile
@@ -90,6 +91,37 @@ def test_a_fabricator_may_compute_on_any_labels_and_remember_several_models(part
     fast, plain = train(federated, profile, 7).params[0], train_plainly(federated, profile, 7)
     assert np.abs(fast - plain).max() < 1e-5
     assert np.abs(fast - train(federated, profile, 8).params[0]).max() > 0.01
+
+
+@pytest.mark.usefixtures("with_kernel")
+def test_a_fabricator_sees_the_models_of_the_rounds_she_took_part_in_and_no_more_than_she_remembers():
+    shown = []
+    own = own_behaviour(
+        lambda received, *_: shown.append(list(received)) or received[-1] + np.float32(1), computes=False
+    )
+    federated, profile = dishonest_federation(MODELS[0], 1, [1.0, 1.0], ["free rider", own])
+    final = train(federated, profile, 7).params[0]
+    share = np.float32(federated.weight[1])
+    assert [[round(float(w[0] / share)) for w in one] for one in shown] == [
+        [0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]
+    ]  # fmt: skip
+    assert np.allclose(final, 6 * share)
+    shown.clear()
+    sometimes = Federated(MODELS[0], DIGITS, federated.partition, federated.training, participation=[1.0, 0.5])
+    train(sometimes, profile, 7)
+    there = [takes_part(7, 1, round_, 0.5) for round_ in range(6)]
+    assert 0 < sum(there) < 6
+    assert [len(one) for one in shown] == [min(k + 1, 4) for k in range(sum(there))]
+
+
+@pytest.mark.usefixtures("with_kernel")
+def test_labels_that_are_given_are_not_written_to():
+    federated, profile = dishonest_federation(MODELS[0], 1, names=["truthful", "half parrot"])
+    given = federated.true_labels()
+    one = train(federated, profile, [7, 8], labels=given).params
+    assert (given == federated.true_labels()).all()
+    assert (one == train(federated, profile, [7, 8], labels=np.stack([given, given])).params).all()
+    assert np.abs(one[0] - train_plainly(federated, profile, 7, labels=given)).max() < 1e-6
 
 
 @pytest.mark.usefixtures("with_kernel")
