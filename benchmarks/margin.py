@@ -31,7 +31,7 @@ def standardized(job, split):
     plan = job.plan(scene, Effort(seeds=4, honest_seeds=16))
     federated = with_training(scene.federated, plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
-    done = train(federated, honest, federated.true_labels(), np.arange(RUNS), watch={"test": scene.test})
+    done = train(federated, honest, np.arange(RUNS), watch={"test": scene.test})
     loss = float(done.watched["test"].loss[:, -1].mean())
     expected = plan.calibration.model.truthful_loss(plan.contract.batch_size)
     return {"split": split, "loss": loss, "expected": expected, "loss_error": plan.loss_error,

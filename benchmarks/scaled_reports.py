@@ -51,9 +51,7 @@ def losses(federated, scale, seeds, sample):
     """Final loss on this sample, (rows of scales, seeds), all rows with the same draws."""
     rows = np.repeat(np.atleast_2d(scale), len(seeds), axis=0)
     played = Strategies(1.0, float(BATCH), rows)
-    done = train(
-        federated, played, federated.true_labels(), np.tile(seeds, len(rows) // len(seeds)), watch={"at": sample}
-    )
+    done = train(federated, played, np.tile(seeds, len(rows) // len(seeds)), watch={"at": sample})
     return done.watched["at"].loss[:, -1].reshape(-1, len(seeds))
 
 

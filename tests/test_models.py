@@ -68,6 +68,16 @@ def test_gradients_are_those_of_the_loss(model, shape):
     assert one == pytest.approx(weighted_loss(model, params, images, labels, np.full(37, 1 / 37)), rel=1e-5)
 
 
+@pytest.mark.parametrize(("model", "shape"), SHAPES, ids=str)
+def test_a_prediction_is_the_class_whose_loss_is_least(model, shape):
+    params, images, _, _ = samples(model, shape, seed=1)
+    predicted = model.predict(params, images)
+    one = [[model.loss(params, images[k : k + 1], np.array([c])) for c in range(model.classes)] for k in range(37)]
+    assert (predicted == np.argmin(one, axis=1)).all()
+    assert len(np.unique(predicted)) > 1
+    assert model.accuracy(params, images, predicted) == 1.0
+
+
 @needs_kernel
 @pytest.mark.parametrize("instruction_set", ["plain", "best"])
 @pytest.mark.parametrize(("model", "shape"), SHAPES, ids=str)

@@ -20,7 +20,7 @@ from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import LossShare
 from truthfl.page import documents_shown
-from truthfl.page.offer_outlook import Costs, assumed_costs, conducts, own_costs, spread
+from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.samples.open_samples import open_samples
@@ -54,7 +54,7 @@ def test_what_if_is_the_mechanisms_own_payoff(data):
         expected_loss=model.truthful_loss(batches),
         loss_share=LossShare(*map(float, share)),
     )
-    for way in conducts(offer, assumed_costs(offer)):
+    for way in outlooks(offer, assumed_costs(offer)):
         effort, batch, scale = np.ones(len(clients)), batches.astype(float).copy(), np.ones(len(clients))
         effort[i], batch[i], scale[i] = way.effort, way.batch_size, way.report_scale
         played = Strategies(effort, batch, scale)
@@ -88,7 +88,7 @@ def test_her_own_costs_take_the_place_of_the_offers():
     assert assumed_costs(offer) == Costs(120.0, 3 * 0.5 * 13)
     assert sum(vars(assumed_costs(offer)).values()) == pytest.approx(offer.cost)
     assert own_costs(offer, 7.0, None) == Costs(7.0, 19.5)
-    honest, random, half, inflated = conducts(offer, Costs(200.0, 40.0))
+    honest, random, half, inflated = outlooks(offer, Costs(200.0, 40.0))
     assert (honest.cost, random.cost, inflated.cost) == (240.0, 40.0, 240.0)
     assert half.cost == 200.0 + 40.0 * 6 / 13
     assert honest.left == pytest.approx(offer.expected_pay - 240.0)
@@ -97,10 +97,10 @@ def test_her_own_costs_take_the_place_of_the_offers():
 
 
 def test_a_batch_of_one_cannot_be_halved():
-    assert [way.name for way in conducts(an_offer(KEY, OPERATOR, batch_size=1), Costs(1, 1))] == [
-        "honest",
-        "random labels",
-        "inflated report",
+    assert [way.name for way in outlooks(an_offer(KEY, OPERATOR, batch_size=1), Costs(1, 1))] == [
+        "truthful",
+        "lazy labeler",
+        "exaggerator",
     ]
 
 
@@ -249,7 +249,7 @@ def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
     """From the definitions: labeling as far as she labels, computing as far as she computes."""
     offer = ada.gets_offer(batch_size=10)
     deviation = offer.client.pay["slope"] * offer.job.loss_error
-    for way in conducts(offer, Costs(labeling=70.0, computing=30.0)):
+    for way in outlooks(offer, Costs(labeling=70.0, computing=30.0)):
         cost = 70.0 * way.effort + 30.0 * way.batch_size / 10
         below = 0.5 * (1 + math.erf((cost - way.pay) / deviation / math.sqrt(2)))
         assert (way.cost, way.left) == pytest.approx((cost, way.pay - cost))

@@ -10,7 +10,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from participants import changed
 from small_jobs import small_job_file
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
+from truthfl.federation.participant.received_models import received_models
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.ask_nodes import ask
 from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, question
@@ -20,11 +21,12 @@ from truthfl.federation.protocol.server import Operator, conduct, job_name
 from truthfl.federation.simulated.embedded import grid_of, run_job, simulated
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
-from truthfl.learning.behaviours import error_rates, play
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.learning.federations import with_training
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.planning import Effort
+from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
@@ -46,7 +48,9 @@ def plans():
     made = {}
 
     def plan(job, side):
-        key = json.dumps(job.document(), sort_keys=True)
+        told = job.document()
+        del told["clients"]["behaviour"]  # which a plan does not know
+        key = json.dumps(told, sort_keys=True)
         if key not in made:
             made[key] = job.plan(side, QUICK)
         return made[key]
@@ -62,14 +66,7 @@ class Setting:
         self.folder, self.plans, self.seed = folder / "out", plans, seed
         self.scene = self.job.scene()
         names = self.job.clients.behaviour
-        self.labels = assigned_labels(
-            self.scene.federated.data.labels,
-            self.scene.federated.partition,
-            labeling_effort=play(names, np.ones(len(names), dtype=int)).labeling_effort,
-            error_rate=error_rates(names),
-            classes=10,
-            seed=seed,
-        )
+        self.labels = Profile(names, 1).labels(self.scene.federated, seed)
         self.people = simulated(self.job, self.scene, self.folder, self.labels)
         self.grid = grid_of(self.people)
 
@@ -118,25 +115,90 @@ def of_training(reply):
     return reply.metadata.message_type == "train" and not reply.has_error()
 
 
-@pytest.mark.parametrize("local_steps", [1, 3])
-def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, local_steps):
-    more = f"rounds = 12\nstep_size = 0.3\nlocal_steps = {local_steps}"
-    job = read_job(small_job_file(tmp_path, "rounds = 30", more))
-    lively = ["lazy labeler", "free rider", "exaggerator", "small batch"]
-    job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": lively}))
-    setting = Setting(tmp_path, plans, job)
-    found = setting.go()
-    offers = found.agreement.offers
+def behaving(folder, behaviours, step=STEP):
+    """The small job with clients who behave so."""
+    job = read_job(small_job_file(folder, *step))
+    return job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
+
+
+def by_the_trainers(setting, found):
+    """The job's final model by the fast trainer and by the plain loop."""
     terms = found.agreement.terms
-    training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    federated = with_training(setting.scene.federated, training)
-    played = play(lively, np.array([offer.client.batch_size for offer in offers]))
-    fast = train(federated, played, setting.labels, setting.seed).params[0]
-    plain = train_plainly(federated, played, setting.labels, setting.seed)
+    federated = with_training(setting.scene.federated, Training(terms.rounds, terms.local_steps, terms.step_size))
+    batches = [offer.client.batch_size for offer in found.agreement.offers]
+    profile = Profile(setting.job.clients.behaviour, batches)
+    return train(federated, profile, setting.seed), train_plainly(federated, profile, setting.seed)
+
+
+EVERY = sorted(BEHAVIOURS)
+
+
+@pytest.mark.parametrize("local_steps", [1, 3])
+@pytest.mark.parametrize("some", [EVERY[k : k + 3] for k in range(0, len(EVERY), 3)], ids=", ".join)
+def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, some, local_steps):
+    lively = [*some, "exaggerator", "truthful", "truthful"][:4]
+    step = "rounds = 30", f"rounds = 12\nstep_size = 0.3\nlocal_steps = {local_steps}"
+    setting = Setting(tmp_path, plans, behaving(tmp_path, lively, step))
+    found = setting.go()
+    fast, plain = by_the_trainers(setting, found)
     model = setting.model(found)
-    assert np.abs(model - federated.model.init(setting.seed)).max() > 0.05
-    np.testing.assert_allclose(model, fast, atol=2e-5)
+    assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05
+    np.testing.assert_allclose(model, fast.params[0], atol=2e-5)
     np.testing.assert_allclose(model, plain, atol=2e-5)
+    empty = [e.document["client"] for e in found.rejections if e.document["reason"].startswith("empty")]
+    assert len(empty) == len(found.rejections)
+    for client, name in enumerate(lively):
+        always = 12 if BEHAVIOURS[name].reports_nothing else 0
+        assert empty.count(setting.job.clients.name[client]) == fast.empty_reports[0].get(client, always)
+
+
+class Rebuilt(dict):
+    """Participants of whom every message finds another, as in a process of its own."""
+
+    def __getitem__(self, node):
+        return replace(super().__getitem__(node), accepted={})
+
+
+def test_what_a_behaviour_remembers_outlives_her_node(tmp_path, plans):
+    def two_rounds_ago(received, _, honest):
+        return honest() + received[0] - received[-1] if len(received) > 2 else honest()
+
+    own = Behaviour("nostalgic", "Undoes.", True, True, reports_honestly=False, fabricate=two_rounds_ago, remembers=2)
+    lively = ["echo", own, "truthful", "half parrot"]
+    setting = Setting(tmp_path, plans, behaving(tmp_path, lively))
+    found = setting.go(grid_of(Rebuilt(setting.people)))
+    fast, plain = by_the_trainers(setting, found)
+    np.testing.assert_allclose(setting.model(found), fast.params[0], atol=2e-5)
+    np.testing.assert_allclose(setting.model(found), plain, atol=2e-5)
+    kept = [bool(list((person.folder / "received").rglob("*.npy"))) for person in setting.people.values()]
+    assert kept == [True, True, False, False]
+
+
+def test_a_repeated_round_remembers_what_came_before_it(tmp_path):
+    models = [np.full(3, k, dtype=np.float32) for k in range(250)]
+
+    def first_numbers(round_, name="echo"):
+        return [int(one[0]) for one in received_models(tmp_path, BEHAVIOURS[name], models[round_], round_)]
+
+    assert [first_numbers(k) for k in (0, 1, 2, 5)] == [[0], [0, 1], [1, 2], [2, 5]]
+    assert [first_numbers(k) for k in (5, 2, 3)] == [[2, 5], [1, 2], [2, 3]]
+    assert [first_numbers(k) for k in range(6, 250)][-1] == [248, 249]
+    assert first_numbers(200) == [199, 200]
+    assert len(list(tmp_path.iterdir())) < 110
+    (tmp_path / "199.npy").write_bytes(b"junk")
+    with pytest.raises(ServiceError, match=r"199\.npy cannot be read"):
+        first_numbers(200)
+    assert first_numbers(3, "truthful") == [3]
+
+
+def test_a_behaviour_that_sends_nonsense_is_named_in_the_book(tmp_path, plans):
+    own = Behaviour("nonsense", "Sends NaN.", True, True, reports_honestly=False, fabricate=lambda w, *_: w[-1] / 0)
+    setting = Setting(tmp_path, plans, behaving(tmp_path, ["truthful", own, "truthful", "truthful"]))
+    with np.errstate(all="ignore"):
+        found = setting.go()
+    reasons = {e.document["reason"] for e in found.rejections}
+    assert reasons == {"error: the behaviour 'nonsense' reports NaN or infinity; all numbers must be finite."}
+    assert found.delivered == {"Ada": 12, "Cleo": 12, "Dora": 12}
 
 
 def test_a_job_leaves_a_book_that_checks(setting):
@@ -356,11 +418,17 @@ def crashing(grid, after):
     return Meddler(grid, meddle)
 
 
-def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans):
+@pytest.mark.parametrize(
+    "behaviours",
+    [("truthful", "free rider", "truthful", "small batch"), ("noisy echo", "echo", "truthful", "half parrot")],
+    ids=["plain", "with memories"],
+)
+def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans, behaviours):
     """Crashed again and again after some replies, until it is done: all pay equals the undisturbed run's."""
     (tmp_path / "calm").mkdir()
     (tmp_path / "wild").mkdir()
-    calm, wild = Setting(tmp_path / "calm", plans), Setting(tmp_path / "wild", plans)
+    job = behaving(tmp_path, list(behaviours))
+    calm, wild = Setting(tmp_path / "calm", plans, job), Setting(tmp_path / "wild", plans, job)
     expected = calm.go()
     crashes, step = 0, 0
     while True:
@@ -370,7 +438,7 @@ def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans):
             break
         except Stopped:
             crashes += 1
-            wild = Setting(tmp_path / "wild", plans)
+            wild = Setting(tmp_path / "wild", plans, job)
     assert crashes >= 4
     assert found.name == expected.name
     assert {k: v.document for k, v in found.settlements.items()} == {

@@ -122,6 +122,10 @@ def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
     assert {"numpy", "rich", "PIL", "cryptography"} & loaded_by(page) == set()
 
 
+def test_documents_are_listed_without_numpy():
+    assert "numpy" not in loaded_by("import truthfl.page.documents_shown")
+
+
 def imports():
     """Every module of the package with each module of the package that it imports, both as tuples of names."""
     for path in SOURCE.rglob("*.py"):

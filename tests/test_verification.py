@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from small_jobs import small_job_file
-from truthfl import Clients, LossModel, Strategies, Training, lceme
+from truthfl import Clients, InputError, LossModel, Strategies, Training, lceme
 from truthfl.job import read_job
+from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.learning.planning import Effort
 from truthfl.mechanism.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.contests import contests
-from truthfl.studies.verify.gains import Losses, batch_of, elicited_effort, gains
-from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, Lie
+from truthfl.studies.verify.gains import Losses, elicited_effort, gains
+from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, kind_of, lie
 from truthfl.studies.verify.lie_training import coalition, lied_losses
 from truthfl.studies.verify.verification import Examination, verify
 from truthfl.studies.verify.verification_report import drawn, lies_csv, rows, verdicts_csv
@@ -35,16 +36,16 @@ def known_losses(rule, model, client, lies, seeds=30, noise=0.0):
     random = np.random.default_rng(5)
     shared = noise * random.normal(size=seeds)
     found = []
-    for lie in (TRUTH, *lies):
+    for one in (TRUTH, *lies, EMPTY_REPORT):
         effort, batch, scale = np.ones(4), rule.batch_size.copy(), np.ones(4)
-        effort[client], scale[client] = lie.labeling_effort, lie.report_scale
-        batch[client] = batch_of(lie, rule.batch_size[client], 200)
-        own = 0.1 * noise * random.normal(size=seeds) if lie != TRUTH else 0.0
+        effort[client], scale[client] = one.labeling_effort, one.report_scale
+        batch[client] = one.batch_size(rule.batch_size[client], at_most=200)
+        own = 0.1 * noise * random.normal(size=seeds) if one not in (TRUTH, EMPTY_REPORT) else 0.0
         loss = float(model.expected_loss(Strategies(effort, batch, scale)))
         found.append(loss + shared + own)
-    loss = np.array(found)
+    loss = np.array(found[:-1])
     empty = np.full((2, seeds), np.nan)
-    return Losses(loss, np.full_like(loss, np.nan), *empty)
+    return Losses(loss, found[-1], np.full_like(loss, np.nan), *empty)
 
 
 def test_the_grid_has_every_joint_lie_once_and_the_empty_report_last():
@@ -52,10 +53,18 @@ def test_the_grid_has_every_joint_lie_once_and_the_empty_report_last():
         assert len(set(grid)) == len(grid)
         assert grid[-1] == EMPTY_REPORT
         assert TRUTH not in grid
-        assert {lie.kind for lie in grid} == set(KINDS)
-        assert len({lie.description for lie in grid}) == len(grid)
-    assert Lie(0, 0.5, 2).description == "no labels, batch × 0.5, report × 2"
-    assert Lie(0, 0.5, 2).kind == "several at once"
+        assert {kind_of(one) for one in grid} == set(KINDS)
+        assert len({one.name for one in grid}) == len(grid)
+        assert all(one.is_strategy and not one.truthful for one in grid)
+    assert lie(0, 0.5, 2).name == "no labels, batch × 0.5, report × 2"
+    assert kind_of(lie(0, 0.5, 2)) == "several at once"
+    assert [kind_of(lie(*one)) for one in ((0.5, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 0))] == [
+        "no labels",
+        "other batch",
+        "scaled report",
+        "empty report",
+    ]
+    assert EMPTY_REPORT.cost(10, 10, 10) == 0
 
 
 def test_on_a_loss_model_the_gains_are_the_mechanisms():
@@ -67,10 +76,11 @@ def test_on_a_loss_model_the_gains_are_the_mechanisms():
     assert (found.surely <= found.low).all()
     assert found.pay == pytest.approx(found.cost, rel=0.2)
     exact = gains(rule, CLIENTS, TRAINING, 1, GRID, known_losses(rule, MODEL, 1, GRID), looks=4)
-    for lie, money in zip(GRID[:-1], exact.money[:-1], strict=True):
-        batch = batch_of(lie, 30.0, 200)
-        own = MODEL.own_gap(lie.labeling_effort, batch, lie.report_scale)[1] - MODEL.own_gap(1, 30.0, 1)[1]
-        saved = 40.0 * (1 - lie.labeling_effort) + 5.0 * (30.0 - batch)
+    for one, money in zip(GRID[:-1], exact.money[:-1], strict=True):
+        batch = 30.0 * one.batch_share if one.batch_share != 0.125 else 4.0  # of 3.75
+        batch = 8.0 if one.batch_share == 0.25 else batch  # of 7.5
+        own = MODEL.own_gap(one.labeling_effort, batch, one.report_scale)[1] - MODEL.own_gap(1, 30.0, 1)[1]
+        saved = 40.0 * (1 - one.labeling_effort) + 5.0 * (30.0 - batch)
         assert money == pytest.approx(saved - rule.slope[1] * own)
     assert exact.money[-1] == pytest.approx(-exact.pay + exact.cost)  # an empty report is not paid
     seen = known_losses(rule, MODEL, 1, GRID)
@@ -118,8 +128,24 @@ def test_leave_one_out_pays_for_the_loss_without_her():
     rule = LeaveOneOutPay(np.full(4, 40.0), 1000.0)
     seen = known_losses(rule, MODEL, 2, GRID)
     found = gains(rule, CLIENTS, TRAINING, 2, GRID, seen, looks=4)
-    without, honest = seen.loss[-1, 0], seen.loss[0, 0]
+    without, honest = seen.without[0], seen.loss[0, 0]
     assert found.pay == pytest.approx(1000.0 * (without - honest))
+
+
+@pytest.mark.parametrize("place", [0, 3, len(GRID) - 1, None])
+def test_where_the_empty_report_is_among_the_lies_makes_no_difference(place):
+    """It may be anywhere or nowhere: the loss without her is told apart from the lies."""
+    others = list(GRID[:-1])
+    lies = others if place is None else [*others[:place], EMPTY_REPORT, *others[place:]]
+    for rule in (LeaveOneOutPay(np.full(4, 40.0), 1000.0), lceme(CLIENTS, MODEL, TRAINING, [40.0] * 4)):
+        seen = known_losses(rule, MODEL, 2, GRID)
+        moved = [0, *(1 + GRID.index(one) for one in lies)]
+        found = gains(rule, CLIENTS, TRAINING, 2, lies, replace(seen, loss=seen.loss[moved]), looks=4)
+        expected = gains(rule, CLIENTS, TRAINING, 2, GRID, seen, looks=4)
+        assert found.pay == expected.pay
+        assert found.money.tolist() == [expected.money[GRID.index(one)] for one in lies]
+        empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.of_an_empty_report(), looks=4)
+        assert empty.money[0] == expected.money[-1]
 
 
 def test_shapley_pay_is_the_share_of_the_drop():
@@ -127,11 +153,11 @@ def test_shapley_pay_is_the_share_of_the_drop():
     loss = np.full((1 + len(GRID), 8), 0.5)
     joined = np.tile(0.5 + 0.01 * np.arange(8), (1 + len(GRID), 1))
     joined[3] += 10.0  # a lie that harms every coalition: no negative pay
-    seen = Losses(loss, joined, np.full(8, 0.7), np.full(8, 2.5))
+    seen = Losses(loss, np.full(8, np.nan), joined, np.full(8, 0.7), np.full(8, 2.5))
     found = gains(rule, CLIENTS, TRAINING, 0, GRID, seen, looks=4)
     assert found.pay == pytest.approx(400.0 * (0.7 - joined[0].mean()) / 2.0)
     worst = GRID[2]
-    saved = 40.0 * (1 - worst.labeling_effort) + 5.0 * (40.0 - batch_of(worst, 40.0, 200))
+    saved = 40.0 * (1 - worst.labeling_effort) + 5.0 * 40.0 * (1 - worst.batch_share)
     assert found.money[2] == pytest.approx(saved - found.pay)
 
 
@@ -190,6 +216,34 @@ def test_verification_of_a_small_job(small):
     assert len(rows(verdicts)) == len(verdicts)
     assert verdicts_csv(verdicts).count("\n") == 1 + len(KINDS) * len(verdicts)
     assert len(drawn(verdicts, "black").axes[0].get_yticklabels()) == len(verdicts)
+
+
+@pytest.mark.parametrize("order", ["first", "absent"])
+def test_verification_does_not_ask_where_the_empty_report_is(small, order):
+    place, plan, store = small
+    way = contests(place, plan, store, workers=1)[0][0]
+    lies = (lie(0, 1, 1), lie(1, 0.25, 1), lie(1, 1, 2))
+    usual = verify(way, Examination((0, 3), (*lies, EMPTY_REPORT), looks=(3, 6)), store, workers=1)
+    others = (EMPTY_REPORT, *lies) if order == "first" else lies
+    found = verify(way, Examination((0, 3), others, looks=(3, 6)), store, workers=1)
+    for one, expected in zip(found.verdicts, usual.verdicts, strict=True):
+        assert one.empty_report == expected.empty_report
+        assert one.pay_over_cost == expected.pay_over_cost
+        kinds = {kind.kind: kind.regret for kind in one.by_kind}
+        assert np.isnan(kinds["empty report"]) == (order == "absent")
+        if order == "first":
+            assert kinds["empty report"] == {kind.kind: kind.regret for kind in expected.by_kind}["empty report"]
+            assert one.worst_deviation == expected.worst_deviation
+    for client in (0, 3):
+        assert (found.losses[client].without == usual.losses[client].loss[-1]).all()
+        assert found.losses[client].without.mean() > found.losses[client].loss[0].mean()
+
+
+def test_a_lie_that_is_more_than_three_numbers_is_refused(small):
+    place, plan, store = small
+    way = contests(place, plan, store, workers=1)[0][0]
+    with pytest.raises(InputError, match="echo is more than"):
+        verify(way, Examination((0,), (BEHAVIOURS["echo"],), looks=(2,)), store, workers=1)
 
 
 def test_only_open_lies_are_looked_at_again(small, monkeypatch):

@@ -18,10 +18,10 @@ def run(work, gate) -> None:
         raise ModuleNotFoundError("the compiled kernel was not built")
     gate.imported()
     first = work.federated(1)
-    labels, honest = first.true_labels(), Strategies.truthful(np.full(work.clients, work.batch))
+    honest = Strategies.truthful(np.full(work.clients, work.batch))
     going = gate.open()
     while going:
         training = Training(gate.asked, work.local_steps, first.training.step_size)
         federated = Federated(first.model, first.data, first.partition, training)
-        train(federated, honest, labels, SEED, threads=THREADS)
+        train(federated, honest, SEED, threads=THREADS)
         going = gate.rounds_done(gate.asked)

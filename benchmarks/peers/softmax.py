@@ -53,7 +53,7 @@ def plain_loop(x, y, rows, weight):
 
 def measure(data, runs: int, rounds: int, loop_runs: int) -> dict:
     federated = setting(data, rounds)
-    labels, honest = federated.true_labels(), Strategies.truthful(np.full(CLIENTS, BATCH))
+    honest = Strategies.truthful(np.full(CLIENTS, BATCH))
     x = data.images.reshape(len(data), -1) * np.float32(1.0 / 255.0)
     weight = federated.weight.astype(np.float32)
     t, i = np.ogrid[:rounds, :CLIENTS]
@@ -70,7 +70,7 @@ def measure(data, runs: int, rounds: int, loop_runs: int) -> dict:
 
     time_loop(range(loop_runs // 2))
     start = time.perf_counter()
-    trained = train(federated, honest, labels, np.arange(runs), threads=THREADS)
+    trained = train(federated, honest, np.arange(runs), threads=THREADS)
     seconds = time.perf_counter() - start
     time_loop(range(loop_runs // 2, loop_runs))
     loop_time = statistics.median(times)

@@ -76,7 +76,7 @@ class Work:
         """truthfl's own parameters after so many rounds."""
         federated = self.federated(rounds)
         honest = Strategies.truthful(np.full(self.clients, self.batch))
-        return train(federated, honest, federated.true_labels(), SEED, threads=THREADS).params[0]
+        return train(federated, honest, SEED, threads=THREADS).params[0]
 
     def flops(self) -> int:
         """Arithmetic of one round that cannot be left out, a multiplication and an addition counted as two.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
 from truthfl.learning.planning import Effort, Plan, make_plan
@@ -134,14 +135,15 @@ class Participants:
     dataset_size   how many samples she holds
     labeling_cost  her cost of labeling them once
     sample_cost    her cost of one sample in one round's gradient
-    behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`
+    behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`, or (not
+                   in a file) a `Behaviour`
     name           what tables and messages call her
     """
 
     dataset_size: tuple[int, ...]
     labeling_cost: FloatArray
     sample_cost: FloatArray
-    behaviour: tuple[str, ...]
+    behaviour: tuple[str | Behaviour, ...]
     name: tuple[str, ...]
 
     def __init__(
@@ -210,7 +212,7 @@ class DataJob:
                 "dataset_size": list(clients.dataset_size),
                 "labeling_cost": clients.labeling_cost.tolist(),
                 "sample_cost": clients.sample_cost.tolist(),
-                "behaviour": list(clients.behaviour),
+                "behaviour": [known_behaviour(one).name for one in clients.behaviour],
             },
         }
 

@@ -24,10 +24,11 @@ def share(
 
     Example: truthfl share hospital.toml --out shares
     """
-    from truthfl.federation.simulated.embedded import simulated_labels
+
     from truthfl.files import write_file
     from truthfl.job import DataJob, read_job
     from truthfl.learning.array_files import npz_bytes
+    from truthfl.learning.profile import Profile
     from truthfl.studies.reproduce.publication import require_writable
 
     job = read_job(job_file)
@@ -35,7 +36,7 @@ def share(
         raise InputError(f"{job_file} has no [data]; there is nothing to share.")
     require_writable(out)
     scene = job.scene()
-    made = simulated_labels(scene, job.clients.behaviour, seed)
+    made = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):
             raise InputError(f"{name!r} cannot be the name of a file; give the client another.")

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.learning.model import Images, Labels, Params, mean_loss, share_right
+from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, share_right
 
 Floats = NDArray[np.float32]
 BLOCK = 512  # images at a time, so that memory does not grow with the batch
@@ -77,6 +77,9 @@ class AdaptedModel(ABC):
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
         return share_right(self._all_scores(params, images), labels)
+
+    def predict(self, params: Params, images: Images) -> Labels:
+        return likeliest(self._all_scores(params, images))
 
     def _all_scores(self, params: Params, images: Images) -> list[Floats]:
         return [self._scores(params, images[here]) for here in _blocks(len(images))]

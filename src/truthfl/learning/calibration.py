@@ -2,7 +2,7 @@
 
 The shape is the mechanism's (docs/mechanism.md, section 2): sampling ∝ p_i²σ_i², labeling ∝ p_i β, reporting ∝ p_i G².
 Runs with different batch sizes, without some labels and with scaled reports give the factors. Looks at `federated`,
-`labels`, `training`, `gradients`.
+`training`, `gradients`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from truthfl.errors import InputError
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import Gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.training import train
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.strategies import Strategies
@@ -92,16 +91,7 @@ def pilot_runs(
         draws.append(np.tile(np.arange(seeds), count))
     played = Strategies(np.concatenate(efforts), np.concatenate(batches), np.concatenate(scales))
     every_draw = np.concatenate(draws)
-    labels = np.tile(federated.true_labels(), (len(every_draw), 1))
-    for run in np.flatnonzero((played.labeling_effort < 1).any(axis=1)):
-        labels[run] = assigned_labels(
-            federated.data.labels,
-            federated.partition,
-            labeling_effort=played.labeling_effort[run],
-            classes=len(federated.data.classes),
-            seed=int(every_draw[run]),
-        )
-    done = train(federated, played, labels, every_draw, watch={"pilot": pilot})
+    done = train(federated, played, every_draw, watch={"pilot": pilot})
     return Pilot(played, done.watched["pilot"].loss[:, -1])
 
 

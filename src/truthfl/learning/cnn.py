@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, generator
-from truthfl.learning.model import Images, Labels, Params, mean_loss, residuals, share_right
+from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, residuals, share_right
 
 Floats = NDArray[np.float32]
 FILTER = 5
@@ -85,6 +85,9 @@ class ConvolutionalNetwork:
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
         return share_right(self._scores_by_block(params, images), labels)
+
+    def predict(self, params: Params, images: Images) -> Labels:
+        return likeliest(self._scores_by_block(params, images))
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         gradient = np.zeros(self.size, dtype=np.float32)

@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     TEST = 5
     SPLIT = 6
     INIT = 7
+    REPORT = 8
 
 
 def key(seed: int, purpose: Purpose, *counters: ArrayLike) -> BitArray:
@@ -63,9 +64,9 @@ def uniform(random_bits: BitArray) -> NDArray[np.float64]:
     return (random_bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def generator(seed: int, purpose: Purpose) -> np.random.Generator:
-    """For what is drawn once, in one place (a split of the data, initial weights): an ordinary generator."""
-    return np.random.default_rng(key(seed, purpose).tolist())
+def generator(seed: int, purpose: Purpose, *counters: int) -> np.random.Generator:
+    """For what is drawn in one place (a split, initial weights, one report's noise): an ordinary generator."""
+    return np.random.default_rng(key(seed, purpose, *counters).tolist())
 
 
 def _mix(value: BitArray) -> BitArray:

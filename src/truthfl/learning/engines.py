@@ -2,7 +2,7 @@
 
 Clients are cut into chunks that depend on nothing but their number; a round's result is the chunks' results added in
 order. So it is the same whether chunks or whole runs are spread over threads, and over how many. Looks at `federated`,
-`draws`, `compiled`.
+`individual_clients`, `draws`, `compiled`.
 """
 
 from __future__ import annotations
@@ -28,20 +28,28 @@ from truthfl.learning.compiled import (
 )
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
+from truthfl.learning.individual_clients import Individuals
 from truthfl.learning.model import Images, Labels, Params
+from truthfl.learning.partition import Partition
 
 MOST_CHUNKS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What differs from run to run. Arrays over clients; labels over all clients' samples."""
+    """What differs from run to run. Arrays over clients; labels over all clients' samples.
+
+    partition    who trains on which samples, where that is not everything she holds; else None
+    individuals  whoever does what these arrays do not say; else None
+    """
 
     seed: int
     step_size: float
     batch_size: NDArray[np.int64]
     report_scale: NDArray[np.float64]
     labels: Labels
+    partition: Partition | None = None
+    individuals: Individuals | None = None
 
 
 class Engine(Protocol):
@@ -52,6 +60,7 @@ class Engine(Protocol):
     def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
     def combine(self, run: Run, inner: Params, said: list[Params]) -> None: ...
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
 
 
@@ -88,6 +97,9 @@ class NumPyEngine:
             ]
             self.combine(run, inner, parts)
 
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
+        run.labels[samples] = labels
+
     def combine(self, run: Run, inner: Params, said: list[Params]) -> None:  # noqa: ARG002
         for part in said[1:]:
             said[0] += part
@@ -121,7 +133,7 @@ class NumPyEngine:
 
     def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
         """Which of all clients' samples these clients draw for this step, client after client."""
-        sizes, partition = run.batch_size[clients], self.federated.partition
+        sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
         position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
         own = np.repeat(partition.sizes[clients], sizes)
@@ -131,7 +143,8 @@ class NumPyEngine:
         """Σ over the drawn samples of weight · ∇f."""
         if not len(drawn):
             return np.zeros_like(params)
-        images = self.federated.data.images[self.federated.partition.rows[drawn]]
+        partition = run.partition or self.federated.partition
+        images = self.federated.data.images[partition.rows[drawn]]
         return self.federated.model.weighted_gradient(params, images, run.labels[drawn], weight.astype(np.float32))
 
 
@@ -145,8 +158,7 @@ class KernelEngine:
         self.model = CompiledModel(federated.model, found)
         self.bounds = chunk_bounds(len(federated.partition))
         self.images = kernel_images(federated.model, federated.data.images)
-        self.rows = np.ascontiguousarray(federated.partition.rows)
-        self.starts = np.ascontiguousarray(federated.partition.starts)
+        self.rows, self.starts = _held(federated.partition)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
@@ -175,6 +187,10 @@ class KernelEngine:
         chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
         self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks)
 
+    def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
+        run.labels[samples] = labels
+        self._job(run).points_to[ARRAYS.index("labels")][samples] = labels
+
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
         return self.model.evaluate(params, images, labels)
 
@@ -187,11 +203,12 @@ class KernelEngine:
 
     def _described(self, run: Run) -> KernelJob:
         share = self.federated.weight * run.report_scale / self.federated.participation
+        rows, starts = (self.rows, self.starts) if run.partition is None else _held(run.partition)
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
-            self.rows,
+            rows,
             np.ascontiguousarray(run.labels, dtype=np.int32),
-            self.starts,
+            starts,
             np.ascontiguousarray(run.batch_size, dtype=np.int64),
             share.astype(np.float32),
             self.available,
@@ -205,3 +222,8 @@ class KernelEngine:
         job.step_size = run.step_size
         job.points_to = arrays  # alive as long as the job is
         return job
+
+
+def _held(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows and starts as the kernel reads them."""
+    return np.ascontiguousarray(partition.rows), np.ascontiguousarray(partition.starts)

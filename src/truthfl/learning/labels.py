@@ -55,9 +55,24 @@ def assigned_labels(
         block = slice(partition.starts[first], partition.starts[last])
         clients, sizes = np.arange(first, last), np.diff(partition.starts[first : last + 1])
         made = _with_errors(true[partition.rows[block]], clients, sizes, errors[first:last], number_of_classes, seed)
-        looked = _looked_at(clients, sizes, effort[first:last], seed)
-        labels[block] = np.where(looked, made, _drawn(clients, sizes, number_of_classes, seed))
+        by_hand = labeled_by_hand(clients, sizes, effort[first:last], seed)
+        labels[block] = np.where(by_hand, made, _drawn(clients, sizes, number_of_classes, seed))
     return labels
+
+
+def labeled_by_hand(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
+    """Of these clients' samples, client after client: those she labels by hand, which come first in an order of hers.
+
+    sizes and effort are these clients', in the same order; how many she labels is effort · size, rounded.
+    """
+    result = np.repeat(effort == 1.0, sizes)
+    partly = (effort > 0.0) & (effort < 1.0)
+    owner, position = numbered(sizes[partly])
+    turn = bits_at(key(seed, Purpose.LABEL, clients[partly], SAMPLES_SKIPPED)[owner], position)
+    by_hand = np.empty(len(owner), dtype=bool)
+    by_hand[np.lexsort((turn, owner))] = position < np.rint(effort * sizes)[partly][owner]
+    result[np.repeat(partly, sizes)] = by_hand
+    return result
 
 
 def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes: Sequence[str]) -> IntArray:
@@ -86,18 +101,6 @@ def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes
         labels[sample], labeled_on_line[sample] = label, line
     _refuse_unlabeled(labels, partition, path)
     return labels
-
-
-def _looked_at(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
-    """True for the samples a client labels by looking: those that come first in a random order of hers."""
-    result = np.repeat(effort == 1.0, sizes)
-    partly = (effort > 0.0) & (effort < 1.0)
-    owner, position = numbered(sizes[partly])
-    turn = bits_at(key(seed, Purpose.LABEL, clients[partly], SAMPLES_SKIPPED)[owner], position)
-    looked = np.empty(len(owner), dtype=bool)
-    looked[np.lexsort((turn, owner))] = position < np.rint(effort * sizes)[partly][owner]
-    result[np.repeat(partly, sizes)] = looked
-    return result
 
 
 def _drawn(clients: IntArray, sizes: IntArray, classes: int, seed: int) -> IntArray:

@@ -1,6 +1,6 @@
 """What a model is to the rest: a few functions on one flat array of parameters. Looks nowhere.
 
-Whoever brings a model of her own writes these five; `adapters` makes them from a JAX function or a PyTorch module.
+Whoever brings a model of her own writes these six; `adapters` makes them from a JAX function or a PyTorch module.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ class Model(Protocol):
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
         """Share of samples whose most likely class is the label."""
 
+    def predict(self, params: Params, images: Images) -> Labels:
+        """Each image's most likely class."""
+
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         """Σ_k weight_k ∇f(params, sample k)."""
 
@@ -51,8 +54,12 @@ def mean_loss(scores: list[NDArray[np.float32]], labels: Labels, params: Params,
 
 def share_right(scores: list[NDArray[np.float32]], labels: Labels) -> float:
     """How often the largest score is the label's."""
-    best = np.concatenate([block.argmax(axis=1) for block in scores])
-    return float(np.mean(best == labels))
+    return float(np.mean(likeliest(scores) == labels))
+
+
+def likeliest(scores: list[NDArray[np.float32]]) -> Labels:
+    """The class with the largest score of each row of blocks of scores; the first of those that are equal."""
+    return np.concatenate([block.argmax(axis=1) for block in scores])
 
 
 def residuals(scores: NDArray[np.float32], labels: Labels, weight: Params) -> NDArray[np.float32]:

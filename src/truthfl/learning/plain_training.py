@@ -1,44 +1,48 @@
 """The training of the paper, client by client and step by step: the version to read, to which the fast one is held.
 
-Looks at `federated`, `local_training` and `draws`.
+Imports `federated`, `local_training` and `profile`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from truthfl.learning.draws import Purpose, bits, key, uniform
 from truthfl.learning.federated import Federated
-from truthfl.learning.local_training import local_model
+from truthfl.learning.local_training import remembered, report_of_round, takes_part
 from truthfl.learning.model import Labels, Params
+from truthfl.learning.profile import Profile
 from truthfl.mechanism.strategies import Strategies
 
 
-def train_plainly(federated: Federated, strategies: Strategies, labels: Labels, seed: int) -> Params:
-    """T rounds: each client takes H steps from the common model on batches of her own data and reports γ_i times her
-    update; the server adds the reports, weighted p_i (p_i/q_i where a client is not always there)."""
-    model, data, training = federated.model, federated.data, federated.training
+def train_plainly(
+    federated: Federated, strategies: Strategies | Profile, seed: int, *, labels: Labels | None = None
+) -> Params:
+    """T rounds: each client who is there receives the common model and reports, as she behaves; the server adds the
+    changes reported, weighted p_i (p_i/q_i where a client is not always there). `labels` as in `train`."""
+    model, data, training, clients = federated.model, federated.data, federated.training, len(federated.partition)
+    profile = strategies if isinstance(strategies, Profile) else Profile.of_strategies(strategies, clients)
+    made = profile.labels(federated, seed) if labels is None else labels
+    received: list[list[Params]] = [[] for _ in range(clients)]
     common = model.init(seed)
     for t in range(training.rounds):
-        reports = np.zeros_like(common)
-        for i in range(len(federated.partition)):
-            there = uniform(bits(key(seed, Purpose.AVAILABILITY, i, t), 1))[0] < federated.participation[i]
-            if not there:
+        change = np.zeros_like(common)
+        for i in range(clients):
+            if not takes_part(seed, i, t, federated.participation[i]):
                 continue
-            rows, own_labels = federated.partition.rows_of(i), labels[federated.samples_of(i)]
-            local = local_model(
+            received[i] = remembered(profile[i], received[i], common)
+            report = report_of_round(
+                profile[i],
                 model,
-                common,
-                data.images[rows],
-                own_labels,
+                received[i],
+                data.images[federated.partition.rows_of(i)],
+                made[federated.samples_of(i)],
                 client=i,
                 round_=t,
-                batch_size=int(strategies.batch_size[i]),
+                assigned_batch_size=int(profile.assigned[i]),
                 local_steps=training.local_steps,
                 step_size=training.step_size,
                 seed=seed,
             )
-            share = federated.weight[i] / federated.participation[i] * strategies.report_scale[i]
-            reports += np.float32(share) * (local - common)
-        common = common + reports
+            change += np.float32(federated.weight[i] / federated.participation[i]) * (report - common)
+        common = common + change
     return common

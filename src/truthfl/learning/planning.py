@@ -155,7 +155,7 @@ def _spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.f
     for trial in range(RESAMPLED_PILOTS):
         drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
         again = Federated(pilot.model, pilot.data.take(drawn), pilot.partition, pilot.training, weight=pilot.weight)
-        done = train(again, Strategies.truthful(batches), again.true_labels(), trial, watch={"test": test})
+        done = train(again, Strategies.truthful(batches), trial, watch={"test": test})
         losses.append(float(done.watched["test"].loss[0, -1]))
         variances.append(float(np.var(sample_losses(again, done.params[0], test))))
     return float(np.std(losses, ddof=1)), float(np.mean(variances))

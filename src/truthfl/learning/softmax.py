@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.model import Images, Labels, Params, mean_loss, residuals, share_right
+from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, residuals, share_right
 
 BLOCK = 4096
 
@@ -35,6 +35,9 @@ class SoftmaxRegression:
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
         return share_right(self._scores_by_block(params, images), labels)
+
+    def predict(self, params: Params, images: Images) -> Labels:
+        return likeliest(self._scores_by_block(params, images))
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         x = self.features(images)

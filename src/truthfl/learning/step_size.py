@@ -105,7 +105,7 @@ def effect_of_scaled_reports(
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (count,))
     many = Strategies(1.0, np.tile(batches, (len(profiles) * seeds, 1)), np.repeat(profiles, seeds, axis=0))
     draws = np.tile(np.arange(seeds), len(profiles))
-    done = train(federated, many, federated.true_labels(), draws, step_sizes=step_size, watch={"pilot": pilot})
+    done = train(federated, many, draws, step_sizes=step_size, watch={"pilot": pilot})
     losses = done.watched["pilot"].loss[:, -1].reshape(len(profiles), seeds)
     change = losses[1:] - losses[0]
     return Exaggeration(scales, change.mean(axis=1), change.std(axis=1, ddof=1) / np.sqrt(seeds))
@@ -117,13 +117,6 @@ def _losses(
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))
     with np.errstate(over="ignore", invalid="ignore"):  # far too large a step diverges, which is an answer
-        done = train(
-            federated,
-            honest,
-            federated.true_labels(),
-            draws,
-            step_sizes=np.repeat(steps, seeds),
-            watch={"pilot": pilot},
-        )
+        done = train(federated, honest, draws, step_sizes=np.repeat(steps, seeds), watch={"pilot": pilot})
     losses = done.watched["pilot"].loss[:, -1].reshape(len(steps), seeds)
     return np.where(np.isfinite(losses), losses, np.inf)

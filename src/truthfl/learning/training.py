@@ -1,13 +1,13 @@
 """Training, fast: one run or many in one call, over all cores, always with the same result for the same seed.
 
 With at least as many runs as threads, runs are spread over the threads; with fewer, each round's chunks of clients are.
-Looks at `federated`, `engines`.
+Imports `engines`, `runs`, `individual_clients`, `federated`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from truthfl.errors import InputError
 from truthfl.learning.engines import Engine, Run, chunk_bounds, engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
+from truthfl.learning.individual_clients import IndividualRounds
 from truthfl.learning.model import Labels, Params
+from truthfl.learning.profile import Profile
+from truthfl.learning.runs import make_runs
 from truthfl.mechanism.checks import whole_number
 from truthfl.mechanism.strategies import Strategies
 
@@ -35,19 +37,26 @@ class Watched:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The final models, one row per run; `rounds` are the moments at which the watched data sets were looked at."""
+    """What came of the runs.
+
+    params         the final models, one row per run
+    rounds         the moments at which the watched data sets were looked at
+    watched        what was seen then, by the data set's name
+    empty_reports  of each run: how many reports were empty, of each client who fabricates hers
+    """
 
     params: NDArray[np.float32]
     rounds: NDArray[np.int64]
     watched: Mapping[str, Watched]
+    empty_reports: tuple[Mapping[int, int], ...]
 
 
 def train(
     federated: Federated,
-    strategies: Strategies,
-    labels: Labels,
+    strategies: Strategies | Profile | Sequence[Profile],
     seeds: ArrayLike,
     *,
+    labels: ArrayLike | None = None,
     step_sizes: ArrayLike | None = None,
     watch: Mapping[str, LabeledImages] | None = None,
     every: int | None = None,
@@ -56,11 +65,15 @@ def train(
 ) -> Trained:
     """Train once per seed.
 
-    `strategies` are one profile for all runs or one per run, (runs, N); `labels` likewise, (samples,) or (runs,
-    samples), client after client; `step_sizes` one per run, the training's own unless given. Data sets in `watch` are
-    looked at every so many rounds, and always after the last; `progress` is called each time, by any thread.
+    strategies  what everybody does: strategies (N,) for all runs or (runs, N); or a profile of behaviours, or a list
+                with one per run
+    labels      to train with instead of those that these make by each run's seed: (samples,) or (runs, samples), client
+                after client; who leaves samples out or has them labeled by the model still does
+    step_sizes  one per run, the training's own unless given
+    watch       data sets that are looked at every so many rounds, and always after the last
+    progress    called at each of these looks, by any thread
     """
-    runs = _runs(federated, strategies, labels, seeds, step_sizes)
+    runs = make_runs(federated, strategies, seeds, labels, step_sizes)
     rounds = federated.training.rounds
     step = rounds if every is None else whole_number("every", every, at_least=1)
     moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
@@ -69,16 +82,20 @@ def train(
     by = engine(federated)
     start = {run.seed: federated.model.init(run.seed) for run in runs}
 
-    def one_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]]]:
+    def one_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]], Mapping[int, int]]:
         inner, seen, done = by.start(start[run.seed]), [], 0
+        apart = None if run.individuals is None else IndividualRounds(federated, run, run.individuals)
         for moment in moments:
-            by.rounds(run, inner, done, int(moment))
+            if apart is None:
+                by.rounds(run, inner, done, int(moment))
+            else:
+                apart.rounds(by, inner, done, int(moment))
             done = int(moment)
             params = by.params(inner)
             seen.append([by.evaluate(params, data.images, data.labels) for data in sets.values()])
             if progress is not None:
                 progress()
-        return params, seen
+        return params, seen, {} if apart is None else apart.empty_reports
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         if len(runs) >= workers or workers == 1:
@@ -87,9 +104,10 @@ def train(
             by = _Spread(by, pool, workers, len(federated.partition))
             results = [one_run(run) for run in runs]
     shape = (len(runs), len(moments), len(sets), 2)
-    looked = np.array([seen for _, seen in results], dtype=float).reshape(shape)
+    looked = np.array([seen for _, seen, _ in results], dtype=float).reshape(shape)
     watched = {name: Watched(looked[:, :, k, 0], looked[:, :, k, 1]) for k, name in enumerate(sets)}
-    return Trained(np.stack([params for params, _ in results]), moments, watched)
+    empty = tuple(empty for _, _, empty in results)
+    return Trained(np.stack([params for params, _, _ in results]), moments, watched, empty)
 
 
 class _Spread:
@@ -101,6 +119,7 @@ class _Spread:
         chunks = list(pairwise(bounds))
         self.chunks, self.hands = len(chunks), [chunks[k::workers] for k in range(min(workers, len(chunks)))]
         self.start, self.params, self.chunk, self.combine = by.start, by.params, by.chunk, by.combine
+        self.relabel = by.relabel
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         for t in range(first, last):
@@ -114,32 +133,3 @@ class _Spread:
 
     def evaluate(self, params: Params, images: NDArray[np.uint8], labels: Labels) -> tuple[float, float]:
         return self.by.evaluate(params, images, labels)
-
-
-def _runs(
-    federated: Federated,
-    strategies: Strategies,
-    labels: Labels,
-    seeds: ArrayLike,
-    step_sizes: ArrayLike | None,
-) -> list[Run]:
-    every_seed = np.atleast_1d(np.asarray(seeds))
-    count, clients, samples = len(every_seed), len(federated.partition), len(federated.partition.rows)
-    try:
-        batch = np.broadcast_to(strategies.batch_size, (count, clients))
-        scale = np.broadcast_to(strategies.report_scale, (count, clients))
-        own_labels = np.broadcast_to(labels, (count, samples))
-        steps = np.broadcast_to(federated.training.step_size if step_sizes is None else step_sizes, (count,))
-    except ValueError:
-        raise InputError(
-            f"strategies, labels or step_sizes do not fit {count} runs of {clients} clients with {samples} samples."
-        ) from None
-    if (batch != np.floor(batch)).any():
-        run, client = np.argwhere(batch != np.floor(batch))[0]
-        raise InputError(
-            f"batch_size of client {client} in run {run} is {batch[run, client]:g}; training needs a whole number."
-        )
-    return [
-        Run(int(seed), float(step), b.astype(np.int64), s, np.ascontiguousarray(own))
-        for seed, step, b, s, own in zip(every_seed, steps, batch, scale, own_labels, strict=True)
-    ]

@@ -1,7 +1,8 @@
 """The terms of a job: what all clients share, what concerns one client, and the offer that holds both.
 
 An offer is a document of plain values, known by its hash. Pay is computed by the mechanism that the offer names and
-rounded here, once. Imports `canonical`, `flat_offers` (the first format) and the mechanism.
+rounded here, once. Imports `canonical`, `flat_offers` (the first format), and the mechanism when pay is computed: a
+page that only lists offers starts without NumPy.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.flat_offers import is_flat, nested
 from truthfl.mechanism import formulas
-from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.observation import Observation
-from truthfl.mechanism.registry import find_mechanism
+
+if TYPE_CHECKING:
+    from truthfl.mechanism.mechanism import Mechanism
 
 FORMAT = 2
 
@@ -146,6 +147,8 @@ class Offer:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism that pays, with this client as its only one."""
+        from truthfl.mechanism.registry import find_mechanism
+
         return find_mechanism(self.job.contract).for_one(self.client.batch_size, self.client.pay)
 
     @property
@@ -165,6 +168,8 @@ class Offer:
 
     def amount(self, test_loss: float, delivered: int | None = None, asked: int | None = None) -> float:
         """What she gets in the job's money, before it is rounded; for all rounds unless it is said how many."""
+        from truthfl.mechanism.observation import Observation
+
         return float(self.mechanism.pay(Observation(test_loss, delivered=delivered, asked=asked))[0])
 
     def pay(self, test_loss: float, delivered: int, asked: int) -> int:

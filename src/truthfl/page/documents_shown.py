@@ -19,10 +19,9 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
-from truthfl.mechanism.observation import Observation
 from truthfl.page.document_names import EMPTY
 from truthfl.page.numbers import in_calculation, money
-from truthfl.page.offer_outlook import conducts, own_costs, pay_curve, spread
+from truthfl.page.offer_outlook import outlooks, own_costs, pay_curve, spread
 
 CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
 
@@ -83,11 +82,11 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
         return {"offer": None}
     try:
         costs = own_costs(offer, labeling, computing)
-        ways = conducts(offer, costs)
+        ways = outlooks(offer, costs)
         comes_to = {
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
             "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
-            "conducts": [asdict(one) for one in ways],
+            "outlooks": [asdict(one) for one in ways],
             "plot": _plotted(offer, [one.loss for one in ways]),
         }
     except TruthflError:
@@ -196,6 +195,8 @@ def _plotted(offer: Offer, losses: list[float]) -> dict[str, Any]:
 
 def _calculation(offer: Offer, loss: float, settlement: dict[str, Any]) -> list[dict[str, str]]:
     """How the pay came about, step by step; the last result is what is paid."""
+    from truthfl.mechanism.observation import Observation
+
     seen = Observation(loss, delivered=settlement["delivered"], asked=settlement["asked"])
     steps = offer.mechanism.calculation(seen)
     units = offer.job.minor_units

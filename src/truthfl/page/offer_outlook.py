@@ -1,6 +1,7 @@
 """What an offer comes to for her: pay, its spread, her costs, and what she would be left with if she did less.
 
-Everything is computed from the offer itself and, where she enters them, her own costs. Looks at the ledger's papers.
+Everything is computed from the offer itself and, where she enters them, her own costs. Imports the ledger's papers and
+`learning` (behaviours).
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 from truthfl.errors import InputError
+from truthfl.learning.behaviour import from_strategy
+from truthfl.learning.behaviours import EXAGGERATOR, LAZY_LABELER, TRUTHFUL
 from truthfl.ledger.terms import Offer
-from truthfl.mechanism import formulas
 
-INFLATED = 2.0
+SHOWN = (TRUTHFUL, LAZY_LABELER, from_strategy("half batch", batch_share=0.5), EXAGGERATOR)
 SHOWN_DEVIATIONS = 4.0
 CURVE_STEPS = 40
 LARGEST_LOSS = 1e6
@@ -46,11 +48,12 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Conduct:
-    """One way to go about the job, the others being honest: what it does to the loss, her pay and what she keeps.
+class Outlook:
+    """What one behaviour comes to, the others being honest: what it does to the loss, her pay and what she keeps.
 
+    name                               the behaviour's
     effort, batch_size, report_scale   e, D and γ of the loss model
-    chance_below_cost                  that her pay does not reach this way's costs
+    chance_below_cost                  that her pay does not reach this behaviour's costs
     difference                         of what is left from what honest work leaves
     """
 
@@ -128,29 +131,23 @@ def _zero_loss(offer: Offer) -> float:
     return high
 
 
-def conducts(offer: Offer, costs: Costs) -> list[Conduct]:
-    """Honest work first; then labels at random, half the batch, and twice her change reported as if it were hers."""
+def outlooks(offer: Offer, costs: Costs) -> list[Outlook]:
+    """Honest work first; then each of `SHOWN` that differs from it (a batch of one sample cannot be halved)."""
     assigned, share = offer.client.batch_size, offer.client.loss_share
-    half = assigned // 2
-    ways = [
-        ("honest", 1.0, assigned, 1.0),
-        ("random labels", 0.0, assigned, 1.0),
-        ("half the batch", 1.0, half, 1.0),
-        ("inflated report", 1.0, assigned, INFLATED),
-    ]
     honest_gap = share.gap(1.0, assigned, 1.0)
     deviation = pay_deviation(offer)
-    made: list[Conduct] = []
-    for name, effort, batch, scale in ways:
-        if batch < 1:
+    made: list[Outlook] = []
+    for one in SHOWN:
+        effort, batch, scale = one.labeling_effort, one.batch_size(assigned), one.report_scale
+        if made and (effort, batch, scale) == (1.0, assigned, 1.0):
             continue
         loss = offer.job.expected_loss + share.gap(effort, batch, scale) - honest_gap
         pay = offer.amount(loss)
-        cost = float(formulas.work_cost(costs.labeling, effort, costs.computing / assigned, batch))
+        cost = one.cost(costs.labeling, costs.computing / assigned, assigned)
         left = pay - cost
         honest = made[0].left if made else left
         chance = _chance_below(cost, pay, deviation)
-        made.append(Conduct(name, effort, batch, scale, loss, pay, cost, left, chance, left - honest))
+        made.append(Outlook(one.name, effort, batch, scale, loss, pay, cost, left, chance, left - honest))
     return made
 
 

@@ -18,7 +18,6 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build, with_training
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
@@ -116,22 +115,10 @@ def train_cell(
     """Train once per seed and look on the way."""
     scene = scene_of(data, model, sizes)
     federated = with_training(scene.pilot if pilot else scene.federated, Training(rounds, 1, step_size))
-    labels = np.stack(
-        [
-            assigned_labels(
-                federated.data.labels,
-                federated.partition,
-                labeling_effort=labeling_effort,
-                classes=len(federated.data.classes),
-                seed=seed,
-            )
-            for seed in seeds
-        ]
-    )
     played = Strategies(labeling_effort, batch_size, report_scale)
     watch = {"train": watched_samples(federated), "test": scene.test}
     with np.errstate(over="ignore", invalid="ignore"):  # lies may make training diverge, which is an answer
-        done = train(federated, played, labels, seeds, watch=watch, every=every, threads=1)
+        done = train(federated, played, seeds, watch=watch, every=every, threads=1)
     return {
         "rounds": done.rounds,
         "train_loss": done.watched["train"].loss,

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
+from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_model import model_of
-from truthfl.learning.behaviours import behaviour, play
-from truthfl.learning.local_training import local_model
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import behaviour
+from truthfl.learning.local_training import report_of_round
 from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.ledger.terms import Offer, offer_from
 
@@ -30,12 +31,12 @@ class Participant(Signatory):
 
     images     her pictures
     labels     asked for the labels of an offer, one per picture; None until all are there
-    behaviour  what she really does, for simulations
+    behaviour  what she really does, for simulations: a name or a `Behaviour`
     """
 
     images: Images
     labels: LabelSource
-    behaviour: str = "truthful"
+    behaviour: str | Behaviour = "truthful"
     accepted: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
@@ -62,22 +63,21 @@ class Participant(Signatory):
         if labels.max(initial=0) >= len(offer.job.classes):
             raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
         manner = behaviour(self.behaviour)
-        if manner.report_scale == 0:
-            return common
+        received = received_models(self.folder / RECEIVED / offer_hash, manner, common, round_)
         with _libraries().limit(limits=1, user_api="blas"):  # the same sums, whatever machine has how many cores
-            local = local_model(
+            return report_of_round(
+                manner,
                 model,
-                common,
+                received,
                 self.images[: offer.client.samples],
                 labels[: offer.client.samples],
                 client=offer.client.index,
                 round_=round_,
-                batch_size=_played_batch(self.behaviour, offer.client.batch_size),
+                assigned_batch_size=offer.client.batch_size,
                 local_steps=offer.job.local_steps,
                 step_size=offer.job.step_size,
                 seed=offer.job.seed,
             )
-        return local if manner.report_scale == 1 else common + np.float32(manner.report_scale) * (local - common)
 
     def _accepted(self, offer_hash: str) -> tuple[Offer, Model]:
         """The offer, which she must have accepted, and its model."""
@@ -91,8 +91,3 @@ class Participant(Signatory):
 def _libraries() -> ThreadpoolController:
     """Looked for once: it takes longer than a small round."""
     return ThreadpoolController()
-
-
-@lru_cache(maxsize=10_000)
-def _played_batch(manner: str, assigned: int) -> int:
-    return int(play([manner], [assigned]).batch_size[0])

@@ -22,23 +22,24 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
+from truthfl.federation.protocol.rounds import asked_in
 from truthfl.federation.protocol.server import Operator, Watch, conduct, job_name
 from truthfl.federation.simulated.flower_simulation import in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
-from truthfl.learning.behaviours import BEHAVIOURS, error_rates, play
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federations import SimulatedFederation, with_training
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.model import Labels
 from truthfl.learning.planning import Effort
+from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement
-from truthfl.mechanism import formulas
-from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
@@ -104,7 +105,7 @@ def run_job(
         if in_flower:
             found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)
         else:
-            labels = simulated_labels(scene, job.clients.behaviour, seed)
+            labels = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
             found = serve(grid_of(simulated(job, scene, folder, labels)))
     return _outcome(job, scene, found, operator)
 
@@ -139,7 +140,7 @@ def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
     known = digest({"job": job.document(), "seed": seed})
     if known not in _ANEW:
         scene = job.scene()
-        _ANEW[known] = scene, simulated_labels(scene, job.clients.behaviour, seed)
+        _ANEW[known] = scene, Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
     scene, labels = _ANEW[known]
     return _participant(job, scene, client, folder, labels)
 
@@ -167,18 +168,6 @@ def _folder_name(job: DataJob, client: int) -> str:
     return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
 
 
-def simulated_labels(scene: SimulatedFederation, names: tuple[str, ...], seed: int) -> Labels:
-    federated = scene.federated
-    return assigned_labels(
-        federated.data.labels,
-        federated.partition,
-        labeling_effort=play(names, np.ones(len(names), dtype=int)).labeling_effort,
-        error_rate=error_rates(names),
-        classes=len(federated.data.classes),
-        seed=seed,
-    )
-
-
 def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator: Operator) -> RunOutcome:
     agreed, names = found.agreement, job.clients.behaviour
     if agreed is None or len(agreed.offers) != len(names):
@@ -186,12 +175,12 @@ def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator:
     settled = [read_settlement(found.settlements[offer.client.name]) for offer in agreed.offers]
     honest = np.full(len(names), np.nan)
     for client, name in enumerate(names):
-        if not BEHAVIOURS[name].truthful:
-            instead = (*names[:client], "truthful", *names[client + 1 :])
+        if not behaviour(name).truthful:
+            instead = (*names[:client], TRUTHFUL, *names[client + 1 :])
             honest[client] = _payoff_if(job, scene, agreed, instead, operator)[client]
     return RunOutcome(
         found,
-        names,
+        tuple(behaviour(name).name for name in names),
         np.array([one.delivered == 0 for one in settled]),
         np.array([one.pay / job.server.minor_units for one in settled]),
         _cost(agreed, names),
@@ -199,26 +188,43 @@ def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator:
     )
 
 
-def _cost(agreed: Agreement, names: tuple[str, ...]) -> FloatArray:
-    """What each really spends: her labeling, and T batches of the size she uses; nothing if she does nothing."""
-    played = play(names, np.array([offer.client.batch_size for offer in agreed.offers]))
-    labeling = np.array([offer.client.labeling_cost for offer in agreed.offers])
-    price = np.array([offer.batch_price for offer in agreed.offers])
-    batches = np.where(played.report_scale == 0, 0.0, played.batch_size)
-    cost: FloatArray = formulas.work_cost(labeling, played.labeling_effort, price, batches)
-    return cost
+def _cost(agreed: Agreement, names: tuple[str | Behaviour, ...]) -> FloatArray:
+    """What each really spends over all rounds."""
+    return np.array(
+        [
+            behaviour(name).cost(offer.client.labeling_cost, offer.batch_price, offer.client.batch_size)
+            for offer, name in zip(agreed.offers, names, strict=True)
+        ]
+    )
 
 
 def _payoff_if(
-    job: DataJob, scene: SimulatedFederation, agreed: Agreement, names: tuple[str, ...], operator: Operator
+    job: DataJob,
+    scene: SimulatedFederation,
+    agreed: Agreement,
+    names: tuple[str | Behaviour, ...],
+    operator: Operator,
 ) -> FloatArray:
     """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
     terms = agreed.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
     federated = with_training(scene.federated, training)
-    played = play(names, np.array([offer.client.batch_size for offer in agreed.offers]))
-    done = train(federated, played, simulated_labels(scene, names, operator.seed), operator.seed)
+    profile = Profile(names, [offer.client.batch_size for offer in agreed.offers])
+    done = train(federated, profile, operator.seed)
     loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
-    taken = np.where(played.report_scale == 0, 0, terms.rounds).tolist()
-    pay = [offer.pay(loss, rounds, terms.rounds) for offer, rounds in zip(agreed.offers, taken, strict=True)]
+    asked = _rounds_asked(agreed)
+    taken = np.where(profile.reports_nothing, 0, asked)
+    for client, empty in done.empty_reports[0].items():
+        taken[client] -= empty
+    rounds = zip(agreed.offers, taken.tolist(), asked.tolist(), strict=True)
+    pay = [offer.pay(loss, delivered, of) for offer, delivered, of in rounds]
     return np.array(pay) / job.server.minor_units - _cost(agreed, names)
+
+
+def _rounds_asked(agreed: Agreement) -> IntArray:
+    """In how many rounds each client is asked for a report."""
+    asked = np.zeros(len(agreed.offers), dtype=np.int64)
+    for round_ in range(agreed.terms.rounds):
+        for offer in asked_in(agreed, round_):
+            asked[offer.client.index] += 1
+    return asked

@@ -11,7 +11,6 @@ import numpy as np
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
-from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
@@ -42,7 +41,7 @@ def sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     assert outcome.found.test is not None
     loss, offers = outcome.test_loss, outcome.agreed.offers
     expected = outcome.agreed.terms.expected_loss
-    liars = [i for i, name in enumerate(outcome.behaviour) if not BEHAVIOURS[name].truthful]
+    liars = np.flatnonzero(~np.isnan(outcome.honest)).tolist()
     worth = -job.server.loss_value * loss
     told = [
         f"Test loss {loss:.4f} on {job.server.test_samples:,} draws; with everybody honest the contract "

@@ -7,13 +7,13 @@ import { plot } from "./plot.js";
 import { watchPapers } from "./watch.js";
 
 const WAYS = {
-  honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
-  "random labels": ["Label at random", "Saves all the labeling."],
-  "half the batch": ["Use half the batch", "Saves half the computing."],
-  "inflated report": ["Inflate your report", "Claims twice the change that came out; saves nothing."],
+  truthful: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
+  "lazy labeler": ["Label at random", "Saves all the labeling."],
+  "half batch": ["Use half the batch", "Saves half the computing."],
+  exaggerator: ["Inflate your report", "Claims twice the change that came out; saves nothing."],
 };
-const ON_THE_LINE = { honest: "honest work", "random labels": "random labels", "half the batch": "half the batch",
-  "inflated report": "inflated report" };
+const ON_THE_LINE = { truthful: "honest work", "lazy labeler": "random labels", "half batch": "half the batch",
+  exaggerator: "inflated report" };
 
 let shown = null;
 let latest = 0; // number of the last question; an answer to an earlier one is not shown
@@ -61,7 +61,7 @@ function tellTask(offer, spread) {
   ]);
 }
 
-function tellPay({ offer, spread, explanation, conducts, plot: drawn }) {
+function tellPay({ offer, spread, explanation, outlooks, plot: drawn }) {
   byId("pay-words").textContent = explanation.join(" ");
   pairs(byId("pay-figures"), [
     ["expected", money(spread.expected, offer)],
@@ -71,7 +71,7 @@ function tellPay({ offer, spread, explanation, conducts, plot: drawn }) {
   ]);
   const words = `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
     `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
-  const points = conducts.map((way, k) => ({ ...drawn.points[k], name: ON_THE_LINE[way.name], key: way.name === "honest" }));
+  const points = outlooks.map((way, k) => ({ ...drawn.points[k], name: ON_THE_LINE[way.name], key: way.name === "truthful" }));
   plot(byId("plot"), { ...drawn, points, words, unit: offer.currency });
   byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
 }
@@ -81,12 +81,12 @@ function worstCase(offer, spread) {
     : "worst case: the model learns nothing";
 }
 
-function tellCosts({ offer, conducts, costs }) {
-  const [honest] = conducts;
+function tellCosts({ offer, outlooks, costs }) {
+  const [honest] = outlooks;
   const total = costs.labeling + costs.computing;
   byId("cost-words").textContent = `Honest work costs you ${money(total, offer)} and is expected to leave you ` +
     `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
-  byId("ways").replaceChildren(...conducts.map((way) => {
+  byId("ways").replaceChildren(...outlooks.map((way) => {
     const [what, how] = WAYS[way.name];
     const [kind, beside] = besideHonest(way, offer);
     return make("li", { class: kind },
@@ -98,7 +98,7 @@ function tellCosts({ offer, conducts, costs }) {
 }
 
 function besideHonest(way, offer) {
-  if (way.name === "honest") return ["honest", "left for you"];
+  if (way.name === "truthful") return ["honest", "left for you"];
   if (Math.abs(way.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
   const difference = money(way.difference, offer);
   return way.difference > 0 ? ["more", `+${difference}`] : ["less", difference];

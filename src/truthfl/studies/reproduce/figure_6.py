@@ -1,16 +1,17 @@
 """Figure 6: what client 1 is left with, by the batch she really uses and the lies she tells; the others are honest.
 
-The contract is LCEME on the calibrated loss model. Looks at `paper`, `cells`, `figure`, `claims` and the mechanism.
+The contract is LCEME on the calibrated loss model. Looks at `paper`, `cells`, `figure`, `claims`,
+`learning` (behaviours) and the mechanism.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.learning.behaviour import Behaviour, from_strategy
 from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.payoff import client_payoff
 from truthfl.mechanism.setting import Clients
@@ -21,25 +22,16 @@ from truthfl.studies.cells import Cell, Seen, with_client
 from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, said_number, sampled_claim
 from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study, clients_of
 
-
-@dataclass(frozen=True)
-class Play:
-    """What client 1 does besides choosing her batch."""
-
-    name: str
-    labeling_effort: float
-    report_scale: float
-
-
 NO_PRICE = " On this loss model a scaled report costs nothing, so lines that differ in γ alone are one line."
 
-HONEST = Play("honest", 1.0, 1.0)
+# What client 1 does besides choosing her batch. As in the paper she computes, and bears the cost, also where γ = 0.
+HONEST = from_strategy("honest")
 LIES = (
-    Play("no labels", 0.0, 1.0),
-    Play("γ = 2", 1.0, 2.0),
-    Play("γ = 0.5", 1.0, 0.5),
-    Play("no labels, γ = 2", 0.0, 2.0),
-    Play("no labels, γ = 0", 0.0, 0.0),
+    from_strategy("no labels", labeling_effort=0.0),
+    from_strategy("γ = 2", report_scale=2.0),
+    from_strategy("γ = 0.5", report_scale=0.5),
+    from_strategy("no labels, γ = 2", labeling_effort=0.0, report_scale=2.0),
+    from_strategy("no labels, γ = 0", labeling_effort=0.0, report_scale=0.0),
 )
 
 
@@ -55,7 +47,7 @@ def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
             report_scale=with_client(1.0, paper.clients, play.report_scale, (0,)),
         )
         for play in (HONEST, *LIES)
-        for size in (_sizes(paper) if play.report_scale else _sizes(paper)[:1])
+        for size in (_sizes(paper)[:1] if play.reports_nothing else _sizes(paper))
     }
 
 
@@ -157,16 +149,16 @@ def contract_of(paper: Paper, prepared: Prepared) -> tuple[Contract, Clients]:
 
 
 def payoffs(
-    paper: Paper, contract: Contract, clients: Clients, seen: Mapping[Key, Seen], play: Play
+    paper: Paper, contract: Contract, clients: Clients, seen: Mapping[Key, Seen], play: Behaviour
 ) -> NDArray[np.float64]:
     """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss, less what her work costs."""
     sizes = _sizes(paper)
-    keys = [(play.name, size if play.report_scale else sizes[0]) for size in sizes]
+    keys = [(play.name, sizes[0] if play.reports_nothing else size) for size in sizes]
     loss = np.stack([seen[key].test_loss[:, -1] for key in keys], axis=1)
     finite = np.isfinite(loss)
     pay = np.where(finite, contract.reward(np.where(finite, loss, 0.0))[..., 0], -np.inf)
-    cost = clients.labeling_cost[0] * play.labeling_effort + paper.rounds * clients.sample_cost[0] * np.array(sizes)
-    return np.asarray(pay - cost)
+    price = paper.rounds * clients.sample_cost[0]
+    return np.asarray(pay - [play.cost(clients.labeling_cost[0], price, size) for size in sizes])
 
 
 def _on_model(paper: Paper, prepared: Prepared) -> tuple[Series, ...]:
@@ -174,7 +166,7 @@ def _on_model(paper: Paper, prepared: Prepared) -> tuple[Series, ...]:
     model, training = prepared.calibration[paper.rounds].model, prepared.training(paper.rounds)
     sizes = np.unique(np.append(np.geomspace(min(_sizes(paper)), max(_sizes(paper)), 25).round(), _sizes(paper)))
 
-    def payoff(play: Play, size: float) -> float:
+    def payoff(play: Behaviour, size: float) -> float:
         played = Strategies(
             with_client(1.0, paper.clients, play.labeling_effort, (0,)),
             _first(paper, size, paper.assigned),
@@ -190,10 +182,10 @@ def _margin(paper: Paper, prepared: Prepared, contract: Contract) -> NDArray[np.
     return confidence_margin(contract, error)
 
 
-def _reason(lie: Play) -> str:
-    if lie.report_scale == 0:
+def _reason(lie: Behaviour) -> str:
+    if lie.reports_nothing:
         return "Who sends the model back unchanged hides her labels: the loss model counts harm that does not happen."
-    if lie.labeling_effort == 1:
+    if lie.labels_honestly:
         return (
             "One client's scaled report moves the loss by less than the noise, or lowers it where a larger step helps."
         )

@@ -1,35 +1,48 @@
 """What lies really gain: losses of paired training runs, turned into each rule's gains with confidence intervals.
 
-Looks at `lie_grid`, and at the mechanism's rules. Knows nothing of how runs are made.
+Imports `learning.behaviour` and the mechanism's rules. Knows nothing of how runs are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
 
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import TRUTHFUL
 from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
-from truthfl.studies.verify.lie_grid import EMPTY_REPORT, Lie
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Of one client: (1 + lies, seeds), the truth first, the empty report last; NaN where a run was not made.
+    """Of one client, NaN where a run was not made.
 
-    The others are for Shapley pay: what a coalition of others, one per seed, reaches with her and without her.
+    loss     (1 + lies, seeds) with everybody, the truth first
+    without  (seeds,) with everybody but her
+
+    The others are for Shapley pay: what a coalition of others, one per seed, reaches.
+
+    joined   (1 + lies, seeds) with her
+    alone    (seeds,) without her
+    nobody   (seeds,) the loss of the model as it starts
     """
 
     loss: FloatArray
+    without: FloatArray
     joined: FloatArray
     alone: FloatArray
     nobody: FloatArray
+
+    def of_an_empty_report(self) -> Losses:
+        """With the empty report as the only lie: the others are left to themselves."""
+        return replace(self, loss=np.stack((self.loss[0], self.without)), joined=np.stack((self.joined[0], self.alone)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,17 +68,12 @@ class Gains:
         return max(self.pay, self.cost) / self.cost
 
 
-def batch_of(lie: Lie, assigned: float, dataset_size: float) -> float:
-    """Her real batch: a whole number, at least one sample, at most all she has."""
-    return float(np.clip(np.rint(lie.batch_share * assigned), 1.0, dataset_size))
-
-
 def gains(
     rule: Mechanism,
     clients: Clients,
     training: Training,
     client: int,
-    lies: Sequence[Lie],
+    lies: Sequence[Behaviour],
     seen: Losses,
     *,
     looks: int,
@@ -79,20 +87,18 @@ def gains(
     """
     assigned, owned = float(rule.batch_size[client]), float(clients.dataset_size[client])
     paid = _pay(rule, client, seen, assigned, owned)
-    empty = np.array([lie == EMPTY_REPORT for lie in lies])
     if not empty_is_paid:
+        empty = np.array([lie.reports_nothing for lie in lies], dtype=bool)
         paid[1:][empty] = np.where(np.isnan(paid[1:][empty]), np.nan, 0.0)
-    price = float(batch_price(clients, training)[client])
-    worked = np.array([0.0 if lie == EMPTY_REPORT else batch_of(lie, assigned, owned) for lie in lies])
-    effort = np.array([lie.labeling_effort for lie in lies])
-    saved = float(clients.labeling_cost[client]) * (1.0 - effort) + price * (assigned - worked)
+    labeling, price = float(clients.labeling_cost[client]), float(batch_price(clients, training)[client])
+    cost = TRUTHFUL.cost(labeling, price, assigned)
+    saved = cost - np.array([lie.cost(labeling, price, assigned, at_most=owned) for lie in lies])
     money = paid[1:] - paid[0] + saved[:, None]
     times = np.sum(~np.isnan(money), axis=1)
     mean = np.nansum(money, axis=1) / np.maximum(times, 1)
     spread = np.sqrt(np.nansum(np.square(money - mean[:, None]), axis=1) / np.maximum(times - 1, 1) / times)
     reach, far = (student.ppf(1.0 - 0.025 / n, np.maximum(times - 1, 1)) * spread for n in (looks, looks * compared))
     pay = float(np.nanmean(paid[0]))
-    cost = float(clients.labeling_cost[client]) + price * assigned
     scale = max(pay, cost)
     return Gains(
         share=mean / scale,
@@ -111,7 +117,7 @@ def _pay(rule: Mechanism, client: int, seen: Losses, assigned: float, owned: flo
         return _shapley_pay(rule, seen)
     claimed = np.full(seen.loss.shape, owned)
     claimed[0] = assigned
-    contribution = seen.loss[-1] - seen.loss  # the last lie is the empty report: the loss without her
+    contribution = seen.without - seen.loss
     shape = (*seen.loss.shape, len(np.atleast_1d(rule.batch_size)))
     world = Observation(*(np.broadcast_to(one[..., None], shape) for one in (seen.loss, claimed, contribution)))
     return np.where(np.isnan(seen.loss), np.nan, rule.pay(world)[..., client])
@@ -143,13 +149,14 @@ def elicited_effort(
     rule: Mechanism,
     clients: Clients,
     training: Training,
-    lies: Sequence[Lie],
+    lies: Sequence[Behaviour],
     seen: Mapping[int, Losses],
 ) -> Elicited:
     """How much computing the rule really elicits, √ρ, where ρ is fitted to real pay.
 
     Her pay varies with her real batch as a − ν/D, so her best response is √(ν/price), which is √ρ D' with
     ρ = ν/(price D'²); one ρ is fitted to all clients' paired differences of pay, each weighted by how sure it is.
+    NaN where no lie changes the batch alone.
     """
     only_batch = [k for k, lie in enumerate(lies) if lie.labeling_effort == 1 and lie.report_scale == 1]
     price = batch_price(clients, training)
@@ -163,9 +170,11 @@ def elicited_effort(
             change = change[~np.isnan(change)]
             if len(change) < 2:
                 continue
-            x.append((1.0 / batch_of(lies[k], assigned, owned) - 1.0 / assigned) * price[client] * assigned**2)
+            x.append((1.0 / lies[k].batch_size(assigned, at_most=owned) - 1.0 / assigned) * price[client] * assigned**2)
             y.append(-float(change.mean()))
             weight.append(len(change) / max(float(change.var(ddof=1)), 1e-18))
+    if not x:
+        return Elicited(np.nan, np.nan, np.nan)
     at, of, w = (np.array(one) for one in (x, y, weight))
     information = float((w * at * at).sum())
     ratio, error = float((w * at * of).sum()) / information, 1.96 / np.sqrt(information)

@@ -1,9 +1,13 @@
-"""What a client can do other than she was asked: a grid of joint lies about labels, batch and report. Looks nowhere."""
+"""What a client can do other than she was asked: a grid of joint lies about labels, batch and report.
+
+Each is a `Behaviour` that three numbers say all of. Imports `learning.behaviour`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
+
+from truthfl.learning.behaviour import Behaviour, from_strategy
 
 EFFORTS = (1.0, 0.0)
 BATCH_SHARES = (1.0, 0.125, 0.25, 0.5, 2.0)
@@ -12,45 +16,39 @@ REPORT_SCALES = (1.0, 0.5, 1.5, 2.0)
 KINDS = ("no labels", "other batch", "scaled report", "several at once", "empty report")
 
 
-@dataclass(frozen=True)
-class Lie:
-    """e, D as a share of D', and γ: what she does where she was asked for (1, 1, 1)."""
-
-    labeling_effort: float
-    batch_share: float
-    report_scale: float
-
-    @property
-    def kind(self) -> str:
-        if self.report_scale == 0:
-            return "empty report"
-        changed = [
-            kind
-            for kind, value in zip(KINDS, (self.labeling_effort, self.batch_share, self.report_scale), strict=False)
-            if value != 1
-        ]
-        return changed[0] if len(changed) == 1 else "several at once"
-
-    @property
-    def description(self) -> str:
-        """In a few words."""
-        if self.report_scale == 0:
-            return "empty report"
-        parts = ["no labels"] if self.labeling_effort == 0 else []
-        if self.batch_share != 1:
-            parts.append(f"batch × {self.batch_share:g}")
-        if self.report_scale != 1:
-            parts.append(f"report × {self.report_scale:g}")
-        return ", ".join(parts) or "the truth"
+def lie(labeling_effort: float, batch_share: float, report_scale: float) -> Behaviour:
+    """e, D as a share of D', and γ: what she does where (1, 1, 1) was asked for, which its name says in a few words."""
+    parts = ["no labels"] if labeling_effort == 0 else []
+    if 0 < labeling_effort < 1:
+        parts.append(f"labels × {labeling_effort:g}")
+    if batch_share != 1:
+        parts.append(f"batch × {batch_share:g}")
+    if report_scale != 1:
+        parts.append(f"report × {report_scale:g}")
+    return from_strategy(
+        ", ".join(parts) or "the truth",
+        labeling_effort=labeling_effort,
+        batch_share=batch_share,
+        report_scale=report_scale,
+    )
 
 
-TRUTH = Lie(1.0, 1.0, 1.0)
-EMPTY_REPORT = Lie(0.0, 0.0, 0.0)  # nothing done, the model sent back as it came: with γ = 0 nothing else matters
+def kind_of(behaviour: Behaviour) -> str:
+    """Which of `KINDS` a lie is."""
+    if behaviour.reports_nothing:
+        return "empty report"
+    honest = (behaviour.labels_honestly, behaviour.computes_honestly, behaviour.reports_honestly)
+    changed = [kind for kind, kept in zip(KINDS, honest, strict=False) if not kept]
+    return changed[0] if len(changed) == 1 else "several at once"
+
+
+TRUTH = lie(1.0, 1.0, 1.0)
+EMPTY_REPORT = from_strategy("empty report", labeling_effort=0.0, batch_share=0.0, report_scale=0.0, computes=False)
 GRID = (
-    *(Lie(*choice) for choice in product(EFFORTS, BATCH_SHARES, REPORT_SCALES) if choice != (1, 1, 1)),
+    *(lie(*choice) for choice in product(EFFORTS, BATCH_SHARES, REPORT_SCALES) if choice != (1, 1, 1)),
     EMPTY_REPORT,
 )
 SHORT_GRID = (
-    *(Lie(*c) for c in product(EFFORTS, (1.0, 0.25, 2.0), (1.0, 0.5, 2.0)) if c != (1, 1, 1)),
+    *(lie(*c) for c in product(EFFORTS, (1.0, 0.25, 2.0), (1.0, 0.5, 2.0)) if c != (1, 1, 1)),
     EMPTY_REPORT,
 )

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from truthfl.learning.constants import measure_constants
 from truthfl.learning.draws import Purpose, key
 from truthfl.learning.federations import with_training
-from truthfl.learning.labels import assigned_labels
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
@@ -56,20 +55,8 @@ def lied_losses(
         effort[:, client], batch[:, client] = lie[:, 0], lie[:, 1]
         scale[:, client] *= lie[:, 2]
         draws = np.tile(np.asarray(seeds), len(members) // len(seeds))
-        labels = np.tile(federated.true_labels(), (len(members), 1))
-        own = federated.samples_of(client)
-        for row in np.flatnonzero(lie[:, 0] < 1):
-            labels[row, own] = assigned_labels(
-                federated.data.labels,
-                federated.partition,
-                labeling_effort=np.where(np.arange(count) == client, lie[row, 0], 1.0),
-                classes=len(federated.data.classes),
-                seed=int(draws[row]),
-            )[own]
         with np.errstate(over="ignore", invalid="ignore"):  # a lie may make training diverge, which is an answer
-            done = train(
-                federated, Strategies(effort, batch, scale), labels, draws, watch={"test": scene.test}, threads=1
-            )
+            done = train(federated, Strategies(effort, batch, scale), draws, watch={"test": scene.test}, threads=1)
         return np.fmin(done.watched["test"].loss[:, -1], NO_MODEL)
 
     runs = np.repeat(played, len(seeds), axis=0)
@@ -115,7 +102,7 @@ def losses_without(
     there = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
     played = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), there.shape), there)
     draws = np.tile(np.asarray(seeds), 1 + len(sizes))
-    done = train(federated, played, federated.true_labels(), draws, watch={"test": scene.test}, threads=1)
+    done = train(federated, played, draws, watch={"test": scene.test}, threads=1)
     return {"loss": done.watched["test"].loss[:, -1].reshape(-1, len(seeds))}
 
 

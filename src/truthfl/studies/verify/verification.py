@@ -12,14 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.errors import InputError
+from truthfl.learning.behaviour import Behaviour
 from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.studies.cells import Place
-from truthfl.studies.verify.gains import Elicited, Gains, Losses, batch_of, elicited_effort, gains
-from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, TRUTH, Lie
-from truthfl.studies.work import Progress, Store, WorkItem, do_all
+from truthfl.studies.verify.gains import Elicited, Gains, Losses, elicited_effort, gains
+from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, TRUTH, kind_of
+from truthfl.studies.work import Progress, Result, Store, WorkItem, do_all
 
 BoolArray = NDArray[np.bool_]
 
@@ -49,7 +51,7 @@ class Examination:
     """
 
     clients: tuple[int, ...]
-    lies: tuple[Lie, ...] = GRID
+    lies: tuple[Behaviour, ...] = GRID
     looks: tuple[int, ...] = (6, 12, 24, 48)
     tolerance: float = TOLERANCE
     first_seed: int = 0
@@ -130,7 +132,7 @@ def verify(
     """Look at every lie with a few runs; make more where some rule's answer is still open."""
     most = examined.looks[-1]
     shape = (1 + len(examined.lies), most)
-    losses = {c: Losses(*(np.full(s, np.nan) for s in (shape, shape, most, most))) for c in examined.clients}
+    losses = {c: Losses(*(np.full(s, np.nan) for s in (shape, most, shape, most, most))) for c in examined.clients}
     open_lies = {c: np.ones(len(examined.lies), dtype=bool) for c in examined.clients}
     done, runs = 0, 0
     for number, seeds in enumerate(examined.looks):
@@ -141,13 +143,8 @@ def verify(
         for (client, some), result in zip(
             asked.items(), do_all(tasks, store, workers=workers, progress=tell), strict=True
         ):
-            rows = _rows(some)
-            losses[client].loss[rows, done:seeds] = result["loss"]
+            _write_down(losses[client], examined, some, slice(done, seeds), result)
             runs += result["loss"].size * (2 if shapley else 1)
-            if shapley:
-                losses[client].joined[rows, done:seeds] = result["joined"]
-                losses[client].alone[done:seeds] = result["alone"]
-                losses[client].nobody[done:seeds] = result["nobody"]
         done = seeds
         waiting = _unsettled(contest, examined, losses, done)
         for client in asked:
@@ -161,19 +158,34 @@ def verify(
     return Verified(contest, examined, verdicts, losses)
 
 
-def _rows(some: BoolArray) -> IntArray:
-    """The truth, these lies, and always the empty report, which says what the loss is without her."""
-    wanted = some.copy()
-    wanted[-1] = True
-    return np.concatenate(([0], 1 + np.flatnonzero(wanted)))
+def _trained(examined: Examination, some: BoolArray) -> IntArray:
+    """Which of these lies take runs of their own: an empty report does not, for the loss without her says it all."""
+    return np.flatnonzero(some & ~_empty(examined))
+
+
+def _empty(examined: Examination) -> BoolArray:
+    return np.array([lie.reports_nothing for lie in examined.lies], dtype=bool)
+
+
+def _write_down(losses: Losses, examined: Examination, some: BoolArray, seeds: slice, result: Result) -> None:
+    """What a task found: rows for the truth and the lies that were trained, and a last one without her."""
+    rows = np.concatenate(([0], 1 + _trained(examined, some)))
+    empty = 1 + np.flatnonzero(_empty(examined))
+    losses.without[seeds] = result["loss"][-1]
+    losses.loss[rows, seeds], losses.loss[empty, seeds] = result["loss"][:-1], result["loss"][-1]
+    if "joined" in result:
+        losses.joined[rows, seeds], losses.joined[empty, seeds] = result["joined"][:-1], result["joined"][-1]
+        losses.alone[seeds], losses.nobody[seeds] = result["alone"], result["nobody"]
 
 
 def _task(
     contest: Contest, examined: Examination, client: int, some: BoolArray, seeds: Sequence[int], shapley: bool
 ) -> WorkItem:
     assigned, owned = float(contest.batch_size[client]), float(contest.clients.dataset_size[client])
-    every = (TRUTH, *examined.lies)
-    lies = [every[row] for row in _rows(some)]
+    lies = [TRUTH, *(examined.lies[k] for k in _trained(examined, some)), EMPTY_REPORT]
+    for lie in lies:
+        if not lie.is_strategy:
+            raise InputError(f"{lie.name} is more than (e, D, γ); such lies cannot be verified yet.")
     return WorkItem(
         "studies.verify.lie_training:lied_losses",
         contest.place.said()
@@ -183,16 +195,16 @@ def _task(
             "step_size": contest.training.step_size,
             "batch_size": contest.batch_size.tolist(),
             "client": client,
-            "lies": [[lie.labeling_effort, batch_of(lie, assigned, owned), lie.report_scale] for lie in lies],
+            "lies": [
+                [lie.labeling_effort, float(lie.batch_size(assigned, at_most=owned)), lie.report_scale] for lie in lies
+            ],
             "seeds": [examined.first_seed + seed for seed in seeds],
             "coalitions": shapley,
         },
     )
 
 
-def _gains(
-    contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses, empty_is_paid: bool = False
-) -> Gains:
+def _gains(contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses) -> Gains:
     return gains(
         rule,
         contest.clients,
@@ -202,8 +214,16 @@ def _gains(
         seen,
         looks=len(examined.looks),
         compared=len(examined.lies) * len(examined.clients),
-        empty_is_paid=empty_is_paid,
     )
+
+
+def _empty_report_if_paid(contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses) -> float:
+    """What an empty report would gain her as a share of honest pay, were it paid like any other."""
+    seen, looks = seen.of_an_empty_report(), len(examined.looks)
+    found = gains(
+        rule, contest.clients, contest.training, client, [EMPTY_REPORT], seen, looks=looks, empty_is_paid=True
+    )
+    return float(found.share[0])
 
 
 def _unsettled(
@@ -246,7 +266,6 @@ def _verdict(
     assigned, owned = float(rule.batch_size[client]), float(contest.clients.dataset_size[client])
     pays = any(_pays(one, examined).any() for one in found.values())
     highest = max(float(np.nanmax(one.high)) * one.of_cost for one in found.values())
-    if_paid = [_gains(contest, examined, rule, c, seen, empty_is_paid=True) for c, seen in losses.items()]
     effort: Elicited = elicited_effort(rule, contest.clients, contest.training, examined.lies, losses)
     return Verdict(
         rule=rule.name,
@@ -260,23 +279,23 @@ def _verdict(
         gain_over_cost=float(at.share[lie]) * at.of_cost,
         worst_deviation=Worst(
             client=contest.clients.label(client),
-            description=worst.description,
+            description=worst.name,
             labeling_effort=worst.labeling_effort,
-            batch_size=0.0 if worst == EMPTY_REPORT else batch_of(worst, assigned, owned),
+            batch_size=float(worst.batch_size(assigned, at_most=owned)) if worst.computes else 0.0,
             assigned_batch_size=assigned,
             report_scale=worst.report_scale,
             gain=float(at.money[lie]),
         ),
         lying_pays=True if pays else False if highest < examined.tolerance else None,
-        empty_report=max(float(one.share[-1]) for one in if_paid),
+        empty_report=max(_empty_report_if_paid(contest, examined, rule, c, seen) for c, seen in losses.items()),
         pay_over_cost=sum(one.pay for one in found.values()) / sum(one.cost for one in found.values()),
         runs=runs,
         by_kind=tuple(_best_of_kind(kind, examined.lies, tuple(found.values())) for kind in KINDS),
     )
 
 
-def _best_of_kind(kind: str, lies: Sequence[Lie], found: Sequence[Gains]) -> ByKind:
-    of_kind = np.array([lie.kind == kind for lie in lies])
+def _best_of_kind(kind: str, lies: Sequence[Behaviour], found: Sequence[Gains]) -> ByKind:
+    of_kind = np.array([kind_of(lie) == kind for lie in lies])
     if not of_kind.any():
         return ByKind(kind, float("nan"), float("nan"), float("nan"))
     best = max(found, key=lambda one: float(np.nanmax(one.share[of_kind])))

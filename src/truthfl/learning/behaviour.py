@@ -1,0 +1,188 @@
+"""What one client really does: the labels she uses, her batch and her report, and what that costs her.
+
+Loads no NumPy until a report is made, so that a page can ask what a behaviour costs. Imports `errors` and the
+mechanism's `formulas`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
+
+from truthfl.errors import InputError
+from truthfl.mechanism.formulas import work_cost
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from truthfl.learning.model import Params
+
+Fabricator: TypeAlias = Callable[
+    [Sequence["Params"], "np.random.Generator", Callable[[], "Params"]],
+    "Params",
+]
+"""(received, noise, honest) → report. Called once per round in which the client takes part.
+
+received  the common models she has received, the latest last; at most `remembers` earlier ones
+noise     a generator seeded by a hash of (seed, client, round)
+honest    computes her honest report when it is called
+"""
+
+
+class Unlabeled(Enum):
+    """What happens with the samples that a client does not label by hand."""
+
+    DRAWN = "their labels are drawn at random from all classes"
+    LEFT_OUT = "she trains on the others alone, of which there is at least one"
+    PREDICTED = "the common model of the moment labels them, in every round anew"
+
+
+def from_strategy(
+    name: str,
+    *,
+    labeling_effort: float = 1.0,
+    batch_share: float = 1.0,
+    report_scale: float = 1.0,
+    computes: bool = True,
+) -> Behaviour:
+    """The behaviour that three numbers say all of: e, D as a share of the assigned batch, and γ."""
+    return Behaviour(
+        name,
+        f"Labels {labeling_effort:g} of her samples and draws the other labels at random, uses {batch_share:g} times "
+        f"the batch, reports {report_scale:g} times her change.",
+        labels_honestly=labeling_effort == 1,
+        computes_honestly=computes and batch_share == 1,
+        reports_honestly=report_scale == 1,
+        labeling_effort=labeling_effort,
+        batch_share=batch_share,
+        report_scale=report_scale,
+        computes=computes,
+    )
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """One way to behave; what is not said is done as asked.
+
+    Declared, and not computed from the rest, so that a test can hold one against the other:
+
+    labels_honestly    she labels every sample by hand; whoever does and errs is honest still, for her effort is what
+                       honesty asks for and what costs her
+    computes_honestly  she uses the batch she was asked to use
+    reports_honestly   she sends what she computed
+
+    What she does:
+
+    labeling_effort    e_i  share of her samples that she labels by hand
+    unlabeled               what happens with the others
+    error_rate              chance that a label made by hand is wrong all the same
+    batch_share             of the batch she was asked to use
+    report_scale       γ_i  she sends the model she received plus γ_i times her change to it
+    computes                she computes at all, and bears the cost of it
+    fabricate               makes her report instead; it may call for the honest one if she `computes`
+    remembers               how many models received before the latest `fabricate` wants to see
+    """
+
+    name: str
+    description: str
+    labels_honestly: bool
+    computes_honestly: bool
+    reports_honestly: bool
+    labeling_effort: float = 1.0
+    unlabeled: Unlabeled = Unlabeled.DRAWN
+    error_rate: float = 0.0
+    batch_share: float = 1.0
+    report_scale: float = 1.0
+    computes: bool = True
+    fabricate: Fabricator | None = None
+    remembers: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("labeling_effort", "error_rate", "batch_share", "report_scale"):
+            value = getattr(self, field)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"{field} is {value:g}; it must be a finite number, at least 0.")
+            if field in ("labeling_effort", "error_rate") and value > 1:
+                raise InputError(f"{field} is {value:g}; it must be from 0 to 1.")
+        if self.unlabeled is Unlabeled.LEFT_OUT and self.labeling_effort == 0:
+            raise InputError(f"{self.name} leaves out every sample; its labeling_effort must be above 0.")
+        if self.fabricate is not None and self.report_scale != 1:
+            raise InputError(f"{self.name} both fabricates its report and scales it; it must do one of them.")
+        if not self.computes and self.fabricate is None and self.report_scale != 0:
+            raise InputError(f"{self.name} reports what it does not compute; it must compute or fabricate its report.")
+
+    @property
+    def truthful(self) -> bool:
+        """Honest in all that she does."""
+        return self.labels_honestly and self.computes_honestly and self.reports_honestly
+
+    @property
+    def fabricates(self) -> bool:
+        """Her report is made up by a function of her own."""
+        return self.fabricate is not None
+
+    @property
+    def reports_nothing(self) -> bool:
+        """She always sends the model back as it came, which the server refuses as empty."""
+        return self.fabricate is None and self.report_scale == 0
+
+    @property
+    def is_strategy(self) -> bool:
+        """(e, D, γ) says all of it: no errors, no fabrication, and labels that are not made by hand are drawn."""
+        drawn = self.unlabeled is Unlabeled.DRAWN or self.labeling_effort == 1
+        return drawn and self.error_rate == 0 and self.fabricate is None
+
+    def labeling_effort_for(self, samples: int) -> float:
+        """The share of so many samples that she labels by hand: one at least, if she trains on those alone."""
+        alone = self.unlabeled is Unlabeled.LEFT_OUT
+        return max(self.labeling_effort, 1.0 / samples) if alone else self.labeling_effort
+
+    def batch_size(self, assigned: float, *, at_most: float = math.inf) -> int:
+        """D_i: her share of the assigned batch in whole samples, half to even; at least one, at most so many."""
+        return int(min(max(1, round(self.batch_share * assigned)), at_most))
+
+    def cost(self, labeling_cost: float, batch_price: float, assigned: float, *, at_most: float = math.inf) -> float:
+        """What she spends over the job: on labels, and on the samples of her batches if she computes.
+
+        labeling_cost  of labeling all her samples once
+        batch_price    of one sample in every batch of the job
+        """
+        batch = self.batch_size(assigned, at_most=at_most) if self.computes else 0
+        return float(work_cost(labeling_cost, self.labeling_effort, batch_price, batch))
+
+    def report(
+        self, received: Sequence[Params], noise: Callable[[], np.random.Generator], honest: Callable[[], Params]
+    ) -> Params:
+        """What she sends back for the model she received last; noise and her honest report are made only if needed."""
+        import numpy as np
+
+        common = received[-1]
+        if self.fabricate is not None:
+            may_compute = honest if self.computes else self._no_report
+            return self._checked(self.fabricate(received, noise(), may_compute), common)
+        if self.reports_nothing:
+            return common
+        local = honest()
+        return local if self.report_scale == 1 else common + np.float32(self.report_scale) * (local - common)
+
+    def _no_report(self) -> Params:
+        raise InputError(f"the behaviour {self.name!r} asks for the honest report, and declares that it computes none.")
+
+    def _checked(self, report: Params, common: Params) -> Params:
+        """A fabricated report as numbers of the model's kind, or a sentence; if training has diverged, it may too."""
+        import numpy as np
+
+        made = np.asarray(report)
+        if made.shape != common.shape or made.dtype.kind != "f":
+            raise InputError(
+                f"the behaviour {self.name!r} reports an array of shape {made.shape} and type {made.dtype}; it must be "
+                f"like the model, {common.shape} and {common.dtype}."
+            )
+        with np.errstate(over="ignore"):
+            made = made.astype(common.dtype)
+        if not np.isfinite(made).all() and np.isfinite(common).all():
+            raise InputError(f"the behaviour {self.name!r} reports NaN or infinity; all numbers must be finite.")
+        return made

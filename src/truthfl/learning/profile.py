@@ -1,0 +1,130 @@
+"""What all clients of a federation really do, for `train`: behaviours, the batches they were asked for, their labels.
+
+Work is done per kind of behaviour, never client by client. Imports `behaviours`, `labels`, `federated` and the
+mechanism's `Strategies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
+from truthfl.learning.behaviours import behaviour
+from truthfl.learning.federated import Federated
+from truthfl.learning.labels import assigned_labels, labeled_by_hand
+from truthfl.learning.model import Labels
+from truthfl.learning.partition import Partition
+from truthfl.mechanism.checks import FloatArray, IntArray, client_whole_numbers
+from truthfl.mechanism.strategies import Strategies
+
+
+class Profile:
+    """One behaviour per client, as a name or a `Behaviour`, and the batch size each was asked for (one for all, or N).
+
+    kinds     the behaviours that occur
+    kind_of   (N,) which of them each client has
+    assigned  (N,) the batch sizes asked for
+    """
+
+    kinds: tuple[Behaviour, ...]
+    kind_of: IntArray
+    assigned: IntArray
+
+    def __init__(self, behaviours: Sequence[str | Behaviour], assigned_batch_size: ArrayLike) -> None:
+        if isinstance(behaviours, str) or len(behaviours) == 0:
+            raise InputError(f"behaviours is {behaviours!r}; it must be a list with a behaviour per client.")
+        listed = list(behaviours)
+        try:
+            different = {which: number for number, which in enumerate(dict.fromkeys(listed))}
+        except TypeError:
+            raise InputError("a behaviour is neither a name nor a Behaviour; it must be one of them.") from None
+        self.kinds = tuple(behaviour(which, of=f"behaviour of client {listed.index(which)}") for which in different)
+        self.kind_of = np.fromiter(map(different.__getitem__, listed), dtype=np.int64, count=len(listed))
+        self.assigned = client_whole_numbers(
+            "assigned_batch_size", assigned_batch_size, len(listed), "client {}".format, at_least=1
+        )
+
+    @classmethod
+    def of_strategies(cls, strategies: Strategies, clients: int) -> Profile:
+        """One profile of strategies as behaviours; the batches that are really used are those asked for."""
+        effort, batch, scale = (
+            np.broadcast_to(one, (clients,)).tolist()
+            for one in (strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
+        )
+        pairs = list(zip(effort, scale, strict=True))
+        kinds = {(e, g): from_strategy("a strategy", labeling_effort=e, report_scale=g) for e, g in set(pairs)}
+        return cls([kinds[pair] for pair in pairs], batch)
+
+    def __len__(self) -> int:
+        return len(self.kind_of)
+
+    def __getitem__(self, client: int) -> Behaviour:
+        return self.kinds[int(self.kind_of[client])]
+
+    @cached_property
+    def strategies(self) -> Strategies:
+        """(e, D, γ) of everybody. Errors, left out samples, predicted labels and fabrications are no part of it."""
+        return Strategies(
+            labeling_effort=self._each(lambda kind: kind.labeling_effort),
+            batch_size=np.maximum(1.0, np.rint(self._each(lambda kind: kind.batch_share) * self.assigned)),
+            report_scale=self._each(lambda kind: kind.report_scale),
+        )
+
+    @cached_property
+    def error_rate(self) -> FloatArray:
+        """How often each client's labels are wrong that she makes by hand."""
+        return self._each(lambda kind: kind.error_rate)
+
+    @cached_property
+    def reports_nothing(self) -> NDArray[np.bool_]:
+        """Whose reports are all empty."""
+        return self._each(lambda kind: kind.reports_nothing)
+
+    @property
+    def labels_are_true(self) -> bool:
+        """Everybody labels everything by hand and makes no error."""
+        return all(kind.labeling_effort == 1 and kind.error_rate == 0 for kind in self.kinds)
+
+    @cached_property
+    def fabricators(self) -> Mapping[int, Behaviour]:
+        """Those who make up their reports, by their place among the clients."""
+        return {client: self[client] for client in np.flatnonzero(self._each(lambda kind: kind.fabricates)).tolist()}
+
+    def labeling_effort(self, sizes: IntArray) -> FloatArray:
+        """The share of her samples that each labels by hand; who trains on those alone labels at least one."""
+        effort = self._each(lambda kind: kind.labeling_effort)
+        left_out = self._each(lambda kind: kind.unlabeled is Unlabeled.LEFT_OUT)
+        return np.where(left_out, np.maximum(effort, 1.0 / sizes), effort)
+
+    def labels(self, federated: Federated, seed: int) -> Labels:
+        """The labels of all samples before training: made by hand, and drawn where they are not."""
+        if self.labels_are_true:
+            return federated.true_labels()
+        return assigned_labels(
+            federated.data.labels,
+            federated.partition,
+            labeling_effort=self.labeling_effort(federated.partition.sizes),
+            error_rate=self.error_rate,
+            classes=len(federated.data.classes),
+            seed=seed,
+        )
+
+    def not_by_hand(self, partition: Partition, unlabeled: Unlabeled, seed: int) -> NDArray[np.bool_] | None:
+        """Which samples are not labeled by hand, of clients who deal with such samples so; None if there are none."""
+        clients = np.flatnonzero(self._each(lambda kind: kind.unlabeled is unlabeled and kind.labeling_effort < 1))
+        if not clients.size:
+            return None
+        effort = self.labeling_effort(partition.sizes)[clients]
+        found = np.zeros(len(partition.rows), dtype=bool)
+        concerned = np.repeat(np.isin(np.arange(len(self)), clients), partition.sizes)
+        found[concerned] = ~labeled_by_hand(clients, partition.sizes[clients], effort, seed)
+        return found
+
+    def _each(self, trait: Callable[[Behaviour], float]) -> NDArray[Any]:
+        return np.array([trait(kind) for kind in self.kinds])[self.kind_of]
