@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from small_jobs import small_job_file
-from truthfl import Clients, InputError, LossModel, Strategies, Training, lceme
+from truthfl import Clients, Evidence, InputError, LossModel, Mechanism, Strategies, Training, lceme
 from truthfl.job import read_job
 from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.learning.planning import Effort
@@ -146,6 +146,35 @@ def test_where_the_empty_report_is_among_the_lies_makes_no_difference(place):
         assert found.money.tolist() == [expected.money[GRID.index(one)] for one in lies]
         empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.of_an_empty_report(), looks=4)
         assert empty.money[0] == expected.money[-1]
+
+
+def test_a_rule_of_ones_own_that_pays_by_shapley_values_is_paid_by_them():
+    class PerUnit(Mechanism):
+        kind = "per unit"
+        needs = frozenset({Evidence.SHAPLEY})
+        batch_size = np.full(4, 40.0)
+
+        def pay(self, seen):
+            return 100.0 * np.asarray(seen.contribution) * np.ones(4)
+
+    loss = np.full((1 + len(GRID), 8), 0.5)
+    joined = np.tile(0.5 + 0.01 * np.arange(8), (1 + len(GRID), 1))
+    seen = Losses(loss, np.full(8, 0.6), joined, np.full(8, 0.7), np.full(8, 2.5))
+    found = gains(PerUnit(), CLIENTS, TRAINING, 0, GRID, seen, looks=4)
+    assert found.pay == pytest.approx(100.0 * (0.7 - joined[0].mean()))
+    assert np.isfinite(found.share).all()
+
+
+@pytest.mark.parametrize(
+    ("pay", "sentence"),
+    [(lambda _: np.ones(3), "pays an array of shape"), (lambda seen: np.asarray(seen.test_loss) * np.nan, "no finite")],
+)
+def test_a_rule_that_pays_nonsense_is_one_sentence(pay, sentence):
+    own = type(
+        "Nonsense", (Mechanism,), {"kind": "nonsense", "batch_size": np.full(4, 40.0), "pay": lambda _, s: pay(s)}
+    )
+    with pytest.raises(InputError, match=f"mechanism 'nonsense' .*{sentence}"):
+        gains(own(), CLIENTS, TRAINING, 0, GRID, known_losses(own(), MODEL, 0, GRID), looks=4)
 
 
 def test_shapley_pay_is_the_share_of_the_drop():

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.stats import t as student
 
+from truthfl.errors import InputError
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL
-from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.observation import Observation
+from truthfl.mechanism.observation import Evidence, Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
+
+SMALLEST_STEP = 1e-9  # of a contribution, where all coalitions gain the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,27 +115,51 @@ def gains(
 
 def _pay(rule: Mechanism, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:
     """What she is paid, (1 + lies, seeds); NaN where no run was made."""
-    if isinstance(rule, ShapleySharePay):
-        return _shapley_pay(rule, seen)
     claimed = np.full(seen.loss.shape, owned)
     claimed[0] = assigned
-    contribution = seen.without - seen.loss
-    shape = (*seen.loss.shape, len(np.atleast_1d(rule.batch_size)))
-    world = Observation(*(np.broadcast_to(one[..., None], shape) for one in (seen.loss, claimed, contribution)))
-    return np.where(np.isnan(seen.loss), np.nan, rule.pay(world)[..., client])
+    if Evidence.SHAPLEY in rule.needs:
+        return _shapley_pay(rule, client, seen, claimed)
+    return _paid(rule, client, seen.loss, claimed, seen.without - seen.loss, np.nan)
 
 
-def _shapley_pay(rule: ShapleySharePay, seen: Losses) -> FloatArray:
-    """Her mean share of the sum, none below 0, and around it the scatter of what each seed's coalition gained by her.
+def _shapley_pay(rule: Mechanism, client: int, seen: Losses, claimed: FloatArray) -> FloatArray:
+    """Her pay at her mean contribution, and around it the scatter of what each seed's coalition gained by her.
 
-    One coalition per seed says little about a share; their mean does. All shares together are the drop from nobody's
-    loss to everybody's.
+    One coalition per seed says little about a contribution; their mean does. The scatter counts with the slope of pay
+    in her contribution. All contributions together are the drop from nobody's loss to everybody's.
     """
-    worth: FloatArray = rule.total / np.nanmean(seen.nobody - seen.loss, axis=1)[:, None]
     gained = seen.alone - seen.joined
     mean = np.nanmean(gained, axis=1)[:, None]
-    paid: FloatArray = worth * (np.maximum(mean, 0.0) + gained - mean)
+    total = np.nanmean(seen.nobody - seen.loss, axis=1)[:, None]
+    step = np.maximum(np.nanstd(gained, axis=1), SMALLEST_STEP)[:, None]
+
+    def at(contribution: FloatArray) -> FloatArray:
+        return _paid(rule, client, seen.loss, claimed, contribution, total)
+
+    above = np.maximum(mean, 0.0)
+    slope = (at(above + step) - at(above)) / step
+    paid: FloatArray = at(mean) + slope * (gained - mean)
     return paid
+
+
+def _paid(
+    rule: Mechanism,
+    client: int,
+    loss: FloatArray,
+    claimed: FloatArray,
+    contribution: FloatArray,
+    total: FloatArray | float,
+) -> FloatArray:
+    """What the rule pays her in each run; NaN where no run was made."""
+    shape = (*loss.shape, len(np.atleast_1d(rule.batch_size)))
+    parts = (np.broadcast_to(one, loss.shape)[..., None] for one in (loss, claimed, contribution, total))
+    pay = np.asarray(rule.pay(Observation(*(np.broadcast_to(part, shape) for part in parts))), dtype=float)
+    if pay.shape != shape:
+        raise InputError(f"mechanism {rule.kind!r} pays an array of shape {pay.shape}; it must be {shape}.")
+    own = np.where(np.isnan(loss), np.nan, pay[..., client])
+    if not np.isfinite(own[np.isfinite(loss) & np.isfinite(contribution)]).all():
+        raise InputError(f"mechanism {rule.kind!r} pays client {client} no finite amount.")
+    return own
 
 
 @dataclass(frozen=True)

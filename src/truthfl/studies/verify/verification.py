@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.behaviour import Behaviour
-from truthfl.mechanism.baselines import ShapleySharePay
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.gains import Elicited, Gains, Losses, elicited_effort, gains
@@ -136,7 +136,7 @@ def verify(
     open_lies = {c: np.ones(len(examined.lies), dtype=bool) for c in examined.clients}
     done, runs = 0, 0
     for number, seeds in enumerate(examined.looks):
-        shapley = any(isinstance(rule, ShapleySharePay) for rule in _unsettled(contest, examined, losses, done))
+        shapley = any(Evidence.SHAPLEY in rule.needs for rule in _unsettled(contest, examined, losses, done))
         asked = {c: some for c, some in open_lies.items() if some.any()}
         tasks = [_task(contest, examined, c, some, range(done, seeds), shapley) for c, some in asked.items()]
         tell = None if progress is None else progress(f"look {number + 1}: {sum(map(np.sum, asked.values()))} lies")
@@ -251,7 +251,7 @@ def _open(rule: Mechanism, found: Gains, examined: Examination) -> BoolArray:
     """
     limit = examined.tolerance / found.of_cost
     still = (found.low <= limit) & (found.high >= limit)
-    if isinstance(rule, ShapleySharePay):
+    if Evidence.SHAPLEY in rule.needs:
         still &= found.share >= np.sort(found.share)[-MOST_PROMISING:].min()
     return still
 
