@@ -1,9 +1,11 @@
 """What is public, what importing costs, and which way the rooms look."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import defaultdict
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -36,7 +38,8 @@ MAY_IMPORT = {
     "mechanism": {"errors", "files"},
     "learning": {"mechanism", "errors", "files"},
     "reporting": {"errors", "files"},
-    "studies": {"learning", "mechanism", "reporting", "errors", "files"},
+    "simulate": {"federation", "job", "learning", "samples", "studies"},
+    "studies": {"job", "learning", "mechanism", "reporting", "errors", "files"},
     "job": {"learning", "mechanism", "errors", "files"},
     "ledger": {"mechanism", "errors", "files"},
     "samples": {"learning", "mechanism", "errors", "files"},
@@ -163,6 +166,39 @@ def test_no_two_types_have_one_name():
             if isinstance(node, ast.ClassDef):
                 where[node.name].append(str(path.relative_to(SOURCE)))
     assert {name: places for name, places in where.items() if len(places) > 1} == {}
+
+
+FACADES = ("truthfl", "truthfl.simulate", "truthfl.flower", "truthfl.ledger")
+
+
+@pytest.mark.parametrize("name", FACADES)
+def test_every_name_of_a_facade_is_there_and_documented(name):
+    facade = import_module(name)
+    assert sorted(facade.__all__) == sorted(set(facade.__all__))
+    for public in facade.__all__:
+        found = getattr(facade, public)
+        if callable(found):
+            assert (found.__doc__ or "").strip(), public
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = facade.nothing
+
+
+def test_docs_and_examples_import_facades_alone():
+    root = SOURCE.parents[1]
+    pages = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "examples").rglob("*.md")]
+    texts = {path: path.read_text() for path in [*pages, *(root / "examples").rglob("*.py")]}
+    deeper = [
+        (path.name, module)
+        for path, text in texts.items()
+        for module in re.findall(r"(?:from|import) (truthfl[\w.]*)", text)
+        if module not in FACADES
+    ]
+    assert deeper == []
+
+
+def test_the_facades_load_what_is_asked_for_and_no_more():
+    assert {"numpy", "flwr", "sqlalchemy"} & loaded_by("import truthfl.simulate, truthfl.ledger") == set()
+    assert {"flwr", "sqlalchemy"} & loaded_by("from truthfl.simulate import train, BEHAVIOURS, read_job") == set()
 
 
 def test_files_stay_small():

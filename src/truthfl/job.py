@@ -256,6 +256,13 @@ def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
         raise type(error)(f"{source}: {error}") from None
 
 
+def plan_job(job: ConstantsJob | DataJob, effort: Effort | None = None) -> Mechanism:
+    """What this job would ask of each client and pay her, by its contract; nothing runs but the pilot."""
+    if isinstance(job, ConstantsJob):
+        return job.plan(job.loss_model())
+    return job.plan(job.server_side(), effort).contract
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

@@ -7,8 +7,7 @@ from flwr.app import Context, RecordDict
 from flwr.common.config import flatten_dict
 
 from digits import client_app, server_app
-from truthfl.federation.simulated.grid import SERVER, InProcessGrid
-from truthfl.flower import kept_key
+from truthfl.flower import SERVER, InProcessGrid, kept_key
 from truthfl.ledger import check, open_for_reading, view_of_job
 
 

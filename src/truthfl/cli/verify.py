@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,15 +13,13 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import Watch, kept_work, progress
+from truthfl.cli.progress import kept_work, progress
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
     from truthfl.reporting.report import Section
     from truthfl.studies.verify.verification import Examination
-
-QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
 
 
 def verify(
@@ -60,51 +57,28 @@ def verify(
 
 
 def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
-    from truthfl.learning.planning import Effort
-    from truthfl.studies.cells import Place
     from truthfl.studies.reproduce.publication import require_writable
-    from truthfl.studies.verify.contests import contests
-    from truthfl.studies.verify.lie_grid import SHORT_GRID
-    from truthfl.studies.verify.verification import Examination
-    from truthfl.studies.verify.verification import verify as examine
+    from truthfl.studies.verify.job_verification import verify_job
     from truthfl.studies.verify.verification_report import COLUMNS, empty_report_sentence, rows, write_verification
-    from truthfl.studies.work import Store
 
     require_writable(out)
-    started, store = time.monotonic(), Store(out / "tasks")
-    place = Place(job.data, job.model, job.clients.dataset_size)
-    everybody = tuple(range(len(job.clients)))
-    examined = (
-        Examination(everybody[:: max(1, len(everybody) // QUICK_CLIENTS)][:QUICK_CLIENTS], SHORT_GRID, QUICK_LOOKS)
-        if quick
-        else Examination(everybody)
-    )
-    examined = replace(examined, first_seed=seed)
+    started = time.monotonic()
     with kept_work(out):
         with progress() as watch:
-            _told(watch, "planning on pilot data")(0, 0)
-            plan = job.plan(job.scene(), Effort(seeds=4, honest_seeds=16) if quick else None)
-            ways, absent = contests(place, plan, store, workers=workers, progress=_told(watch, "pricing"))
-            verified = [
-                examine(way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}"))
-                for way in ways
-            ]
-        report = write_verification(verified, absent, _asked(examined), out, _made(seed, time.monotonic() - started))
-    verdicts = [verdict for one in verified for verdict in one.verdicts]
+            found = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch or (lambda *_: None))
+        made, asked = _made(seed, time.monotonic() - started), _asked(found.examined)
+        report = write_verification(found.verified, found.absent, asked, out, made)
+    verdicts = found.verdicts
     if json:
         print_json(verdicts)
         return
     screen = console()
     screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 6, 7)))
-    screen.print(_asked(examined))
+    screen.print(asked)
     screen.print(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}")
-    for rule, why in absent.items():
+    for rule, why in found.absent.items():
         screen.print(f"{rule} is not shown: {why}")
     screen.print(f"Report: {report}")
-
-
-def _told(watch: Watch | None, what: str) -> Callable[[int, int], None]:
-    return lambda done, number: None if watch is None else watch(what, done, number)
 
 
 def _asked(examined: Examination) -> str:

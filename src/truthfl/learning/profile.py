@@ -117,9 +117,13 @@ class Profile:
 
     def not_by_hand(self, partition: Partition, unlabeled: Unlabeled, seed: int) -> NDArray[np.bool_] | None:
         """Which samples are not labeled by hand, of clients who deal with such samples so; None if there are none."""
-        clients = np.flatnonzero(self._each(lambda kind: kind.unlabeled is unlabeled and kind.labeling_effort < 1))
-        if not clients.size:
+
+        def concerns(kind: Behaviour) -> bool:
+            return kind.unlabeled is unlabeled and kind.labeling_effort < 1
+
+        if not any(map(concerns, self.kinds)):
             return None
+        clients = np.flatnonzero(self._each(concerns))
         effort = self.labeling_effort(partition.sizes)[clients]
         found = np.zeros(len(partition.rows), dtype=bool)
         concerned = np.repeat(np.isin(np.arange(len(self)), clients), partition.sizes)
