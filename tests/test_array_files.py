@@ -104,9 +104,5 @@ def test_arrays_as_bytes(tmp_path):
 def test_nobody_else_unpacks_such_files():
     unpacks = re.compile(r"zipfile\.(ZipFile|is_zipfile)|gzip\.|>u4|np\.load\(")
     found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if unpacks.search(path.read_text())}
-    kept_results, published_model, messages = (
-        "studies/work.py",
-        "federation/protocol/audit.py",
-        "federation/protocol/reports.py",
-    )
-    assert found == {"learning/array_files.py", kept_results, published_model, messages}
+    kept_results, messages = "studies/work.py", "federation/protocol/reports.py"
+    assert found == {"learning/array_files.py", kept_results, messages}

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 
 from participants import changed
 from small_jobs import small_job_file
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import InputError
 from truthfl.federation.participant.received_models import received_models
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.ask_nodes import ask
@@ -186,7 +186,7 @@ def test_a_repeated_round_remembers_what_came_before_it(tmp_path):
     assert first_numbers(200) == [199, 200]
     assert len(list(tmp_path.iterdir())) < 110
     (tmp_path / "199.npy").write_bytes(b"junk")
-    with pytest.raises(ServiceError, match=r"199\.npy cannot be read"):
+    with pytest.raises(InputError, match=r"199\.npy cannot be read"):
         first_numbers(200)
     assert first_numbers(3, "truthful") == [3]
 

@@ -46,6 +46,19 @@ def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) 
         ) from None
 
 
+def read_npy(path: Path) -> NDArray[Any]:
+    """The array of an .npy file."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(f"{path} is not there.") from None
+    except _DAMAGED as error:
+        raise InputError(f"{path} cannot be read ({short_reason(error)}); it must be an .npy file.") from None
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{path} is no .npy file.")
+    return array
+
+
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """An idx file of bytes, plain (mapped into memory) or gzipped, in so many dimensions.
 

@@ -6,13 +6,10 @@ A node may be built anew for every message, so nothing is kept in memory. Import
 from __future__ import annotations
 
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 
-import numpy as np
-
-from truthfl.errors import ServiceError
 from truthfl.files import write_file
+from truthfl.learning.array_files import npy_bytes, read_npy
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.local_training import remembered
 from truthfl.learning.model import Params
@@ -30,18 +27,8 @@ def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: 
         return [common]
     kept = {int(path.stem): path for path in folder.glob("*.npy") if path.stem.isdecimal()}
     earlier = sorted(number for number in kept if number < round_)
-    packed = BytesIO()
-    np.save(packed, common)
-    write_file(folder / f"{round_}.npy", packed.getvalue())
+    write_file(folder / f"{round_}.npy", npy_bytes(common), sync=False)
     for number in earlier[: -behaviour.remembers - REPEATABLE_ROUNDS]:
         with suppress(OSError):
             kept[number].unlink()
-    return remembered(behaviour, [_read(kept[number]) for number in earlier[-behaviour.remembers :]], common)
-
-
-def _read(path: Path) -> Params:
-    try:
-        model: Params = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ServiceError(f"{path} cannot be read: {error}.") from None
-    return model
+    return remembered(behaviour, [read_npy(kept[number]) for number in earlier[-behaviour.remembers :]], common)

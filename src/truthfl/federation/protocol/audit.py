@@ -7,7 +7,6 @@ The final model and the test set are files; the book has their hashes, and the s
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import asked_in, asked_of
 from truthfl.files import write_file
-from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npz
+from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -53,8 +52,8 @@ def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
         drawn = asked_of(found.agreement, asked_in(found.agreement, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
-    params = _loaded(model_file)
-    if not isinstance(params, np.ndarray) or params.dtype != np.float32:
+    params = read_npy(model_file)
+    if params.dtype != np.float32:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != said["model"]:
         return f"{model_file} is not the model that was tested"
@@ -66,12 +65,3 @@ def audit(found: JobView, model_file: Path, test_file: Path) -> str | None:
     if abs(loss - said["loss"]) > SAME * abs(loss):
         return f"the loss is {said['loss']!r} in the book; recomputed it is {loss!r}"
     return None
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(f"{path} is not there.") from None
-    except (OSError, ValueError, EOFError):
-        raise InputError(f"{path} cannot be read; it must be a NumPy file.") from None
