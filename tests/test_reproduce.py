@@ -17,6 +17,7 @@ from messages import told
 from test_report import asks_for_nothing
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.reporting.report import how_made
 from truthfl.studies.cells import Place
 from truthfl.studies.reproduce import figure_6, figure_7, pilot, reproduction
@@ -44,10 +45,7 @@ TINY = Paper(
     mean_optimum=8.0,
     too_large=40,
     labeling_cost=1e-3,
-    search_seeds=2,
-    pilot_seeds=2,
-    pilot_batch_sizes=(2, 5, 20, 40),
-    step_range=(0.05, 0.5),
+    pilot=PilotDesign(seeds=2, honest_seeds=2, batch_sizes=(2, 5, 20, 40), lie_batch_size=10, step_range=(0.05, 0.5)),
 )
 
 

@@ -13,12 +13,13 @@ from truthfl import Strategies
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.federations import Data, ModelChoice, build, with_training
-from truthfl.learning.planning import Effort, make_plan
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.planning import make_plan
 from truthfl.learning.training import train
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
-QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 
 def run(*arguments, cwd):
@@ -73,14 +74,14 @@ def test_honest_work_is_rarely_paid_below_cost(planned):
 
 def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     job, _, plan = planned
-    outcome = run_job(job, tmp_path / "a", seed=3, effort=QUICK)
+    outcome = run_job(job, tmp_path / "a", seed=3, design=QUICK)
     expected = np.rint(plan.contract.reward(outcome.test_loss))  # whole cents
     assert outcome.refused.tolist() == [False, True, False, False]
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
     assert np.isnan(outcome.honest).tolist() == [True, False, True, False]
-    assert (run_job(job, tmp_path / "b", seed=3, effort=QUICK).pay == outcome.pay).all()
-    assert run_job(job, tmp_path / "c", seed=4, effort=QUICK).test_loss != outcome.test_loss
+    assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
+    assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 
 
 def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
@@ -96,7 +97,7 @@ def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
         loss_value=4000.0,
         budget=530.0,
         tune_step=False,
-        effort=QUICK,
+        design=QUICK,
     )
     cost = 480 + (0.05 * 30 * with_budget.contract.batch_size).sum()
     assert cost <= 530.0 + 1e-9

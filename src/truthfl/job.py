@@ -18,7 +18,8 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
-from truthfl.learning.planning import Effort, Plan, make_plan
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.planning import Plan, make_plan
 from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
@@ -118,6 +119,7 @@ class Participants:
     dataset_size   how many samples she holds
     labeling_cost  her cost of labeling them once
     sample_cost    her cost of one sample in one round's gradient
+    participation  q, the chance that she is there in a round
     behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`
     name           what tables and messages call her
     """
@@ -127,6 +129,7 @@ class Participants:
     sample_cost: FloatArray
     behaviour: tuple[str, ...]
     name: tuple[str, ...]
+    participation: FloatArray
 
     def __init__(
         self,
@@ -135,8 +138,10 @@ class Participants:
         sample_cost: Any,
         behaviour: Any = "truthful",
         name: Any = None,
+        participation: Any = 1.0,
     ) -> None:
-        count = next((len(v) for v in (name, dataset_size, labeling_cost, sample_cost, behaviour) if _many(v)), 0)
+        given = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
+        count = next((len(value) for value in given if _many(value)), 0)
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
         known = names(name, count) or tuple(f"client {i}" for i in range(count))
@@ -144,6 +149,8 @@ class Participants:
         object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
         for field, value in (("labeling_cost", labeling_cost), ("sample_cost", sample_cost)):
             object.__setattr__(self, field, client_array(field, value, count, known.__getitem__, positive=True))
+        q = client_array("participation", participation, count, known.__getitem__, positive=True, at_most=1.0)
+        object.__setattr__(self, "participation", q)
         played = tuple(behaviour) if _many(behaviour) else (behaviour,) * count
         if len(played) != count:
             raise InputError(f"behaviour has {len(played)} entries; it must have {count}, one per client.")
@@ -169,15 +176,17 @@ class DataJob:
 
     def scene(self) -> SimulatedFederation:
         """Its federation, the server's own, and the test set."""
-        return build(self.data, self.model, self.clients.dataset_size, self.training)
+        clients = self.clients
+        return build(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
     def with_clients(self, clients: Participants) -> DataJob:
         """The same job with others taking part."""
         return replace(self, clients=clients)
 
     def document(self) -> dict[str, Any]:
-        """The job as plain values."""
+        """The job as plain values; participation where somebody is not always there."""
         training, clients = self.training, self.clients
+        absent = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         return {
             "data": asdict(self.data),
             "model": asdict(self.model),
@@ -193,14 +202,16 @@ class DataJob:
                 "labeling_cost": clients.labeling_cost.tolist(),
                 "sample_cost": clients.sample_cost.tolist(),
                 "behaviour": list(clients.behaviour),
+                **absent,
             },
         }
 
     def server_side(self) -> ServerSide:
         """The server's own part of it."""
-        return server_side(self.data, self.model, self.clients.dataset_size, self.training)
+        clients = self.clients
+        return server_side(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
-    def plan(self, side: ServerSide, effort: Effort | None = None) -> Plan:
+    def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The calibrated contract, from the server's own data."""
         return make_plan(
             side,
@@ -213,7 +224,7 @@ class DataJob:
             confidence=self.server.confidence,
             test_samples=self.server.test_samples,
             tune_step=self.tune_step,
-            effort=effort,
+            design=design,
         )
 
 

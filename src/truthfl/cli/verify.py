@@ -60,7 +60,7 @@ def verify(
 
 
 def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
-    from truthfl.learning.planning import Effort
+    from truthfl.learning.pilot_design import PilotDesign
     from truthfl.studies.cells import Place
     from truthfl.studies.reproduce.publication import require_writable
     from truthfl.studies.verify.contests import contests
@@ -72,7 +72,8 @@ def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | Non
 
     require_writable(out)
     started, store = time.monotonic(), Store(out / "tasks")
-    place = Place(job.data, job.model, job.clients.dataset_size)
+    there = tuple(job.clients.participation.tolist())
+    place = Place(job.data, job.model, job.clients.dataset_size, there)
     everybody = tuple(range(len(job.clients)))
     examined = (
         Examination(everybody[:: max(1, len(everybody) // QUICK_CLIENTS)][:QUICK_CLIENTS], SHORT_GRID, QUICK_LOOKS)
@@ -83,7 +84,7 @@ def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | Non
     with kept_work(out):
         with progress() as watch:
             _told(watch, "planning on pilot data")(0, 0)
-            plan = job.plan(job.scene(), Effort(seeds=4, honest_seeds=16) if quick else None)
+            plan = job.plan(job.scene(), PilotDesign(seeds=4, honest_seeds=16) if quick else None)
             ways, absent = contests(place, plan, store, workers=workers, progress=_told(watch, "pricing"))
             verified = [
                 examine(way, examined, store, workers=workers, progress=lambda what: _told(watch, f"training, {what}"))

@@ -150,6 +150,7 @@ class KernelEngine:
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
+        self.shared: tuple[Labels, NDArray[np.int32]] | None = None
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -185,12 +186,19 @@ class KernelEngine:
             job = self.jobs[run] = self._described(run)
         return job
 
+    def _labels(self, labels: Labels) -> NDArray[np.int32]:
+        """Labels as the kernel reads them: one copy for all runs that share theirs, and come one after the other."""
+        kept = self.shared
+        if kept is None or kept[0].ctypes.data != labels.ctypes.data or len(kept[0]) != len(labels):
+            kept = self.shared = labels, np.ascontiguousarray(labels, dtype=np.int32)
+        return kept[1]
+
     def _described(self, run: Run) -> KernelJob:
         share = self.federated.weight * run.report_scale / self.federated.participation
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
             self.rows,
-            np.ascontiguousarray(run.labels, dtype=np.int32),
+            self._labels(run.labels),
             self.starts,
             np.ascontiguousarray(run.batch_size, dtype=np.int64),
             share.astype(np.float32),
