@@ -129,7 +129,10 @@ def test_figure_7_shares_the_same_total(tiny):
 
 def test_the_search_is_for_all_rounds_and_three_digits_are_kept():
     assert pilot.search_task(TINY).settings["rounds"] == TINY.rounds
-    assert pilot.found_step({"best": np.array(0.123456)}) == 0.123
+    tried = np.geomspace(0.05, 0.5, 9)
+    loss, error = np.square(np.log(tried / 0.123456)), np.full(9, 1e-3)
+    found = {"best": tried[4], "tried": tried, "loss": loss, "error": error}
+    assert pilot.found_step(found) == 0.123  # where the parabola is lowest, as in a plan, not the best of those tried
 
 
 def test_settings_that_do_not_fit_are_refused():

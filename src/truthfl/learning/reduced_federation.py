@@ -18,6 +18,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 
 GROUPS = 10
 SAMPLED_CLIENTS = 20
+UNEVEN_TIMES = 8  # how often a group has a sample where weights are not by data size
 
 
 def reduced(federated: Federated, *, sampled: int = SAMPLED_CLIENTS, groups: int = GROUPS) -> ReducedFederation:
@@ -73,11 +74,12 @@ def _groups(clients: IntArray, weight: FloatArray, main_class: IntArray, count: 
 def _rows(federated: Federated, clients: IntArray) -> IntArray:
     """The samples of these clients together, each client's share of them being her share of their weight.
 
-    Where weights are by data size, these are all samples of all of them; else some are left out or there twice.
+    Where weights are by data size, these are all samples of all of them, once; else several times, some more often.
     """
     held = [federated.partition.rows_of(int(client)) for client in clients]
-    weight = federated.weight[clients]
-    times = np.rint(weight / weight.sum() * sum(map(len, held))).astype(np.int64).clip(min=1)
+    share, sizes = federated.weight[clients] / federated.weight[clients].sum(), federated.partition.sizes[clients]
+    exact = np.allclose(share * sizes.sum(), sizes)
+    times = sizes if exact else np.rint(share * sizes.sum() * UNEVEN_TIMES).astype(np.int64).clip(min=1)
     return np.concatenate([rows[np.arange(n) * len(rows) // n] for rows, n in zip(held, times, strict=True)])
 
 
@@ -99,7 +101,8 @@ class ReducedFederation:
 
     def batches(self, size: float) -> FloatArray:
         """Batches in proportion to weight: in all as many samples as ten clients with this batch size draw."""
-        return np.maximum(np.rint(size * GROUPS * self.federated.weight), 1.0)
+        in_all = size * min(GROUPS, len(self.members))
+        return np.maximum(np.rint(in_all * self.federated.weight), 1.0)
 
     def in_sum(self, values: FloatArray) -> FloatArray:
         """A sum over the members of each, of one number per client of the whole federation."""
