@@ -16,11 +16,13 @@ from dataclasses import replace
 import numpy as np
 
 from truthfl import Strategies, Training, paper_bound, sound_bound
-from truthfl.learning.calibration import calibrate, pilot_runs
+from truthfl.learning.calibration import calibrate
 from truthfl.learning.constants import measure_constants
 from truthfl.learning.datasets import bundled_mnist
 from truthfl.learning.federated import Federated
 from truthfl.learning.partition import paper_partition
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_runs import pilot_runs
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
 
@@ -60,12 +62,17 @@ def real_against_fitted(runs, fitted):
     return rows
 
 
+def design(seeds):
+    scales = (0.5, 0.75, 1.25, 1.5)
+    return PilotDesign(seeds, seeds, batch_sizes=BATCHES, report_scales=scales, lie_batch_size=40)
+
+
 def bounds_against_fitted(federated, test, smoothness, seeds):
     limit = 1.0 / (4.0 * smoothness)
     small = at_step(federated, limit)
     measured = measure_constants(small)
     clients = measured.clients(small, sample_cost=1.0, labeling_cost=1.0)
-    fitted = calibrate(small, pilot_runs(small, test, seeds=seeds), measured.gradients())
+    fitted = calibrate(small, pilot_runs(small, test, design(seeds)), measured.gradients())
     honest = Strategies.truthful(np.full(10, 40.0))
     real_gap = float(fitted.model.expected_loss(honest)) - measured.constants().optimal_loss
     rows = []
@@ -95,7 +102,7 @@ def main():
         for step in (0.1, 0.5, search.best)
     }
     tuned = at_step(federated, search.best)
-    runs = pilot_runs(tuned, test, batch_sizes=BATCHES, seeds=asked.seeds)
+    runs = pilot_runs(tuned, test, design(asked.seeds))
     fitted = calibrate(tuned, runs, measured.gradients())
     report = {
         "constants": constants_table(measured),

@@ -18,7 +18,7 @@ import numpy as np
 from truthfl import Strategies
 from truthfl.job import read_job
 from truthfl.learning.federations import with_training
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.training import train
 
 RUNS, FIRST_SPLIT = 4, 100
@@ -28,7 +28,7 @@ def standardized(job, split):
     """(loss − expected) / loss_error of honest work on this split."""
     job = replace(job, data=replace(job.data, seed=split))
     scene = job.scene()
-    plan = job.plan(scene, Effort(seeds=4, honest_seeds=16))
+    plan = job.plan(scene, PilotDesign(seeds=4, honest_seeds=16))
     federated = with_training(scene.federated, plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
     done = train(federated, honest, np.arange(RUNS), watch={"test": scene.test})

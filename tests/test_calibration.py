@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from truthfl import InputError, LossModel, Strategies, Training
-from truthfl.learning.calibration import Pilot, calibrate, pilot_runs
+from truthfl.learning.calibration import calibrate
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import Gradients, measure_gradients
 from truthfl.learning.partition import paper_partition
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_runs import Pilot, pilot_runs
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.step_size import StepSearch, effect_of_scaled_reports, find_step_size
 
@@ -55,9 +57,8 @@ def test_a_known_loss_model_is_found_again(federated):
 
 
 def test_real_training_is_explained(federated):
-    runs = pilot_runs(
-        federated, TEST, batch_sizes=(3, 6, 12, 24, 48), report_scales=(0.5, 1.5), seeds=6, lie_batch_size=20
-    )
+    design = PilotDesign(seeds=6, honest_seeds=6, batch_sizes=(3, 6, 12, 24, 48), lie_batch_size=20)
+    runs = pilot_runs(federated, TEST, design)
     found = calibrate(federated, runs, measure_gradients(federated))
     assert found.sampling_r_squared > 0.9
     assert found.r_squared > 0.8

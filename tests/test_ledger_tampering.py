@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from small_jobs import small_job_file
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import link_hash, payload_digest
 from truthfl.ledger.receipts import receipt_fault
 
-QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash")
 
 
@@ -30,7 +30,7 @@ COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("tampering")
     job = read_job(small_job_file(made, "rounds = 30", "rounds = 5\nstep_size = 0.5"))
-    run_job(job, made / "out", effort=QUICK)
+    run_job(job, made / "out", design=QUICK)
     return made / "out"
 
 

@@ -26,7 +26,7 @@ from truthfl import (
 )
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
@@ -41,7 +41,7 @@ from truthfl.studies.verify.lie_grid import SHORT_GRID
 from truthfl.studies.verify.verification import Examination, verify
 from truthfl.studies.work import Store
 
-QUICK = Effort(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
 BONUS_SHARE = 0.5
 
 
@@ -88,7 +88,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert planned.contract.pay_range(0.0, 10.0)[0] == pytest.approx(planned.contract.cost)
     assert planned.contract.pay_range(0.0, 10.0)[1] == pytest.approx((1 + BONUS_SHARE) * planned.contract.cost)
 
-    outcome = run_job(job, tmp_path / "run", effort=QUICK)
+    outcome = run_job(job, tmp_path / "run", design=QUICK)
     terms = outcome.agreed.terms
     assert (terms.contract, terms.formula) == ("cost and bonus", bonus.formula)
     loss = outcome.test_loss

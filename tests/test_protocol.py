@@ -24,8 +24,8 @@ from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.learning.federations import with_training
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plain_training import train_plainly
-from truthfl.learning.planning import Effort
 from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger import participant_folder as papers
@@ -34,7 +34,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_of
 from truthfl.mechanism.setting import Training
 
-QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 STEP = "rounds = 30", "rounds = 12\nstep_size = 0.5"
 
 
@@ -461,11 +461,11 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
 
 def test_run_goes_on_in_the_same_ledger(tmp_path):
     job = read_job(small_job_file(tmp_path, *STEP))
-    first = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
-    untold = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    first = run_job(job, tmp_path / "out", seed=1, design=QUICK)
+    untold = run_job(job, tmp_path / "out", seed=1, design=QUICK)
     assert untold.found.name == first.found.name  # its results were never written: it is not over
     (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.found.name}))
-    second = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
+    second = run_job(job, tmp_path / "out", seed=1, design=QUICK)
     assert (first.pay == second.pay).all()
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:
         assert database.execute("select count(distinct job) from entries").fetchone() == (2,)

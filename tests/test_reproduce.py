@@ -17,6 +17,7 @@ from messages import told
 from test_report import asks_for_nothing
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.reporting.report import how_made
 from truthfl.studies.cells import Place
 from truthfl.studies.reproduce import figure_6, figure_7, pilot, reproduction
@@ -44,10 +45,7 @@ TINY = Paper(
     mean_optimum=8.0,
     too_large=40,
     labeling_cost=1e-3,
-    search_seeds=2,
-    pilot_seeds=2,
-    pilot_batch_sizes=(2, 5, 20, 40),
-    step_range=(0.05, 0.5),
+    pilot=PilotDesign(seeds=2, honest_seeds=2, batch_sizes=(2, 5, 20, 40), lie_batch_size=10, step_range=(0.05, 0.5)),
 )
 
 
@@ -131,7 +129,10 @@ def test_figure_7_shares_the_same_total(tiny):
 
 def test_the_search_is_for_all_rounds_and_three_digits_are_kept():
     assert pilot.search_task(TINY).settings["rounds"] == TINY.rounds
-    assert pilot.found_step({"best": np.array(0.123456)}) == 0.123
+    tried = np.geomspace(0.05, 0.5, 9)
+    loss, error = np.square(np.log(tried / 0.123456)), np.full(9, 1e-3)
+    found = {"best": tried[4], "tried": tried, "loss": loss, "error": error}
+    assert pilot.found_step(found) == 0.123  # where the parabola is lowest, as in a plan, not the best of those tried
 
 
 def test_settings_that_do_not_fit_are_refused():

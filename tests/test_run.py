@@ -17,12 +17,13 @@ from truthfl.federation.simulated.run_report import client_rows, sentences
 from truthfl.job import read_job
 from truthfl.learning.behaviour import from_strategy
 from truthfl.learning.federations import Data, ModelChoice, build, with_training
-from truthfl.learning.planning import Effort, make_plan
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.planning import make_plan
 from truthfl.learning.training import train
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
-QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 
 def run(*arguments, cwd):
@@ -77,14 +78,14 @@ def test_honest_work_is_rarely_paid_below_cost(planned):
 
 def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     job, _, plan = planned
-    outcome = run_job(job, tmp_path / "a", seed=3, effort=QUICK)
+    outcome = run_job(job, tmp_path / "a", seed=3, design=QUICK)
     expected = np.rint(plan.contract.reward(outcome.test_loss))  # whole cents
     assert outcome.refused.tolist() == [False, True, False, False]
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
     assert np.isnan(outcome.honest).tolist() == [True, False, True, False]
-    assert (run_job(job, tmp_path / "b", seed=3, effort=QUICK).pay == outcome.pay).all()
-    assert run_job(job, tmp_path / "c", seed=4, effort=QUICK).test_loss != outcome.test_loss
+    assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
+    assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 
 
 def with_behaviours(job, behaviours):
@@ -95,7 +96,7 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     """The others go on lying, and their empty reports (all of a free rider's, an echo's first) stay refused."""
     job, _, _ = planned
     lively = ["truthful", "echo", "free rider", "few labels"]
-    outcome = run_job(with_behaviours(job, lively), tmp_path / "lively", seed=3, effort=QUICK)
+    outcome = run_job(with_behaviours(job, lively), tmp_path / "lively", seed=3, design=QUICK)
     assert outcome.found.delivered == {"Ada": 30, "Ben": 29, "Dora": 30}
     assert outcome.refused.tolist() == [False, False, True, False]
     batch = [offer.client.batch_size for offer in outcome.agreed.offers]
@@ -106,14 +107,14 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     for client in (1, 2):
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
-        other = run_job(with_behaviours(job, instead), tmp_path / str(client), seed=3, effort=QUICK)
+        other = run_job(with_behaviours(job, instead), tmp_path / str(client), seed=3, design=QUICK)
         assert outcome.honest[client] == pytest.approx(other.payoff[client], abs=1.0)
 
 
 def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):
     job, _, _ = planned
     own = from_strategy("half of everything", labeling_effort=0.5, batch_share=0.5, report_scale=0.5)
-    outcome = run_job(with_behaviours(job, ["truthful", own, own, "truthful"]), tmp_path, seed=3, effort=QUICK)
+    outcome = run_job(with_behaviours(job, ["truthful", own, own, "truthful"]), tmp_path, seed=3, design=QUICK)
     assert outcome.behaviour == ("truthful", "half of everything", "half of everything", "truthful")
     batch = outcome.agreed.offers[1].client.batch_size
     assert outcome.cost[1] == pytest.approx(60 + 30 * 0.05 * round(batch / 2))
@@ -135,7 +136,7 @@ def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
         loss_value=4000.0,
         budget=530.0,
         tune_step=False,
-        effort=QUICK,
+        design=QUICK,
     )
     cost = 480 + (0.05 * 30 * with_budget.contract.batch_size).sum()
     assert cost <= 530.0 + 1e-9

@@ -12,7 +12,7 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item
@@ -22,7 +22,7 @@ from truthfl.ledger.settlement import settle
 pytest_plugins = ["ledger_fixtures"]
 
 CALLERS = 200
-QUICK = Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def rows(tmp_path_factory):
     """The rows of a job that was run, and its pay."""
     folder = tmp_path_factory.mktemp("settlement")
     job = read_job(small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5"))
-    run_job(job, folder / "out", effort=QUICK)
+    run_job(job, folder / "out", design=QUICK)
     with open_ledger(folder / "out" / "ledger.db") as book:
         return book.entries()
 

@@ -12,7 +12,7 @@ from small_jobs import small_job_file
 from truthfl import Clients, Evidence, InputError, LossModel, Mechanism, Strategies, Training, lceme
 from truthfl.job import read_job
 from truthfl.learning.behaviours import BEHAVIOURS
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.studies.cells import Place
@@ -202,7 +202,7 @@ def test_coalitions_are_of_every_size_alike_and_leave_her_out():
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
     job = read_job(small_job_file(folder))
-    plan = job.plan(job.scene(), Effort(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32)))
+    plan = job.plan(job.scene(), PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32)))
     place = Place(job.data, job.model, job.clients.dataset_size)
     store = Store(folder / "tasks")
     return place, plan, store

@@ -19,7 +19,8 @@ from truthfl.errors import InputError
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
-from truthfl.learning.planning import Effort, Plan, make_plan
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.planning import Plan, make_plan
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
     FloatArray,
@@ -135,6 +136,7 @@ class Participants:
     dataset_size   how many samples she holds
     labeling_cost  her cost of labeling them once
     sample_cost    her cost of one sample in one round's gradient
+    participation  q, the chance that she is there in a round
     behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`, or (not
                    in a file) a `Behaviour`
     name           what tables and messages call her
@@ -145,6 +147,7 @@ class Participants:
     sample_cost: FloatArray
     behaviour: tuple[str | Behaviour, ...]
     name: tuple[str, ...]
+    participation: FloatArray
 
     def __init__(
         self,
@@ -153,8 +156,10 @@ class Participants:
         sample_cost: Any,
         behaviour: Any = "truthful",
         name: Any = None,
+        participation: Any = 1.0,
     ) -> None:
-        count = next((len(v) for v in (name, dataset_size, labeling_cost, sample_cost, behaviour) if _many(v)), 0)
+        given = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
+        count = next((len(value) for value in given if _many(value)), 0)
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
         known = names(name, count) or tuple(f"client {i}" for i in range(count))
@@ -162,6 +167,8 @@ class Participants:
         object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
         for field, value in (("labeling_cost", labeling_cost), ("sample_cost", sample_cost)):
             object.__setattr__(self, field, client_array(field, value, count, known.__getitem__, positive=True))
+        q = client_array("participation", participation, count, known.__getitem__, positive=True, at_most=1.0)
+        object.__setattr__(self, "participation", q)
         played = tuple(behaviour) if _many(behaviour) else (behaviour,) * count
         if len(played) != count:
             raise InputError(f"behaviour has {len(played)} entries; it must have {count}, one per client.")
@@ -188,16 +195,18 @@ class DataJob:
 
     def scene(self) -> SimulatedFederation:
         """Its federation, the server's own, and the test set."""
-        return build(self.data, self.model, self.clients.dataset_size, self.training)
+        clients = self.clients
+        return build(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
     def with_clients(self, clients: Participants) -> DataJob:
         """The same job with others taking part."""
         return replace(self, clients=clients)
 
     def document(self) -> dict[str, Any]:
-        """The job as plain values; the default contract is left out, as jobs of version 0.1 have it."""
+        """The job as plain values; the default contract and full participation are left out, as in version 0.1."""
         training, clients = self.training, self.clients
         chosen = {} if self.contract.kind == DEFAULT_CONTRACT else {"contract": asdict(self.contract)}
+        absent = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         return chosen | {
             "data": asdict(self.data),
             "model": asdict(self.model),
@@ -213,14 +222,16 @@ class DataJob:
                 "labeling_cost": clients.labeling_cost.tolist(),
                 "sample_cost": clients.sample_cost.tolist(),
                 "behaviour": [known_behaviour(one).name for one in clients.behaviour],
+                **absent,
             },
         }
 
     def server_side(self) -> ServerSide:
         """The server's own part of it."""
-        return server_side(self.data, self.model, self.clients.dataset_size, self.training)
+        clients = self.clients
+        return server_side(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
-    def plan(self, side: ServerSide, effort: Effort | None = None) -> Plan:
+    def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The calibrated contract, from the server's own data."""
         return make_plan(
             side,
@@ -234,7 +245,7 @@ class DataJob:
             confidence=self.server.confidence,
             test_samples=self.server.test_samples,
             tune_step=self.tune_step,
-            effort=effort,
+            design=design,
         )
 
 
@@ -256,11 +267,11 @@ def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
         raise type(error)(f"{source}: {error}") from None
 
 
-def plan_job(job: ConstantsJob | DataJob, effort: Effort | None = None) -> Mechanism:
+def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Mechanism:
     """What this job would ask of each client and pay her, by its contract; nothing runs but the pilot."""
     if isinstance(job, ConstantsJob):
         return job.plan(job.loss_model())
-    return job.plan(job.server_side(), effort).contract
+    return job.plan(job.server_side(), design).contract
 
 
 def _read(path: Path) -> str:

@@ -71,7 +71,7 @@ def _made(found: Reproduction, seconds: float) -> Section:
     from truthfl.studies.cells import SEEDS_PER_TASK
 
     built = kernel()
-    seeds, pilot = found.paper.seed_list, max(found.paper.search_seeds, found.paper.pilot_seeds)
+    seeds, pilot = found.paper.seed_list, found.paper.pilot.most_seeds
     model, data = found.paper.place.model, found.paper.place.data
     return how_made(
         version=__version__,

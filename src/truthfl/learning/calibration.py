@@ -7,8 +7,7 @@ Runs with different batch sizes, without some labels and with scaled reports giv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,21 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.errors import InputError
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import Gradients
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.training import train
+from truthfl.learning.pilot_runs import Pilot
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.strategies import Strategies
 
 PARTS = ("constant", "sampling", "labeling", "reporting")
 TYPICAL_RUNS = 20.0  # how many runs of a kind weigh as much as what is typical of all kinds
-
-
-@dataclass(frozen=True, eq=False)
-class Pilot:
-    """Runs and the loss each ended with: strategies (runs, N), loss (runs,)."""
-
-    strategies: Strategies
-    loss: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,56 +47,15 @@ class Calibration:
         return float(np.sqrt(row @ self.covariance @ row))
 
 
-def pilot_runs(
-    federated: Federated,
-    pilot: LabeledImages,
-    *,
-    batch_sizes: Sequence[int] = (5, 10, 20, 40, 80, 160),
-    report_scales: Sequence[float] = (0.5, 0.75, 1.25, 1.5),
-    seeds: int = 20,
-    honest_seeds: int | None = None,
-    lie_batch_size: int = 40,
-) -> Pilot:
-    """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales her report.
-
-    `honest_seeds` are for the honest runs, as many as `seeds` unless given: what batch size does to the loss is small,
-    and takes more runs to see.
-    """
-    count = len(federated.partition)
-    sizes = np.asarray(batch_sizes, dtype=float)
-    lies, honest = seeds * count, len(sizes) * (honest_seeds or seeds)
-    who = np.eye(count, dtype=bool).repeat(seeds, axis=0)
-    efforts = [np.ones((honest, count)), np.where(who, 0.0, 1.0)]
-    batches = [
-        np.repeat(sizes, honest // len(sizes))[:, None] * np.ones(count),
-        np.full((lies, count), float(lie_batch_size)),
-    ]
-    scales = [np.ones((honest, count)), np.ones((lies, count))]
-    draws = [np.tile(np.arange(honest // len(sizes)), len(sizes)), np.tile(np.arange(seeds), count)]
-    for scale in report_scales:
-        efforts.append(np.ones((lies, count)))
-        batches.append(np.full((lies, count), float(lie_batch_size)))
-        scales.append(np.where(who, scale, 1.0))
-        draws.append(np.tile(np.arange(seeds), count))
-    played = Strategies(np.concatenate(efforts), np.concatenate(batches), np.concatenate(scales))
-    every_draw = np.concatenate(draws)
-    done = train(federated, played, every_draw, watch={"pilot": pilot})
-    return Pilot(played, done.watched["pilot"].loss[:, -1])
-
-
 def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibration:
     """Least squares of the pilot losses on the four parts of the gap, runs that scatter more counting less.
 
-    A part that comes out negative is set to 0.
+    Where lies are held against honest runs with the same draws, what lies do is fitted to the differences, and the
+    rest to the honest runs. A part that comes out negative is set to 0.
     """
-    if not np.isfinite(runs.loss).all():
+    if not runs.all_finite:
         raise InputError("a pilot run ended with no finite loss; the step size is too large to calibrate at.")
-    p, played = federated.weight, runs.strategies
-    by_client = (
-        np.square(p) * gradients.gradient_variance,
-        p * gradients.label_shift,
-        p * gradients.gradient_bound,
-    )
+    played, by_client = runs.strategies, _by_client(federated, gradients)
     design = np.stack(
         (
             np.ones(len(runs.loss)),
@@ -120,35 +68,86 @@ def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibr
     honest = (played.labeling_effort == 1).all(axis=1) & (played.report_scale == 1).all(axis=1)
     if len(np.unique(design[honest, 1])) < 3:
         raise InputError("the pilot has honest runs at fewer than three batch sizes; it needs at least three to fit.")
-    factor, covariance, r_squared = _least_squares(design, runs.loss)
+    if runs.honest_loss is None:
+        fit = _least_squares(design, runs.loss)
+    else:
+        liar = ((played.labeling_effort != 1) | (played.report_scale != 1))[~honest].argmax(axis=1)
+        fit = _side_by_side(
+            _least_squares(design[honest, :2], runs.loss[honest]),
+            _least_squares(design[~honest, 2:], (runs.loss - runs.honest_loss)[~honest], liar),
+        )
+    return Calibration(
+        model=_loss_model(fit.factor, by_client),
+        factor=fit.factor,
+        covariance=fit.covariance,
+        r_squared=1.0 - fit.unexplained / fit.total,
+        sampling_r_squared=_r_squared_of_means(design[honest, 1], runs.loss[honest]),
+    )
+
+
+def carried_to(found: Calibration, federated: Federated, gradients: Gradients) -> Calibration:
+    """The same factors for another federation: each client's part of the gap by her own weight and gradients."""
+    return replace(found, model=_loss_model(found.factor, _by_client(federated, gradients)))
+
+
+def _by_client(federated: Federated, gradients: Gradients) -> tuple[NDArray[np.float64], ...]:
+    """p_i²σ_i²/q_i, p_i β and p_i G²: docs/mechanism.md, section 2."""
+    p = federated.weight
+    return (
+        np.square(p) * gradients.gradient_variance / federated.participation,
+        p * gradients.label_shift,
+        p * gradients.gradient_bound,
+    )
+
+
+def _loss_model(factor: NDArray[np.float64], by_client: tuple[NDArray[np.float64], ...]) -> LossModel:
     kept = np.maximum(factor, 0.0)
-    model = LossModel(
+    return LossModel(
         constant=float(kept[0]),
         sampling=kept[1] * by_client[0],
         labeling=kept[2] * by_client[1],
         reporting=kept[3] * by_client[2],
     )
-    return Calibration(
-        model=model,
-        factor=factor,
-        covariance=covariance,
-        r_squared=r_squared,
-        sampling_r_squared=_r_squared_of_means(design[honest, 1], runs.loss[honest]),
-    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """Coefficients, their covariance, the sum of squares that they leave, and that there was."""
+
+    factor: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    unexplained: float
+    total: float
 
 
 def _least_squares(
-    design: NDArray[np.float64], loss: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Coefficients, their covariance (valid also where the spread differs between runs), and R²."""
+    design: NDArray[np.float64], loss: NDArray[np.float64], cluster: NDArray[np.int64] | None = None
+) -> _Fit:
+    """The covariance is valid also where the spread differs between runs; and, where runs are told to belong together,
+    where these have something in common. Differences are about 0, losses about their mean.
+    """
     weighted = design / _scatter(design, loss)[:, None]
     inverse = np.linalg.pinv(weighted.T @ design)
     factor = inverse @ weighted.T @ loss
     residual = loss - design @ factor
-    scale = len(loss) / max(len(loss) - design.shape[1], 1)
-    covariance = inverse @ ((weighted * np.square(residual)[:, None]).T @ weighted) @ inverse * scale
-    total = np.square(loss - loss.mean()).sum()
-    return factor, covariance, float(1.0 - np.square(residual).sum() / total)
+    if cluster is None:
+        scale = len(loss) / max(len(loss) - design.shape[1], 1)
+        covariance = inverse @ ((weighted * np.square(residual)[:, None]).T @ weighted) @ inverse * scale
+        return _Fit(factor, covariance, float(np.square(residual).sum()), float(np.square(loss - loss.mean()).sum()))
+    scores = np.zeros((cluster.max() + 1, design.shape[1]))
+    np.add.at(scores, cluster, weighted * residual[:, None])
+    count = len(np.unique(cluster))
+    covariance = inverse @ scores.T @ scores @ inverse * (count / max(count - 1, 1))
+    return _Fit(factor, covariance, float(np.square(residual).sum()), float(np.square(loss).sum()))
+
+
+def _side_by_side(first: _Fit, second: _Fit) -> _Fit:
+    """Two fits of different coefficients as one."""
+    count = len(first.factor)
+    covariance = np.zeros((count + len(second.factor),) * 2)
+    covariance[:count, :count], covariance[count:, count:] = first.covariance, second.covariance
+    factor = np.concatenate((first.factor, second.factor))
+    return _Fit(factor, covariance, first.unexplained + second.unexplained, first.total + second.total)
 
 
 def _scatter(design: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:

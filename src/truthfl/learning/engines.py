@@ -162,6 +162,7 @@ class KernelEngine:
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
+        self.shared: tuple[Labels, NDArray[np.int32]] | None = None
 
     def start(self, params: Params) -> Params:
         return self.model.pack(params)
@@ -201,13 +202,25 @@ class KernelEngine:
             job = self.jobs[run] = self._described(run)
         return job
 
+    def _labels(self, run: Run) -> NDArray[np.int32]:
+        """Labels as the kernel reads them: one copy for all runs that share theirs and follow one another.
+
+        A run whose labels change from round to round has a copy of its own.
+        """
+        if run.individuals is not None:
+            return np.array(run.labels, dtype=np.int32)
+        shared = self.shared
+        if shared is None or shared[0].ctypes.data != run.labels.ctypes.data or len(shared[0]) != len(run.labels):
+            shared = self.shared = run.labels, np.ascontiguousarray(run.labels, dtype=np.int32)
+        return shared[1]
+
     def _described(self, run: Run) -> KernelJob:
         share = self.federated.weight * run.report_scale / self.federated.participation
         rows, starts = (self.rows, self.starts) if run.partition is None else _held(run.partition)
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
             rows,
-            np.ascontiguousarray(run.labels, dtype=np.int32),
+            self._labels(run),
             starts,
             np.ascontiguousarray(run.batch_size, dtype=np.int64),
             share.astype(np.float32),

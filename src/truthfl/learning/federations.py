@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from numpy.typing import ArrayLike
+
 from truthfl.errors import InputError
 from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
@@ -101,19 +103,25 @@ class SimulatedFederation(ServerSide):
     federated: Federated
 
 
-def server_side(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> ServerSide:
-    """The server's own, from plain values; the clients have so many samples each."""
+def server_side(
+    data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
+) -> ServerSide:
+    """The server's own, from plain values; the clients have so many samples each, and are there with these chances."""
     _, pilot, test = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
     network = model.for_images(pilot)
-    return ServerSide(Federated(network, pilot, _split(data, pilot, sizes, data.seed + 1), training), test)
+    held = _split(data, pilot, sizes, data.seed + 1)
+    return ServerSide(Federated(network, pilot, held, training, participation=participation), test)
 
 
-def build(data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training) -> SimulatedFederation:
+def build(
+    data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
+) -> SimulatedFederation:
     """Everything that is trained and tested, from plain values."""
-    side = server_side(data, model, sizes, training)
+    side = server_side(data, model, sizes, training, participation)
     clients, _, _ = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
     held = _split(data, clients, sizes, data.seed)
-    return SimulatedFederation(side.pilot, side.test, Federated(side.pilot.model, clients, held, training))
+    federated = Federated(side.pilot.model, clients, held, training, participation=participation)
+    return SimulatedFederation(side.pilot, side.test, federated)
 
 
 def with_training(federated: Federated, training: Training) -> Federated:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import threadpool_limits
 
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.engines import Run, engine
@@ -17,6 +18,7 @@ from truthfl.learning.model import Params
 
 MOMENTS = 6  # of a training run, at which gradients are looked at
 BATCHES, BATCH = 16, 16  # by which a variance is sampled
+SHIFTED = 256  # samples, spread over all, whose labels are changed
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +52,49 @@ def measure_gradients(federated: Federated, *, batch_size: int = 50, seed: int =
     return Gradients(variance, shift, norm)
 
 
-def honest_path(federated: Federated, batch_size: int, seed: int) -> list[Params]:
+def gradients_of_all(few: Federated, everybody: Federated, batch_size: ArrayLike, *, seed: int = 0) -> list[Gradients]:
+    """The same of two federations that hold the same samples, a reduced one and the whole, along the first one's run.
+
+    Each sample's gradient is looked at once, however many clients hold it, and σ_i² is exactly the mean of their
+    squares less the square of their mean; β and G² are those of the first federation for both.
+    """
+    rows = np.unique(everybody.partition.rows)
+    drawn, some = generator(seed, Purpose.TEST), rows[np.linspace(0, len(rows) - 1, SHIFTED).astype(int)]
+    variance = [np.zeros(len(one.partition)) for one in (few, everybody)]
+    square, shift, norm = np.zeros(len(everybody.data)), 0.0, 0.0
+    path = honest_path(few, batch_size, seed)[:: MOMENTS // 2]
+    with threadpool_limits(limits=1, user_api="blas"):  # thousands of small products, which threads only slow down
+        for params in path:
+            square[rows] = [
+                np.square(_gradient(everybody, params, row, everybody.data.labels[row])).sum() for row in rows[:, None]
+            ]
+            shift = max(shift, _label_shift(everybody, params, some, drawn))
+            for federated, largest in zip((few, everybody), variance, strict=True):
+                means = np.array([_squared_mean(federated, params, k) for k in range(len(federated.partition))])
+                np.maximum(largest, _means(federated, square) - means, out=largest)
+                norm = max(norm, float(means.max())) if federated is few else norm
+    return [Gradients(one, shift, norm) for one in variance]
+
+
+def _means(federated: Federated, by_sample: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean over each client's samples."""
+    of = federated.partition
+    return np.add.reduceat(by_sample[of.rows], of.starts[:-1]) / of.sizes
+
+
+def _squared_mean(federated: Federated, params: Params, client: int) -> float:
+    """‖∇F_i‖²; a sample that a client holds several times is looked at once."""
+    rows, times = np.unique(federated.partition.rows_of(client), return_counts=True)
+    weight = (times / times.sum()).astype(np.float32)
+    labels = federated.data.labels[rows]
+    gradient = federated.model.weighted_gradient(params, federated.data.images[rows], labels, weight)
+    return float(np.square(gradient.astype(np.float64)).sum())
+
+
+def honest_path(federated: Federated, batch_size: ArrayLike, seed: int) -> list[Params]:
     """The common model at the start of an honest run and at a few moments of it."""
     count, rounds = len(federated.partition), federated.training.rounds
-    batches = np.minimum(batch_size, federated.partition.sizes)
+    batches = np.minimum(batch_size, federated.partition.sizes).astype(np.int64)
     run = Run(seed, federated.training.step_size, batches, np.ones(count), federated.true_labels())
     by, start = engine(federated), federated.model.init(seed)
     inner, path, done = by.start(start), [start], 0

@@ -1,48 +1,26 @@
 """What a server does on its own data before it announces anything: step size, loss model, batch sizes, contract.
 
 Everything here is computed from the pilot federation and the test set; the clients' data are not looked at. Looks at
-`federations`, `step_size`, `gradients`, `calibration`, `training`, and at the mechanism, whose contract it makes.
+`federations`, `findings`, `loss_spread`, and at the mechanism, whose contract it makes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from truthfl.learning.calibration import Calibration, calibrate, pilot_runs
-from truthfl.learning.draws import Purpose, generator
-from truthfl.learning.federated import Federated
-from truthfl.learning.federations import ServerSide, with_training
-from truthfl.learning.gradients import measure_gradients
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.step_size import StepSearch, find_step_size
-from truthfl.learning.training import train
+from truthfl.learning.calibration import Calibration
+from truthfl.learning.federations import ServerSide
+from truthfl.learning.findings import findings
+from truthfl.learning.loss_spread import spread_of_loss
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.step_size import StepSearch
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
 from truthfl.mechanism.setting import Clients, Training
-from truthfl.mechanism.strategies import Strategies
-
-TRIAL_BATCH = 50
-RESAMPLED_PILOTS = 12
-SAMPLES_FOR_VARIANCE = 1000
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much a plan may compute: runs per setting for the step size and for the calibration, sizes and scales.
-
-    Batches much smaller than those that will be asked for are left out: when everybody's are tiny at once, the loss
-    rises faster than c + v/D, and work would be overvalued.
-    """
-
-    seeds: int = 8
-    honest_seeds: int = 60
-    batch_sizes: tuple[int, ...] = (20, 40, 80, 160)
-    report_scales: tuple[float, ...] = (0.5, 1.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,30 +58,14 @@ def make_plan(
     confidence: float = 0.95,
     test_samples: int = 1,
     tune_step: bool = True,
-    effort: Effort | None = None,
+    design: PilotDesign | None = None,
 ) -> Plan:
     """Tune the step size (unless it is given), fit the loss model, and let the mechanism plan with it."""
-    effort = effort or Effort()
-    search = None
-    training = side.pilot.training
-    if tune_step:
-        search = find_step_size(side.pilot, side.test, TRIAL_BATCH, low=1e-2, seeds=effort.seeds)
-        training = replace(training, step_size=search.bottom)
-    pilot = with_training(side.pilot, training)
-    gradients = measure_gradients(pilot, batch_size=TRIAL_BATCH)
-    runs = pilot_runs(
-        pilot,
-        side.test,
-        batch_sizes=effort.batch_sizes,
-        report_scales=effort.report_scales,
-        seeds=effort.seeds,
-        honest_seeds=effort.honest_seeds,
-        lie_batch_size=TRIAL_BATCH,
-    )
-    fitted = calibrate(pilot, runs, gradients)
+    found = findings(side, design or PilotDesign(), tune_step=tune_step)
+    fitted, training = found.calibration, found.training
     clients = Clients(
         weight=side.pilot.weight,
-        gradient_variance=gradients.gradient_variance,
+        gradient_variance=found.gradient_variance,
         sample_cost=sample_cost,
         labeling_cost=labeling_cost,
         dataset_size=side.pilot.partition.sizes,
@@ -115,7 +77,7 @@ def make_plan(
     def error_and_variance(batches: FloatArray) -> tuple[float, float]:
         """Of the loss when everybody is honest with these batches; measured once."""
         if batches.tobytes() not in measured:
-            spread, variance = _spread_of_loss(pilot, side.test, batches)
+            spread, variance = spread_of_loss(found.trial, side.test, found.trial_batches(batches))
             error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
             measured[batches.tobytes()] = error, variance
         return measured[batches.tobytes()]
@@ -136,33 +98,10 @@ def make_plan(
     error, variance = error_and_variance(contract.batch_size)
     return Plan(
         training=training,
-        search=search,
+        search=found.search,
         clients=clients,
         calibration=fitted,
         contract=contract,
         loss_error=error,
         loss_variance=variance,
     )
-
-
-def _spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.float64]) -> tuple[float, float]:
-    """How the final loss of honest work varies between jobs, and between the test samples of one job.
-
-    Between jobs: each trial is another draw of everybody's batches and other data, the pilot's samples drawn anew, with
-    replacement, in place of data from elsewhere.
-    """
-    losses, variances = [], []
-    for trial in range(RESAMPLED_PILOTS):
-        drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
-        again = Federated(pilot.model, pilot.data.take(drawn), pilot.partition, pilot.training, weight=pilot.weight)
-        done = train(again, Strategies.truthful(batches), trial, watch={"test": test})
-        losses.append(float(done.watched["test"].loss[0, -1]))
-        variances.append(float(np.var(sample_losses(again, done.params[0], test))))
-    return float(np.std(losses, ddof=1)), float(np.mean(variances))
-
-
-def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledImages) -> NDArray[np.float64]:
-    """The loss of each test sample by itself, or of enough of them to know the variance."""
-    model, images, labels = federated.model, test.images, test.labels
-    chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
-    return np.array([model.loss(params, images[k : k + 1], labels[k : k + 1]) for k in chosen])

@@ -1,4 +1,4 @@
-"""The server's search for the step size that serves its rounds best, on pilot data, before it announces anything.
+"""The server's search for the step size that serves its rounds best, before it announces anything.
 
 While the step is smaller than that, whoever inflates her report acts like a larger step and lowers the loss; at the
 best step she does not (docs/learning.md). Looks at `federated`, `training`.
@@ -52,24 +52,24 @@ class StepSearch:
 
 def find_step_size(
     federated: Federated,
-    pilot: LabeledImages,
+    evaluation: LabeledImages,
     batch_size: ArrayLike,
     *,
     low: float = 1e-3,
     high: float = 10.0,
     seeds: int = 8,
 ) -> StepSearch:
-    """The step size with the least mean loss on the pilot data after all rounds, everybody honest.
+    """The step size with the least mean loss on the evaluation data after all rounds, everybody honest.
 
     A coarse grid in the logarithm from low to high, then a fine one between the neighbours of the best.
     """
     if not 0 < low < high:
         raise InputError(f"low is {low:g} and high is {high:g}; step sizes are searched between 0 < low < high.")
     first = np.geomspace(low, high, COARSE)
-    coarse = _losses(federated, pilot, batch_size, first, seeds)
+    coarse = _losses(federated, evaluation, batch_size, first, seeds)
     best = int(np.nanargmin(coarse.mean(axis=1)))
     second = np.geomspace(first[max(best - 1, 0)], first[min(best + 1, COARSE - 1)], FINE + 2)[1:-1]
-    fine = _losses(federated, pilot, batch_size, second, seeds)
+    fine = _losses(federated, evaluation, batch_size, second, seeds)
     tried, losses = np.concatenate((first, second)), np.concatenate((coarse, fine))
     order = np.argsort(tried)
     tried, losses = tried[order], losses[order]
@@ -89,7 +89,7 @@ class Exaggeration:
 
 def effect_of_scaled_reports(
     federated: Federated,
-    pilot: LabeledImages,
+    evaluation: LabeledImages,
     batch_size: ArrayLike,
     *,
     step_size: float,
@@ -105,18 +105,18 @@ def effect_of_scaled_reports(
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (count,))
     many = Strategies(1.0, np.tile(batches, (len(profiles) * seeds, 1)), np.repeat(profiles, seeds, axis=0))
     draws = np.tile(np.arange(seeds), len(profiles))
-    done = train(federated, many, draws, step_sizes=step_size, watch={"pilot": pilot})
-    losses = done.watched["pilot"].loss[:, -1].reshape(len(profiles), seeds)
+    done = train(federated, many, draws, step_sizes=step_size, watch={"evaluation": evaluation})
+    losses = done.watched["evaluation"].loss[:, -1].reshape(len(profiles), seeds)
     change = losses[1:] - losses[0]
     return Exaggeration(scales, change.mean(axis=1), change.std(axis=1, ddof=1) / np.sqrt(seeds))
 
 
 def _losses(
-    federated: Federated, pilot: LabeledImages, batch_size: ArrayLike, steps: NDArray[np.float64], seeds: int
+    federated: Federated, evaluation: LabeledImages, batch_size: ArrayLike, steps: NDArray[np.float64], seeds: int
 ) -> NDArray[np.float64]:
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))
     with np.errstate(over="ignore", invalid="ignore"):  # far too large a step diverges, which is an answer
-        done = train(federated, honest, draws, step_sizes=np.repeat(steps, seeds), watch={"pilot": pilot})
-    losses = done.watched["pilot"].loss[:, -1].reshape(len(steps), seeds)
+        done = train(federated, honest, draws, step_sizes=np.repeat(steps, seeds), watch={"evaluation": evaluation})
+    losses = done.watched["evaluation"].loss[:, -1].reshape(len(steps), seeds)
     return np.where(np.isfinite(losses), losses, np.inf)

@@ -30,15 +30,18 @@ WATCHED_SAMPLES = 1000  # of the clients' own, on which the training loss is loo
 
 @dataclass(frozen=True)
 class Place:
-    """Where training happens: the data, the model, and how many samples each client holds."""
+    """Where training happens: the data, the model, how many samples each client holds, how often she is there."""
 
     data: Data
     model: ModelChoice
     sizes: tuple[int, ...]
+    participation: tuple[float, ...] | None = None
 
     def said(self) -> dict[str, Any]:
-        """In plain values."""
-        return {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
+        """In plain values; participation only where somebody is not always there."""
+        plain = {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
+        absent = self.participation is not None and min(self.participation) < 1.0
+        return plain | ({"participation": list(self.participation or ())} if absent else {})
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Cell:
     place: Place
     rounds: int
     step_size: float
-    batch_size: tuple[int, ...] | int = 50
+    batch_size: tuple[float, ...] | int = 50
     labeling_effort: tuple[float, ...] | float = 1.0
     report_scale: tuple[float, ...] | float = 1.0
     every: int | None = None
@@ -103,6 +106,7 @@ def train_cell(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     step_size: float,
     batch_size: Sequence[float],
@@ -113,7 +117,7 @@ def train_cell(
     seeds: Sequence[int],
 ) -> Result:
     """Train once per seed and look on the way."""
-    scene = scene_of(data, model, sizes)
+    scene = scene_of(data, model, sizes, participation)
     federated = with_training(scene.pilot if pilot else scene.federated, Training(rounds, 1, step_size))
     played = Strategies(labeling_effort, batch_size, report_scale)
     watch = {"train": watched_samples(federated), "test": scene.test}
@@ -132,6 +136,7 @@ def tune_step(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     batch_size: int,
     low: float,
@@ -139,7 +144,7 @@ def tune_step(
     seeds: int,
 ) -> Result:
     """The best step for so many rounds on the server's pilot data, judged by the test loss."""
-    scene = scene_of(data, model, sizes)
+    scene = scene_of(data, model, sizes, participation)
     federated = with_training(scene.pilot, Training(rounds, 1, low))
     found = find_step_size(federated, scene.test, batch_size, low=low, high=high, seeds=seeds)
     return {"best": np.array(found.best), "tried": found.tried, "loss": found.loss, "error": found.standard_error}
@@ -150,12 +155,13 @@ def sample_gradients(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     step_size: float,
     batch_size: int,
 ) -> Result:
     """How gradients vary along an honest training on the server's pilot data."""
-    federated = with_training(scene_of(data, model, sizes).pilot, Training(rounds, 1, step_size))
+    federated = with_training(scene_of(data, model, sizes, participation).pilot, Training(rounds, 1, step_size))
     found = measure_gradients(federated, batch_size=batch_size)
     return {
         "gradient_variance": found.gradient_variance,
@@ -171,14 +177,22 @@ def watched_samples(federated: Federated) -> LabeledImages:
     return federated.data.take(rows[np.arange(count) * len(rows) // count])
 
 
-def scene_of(data: Mapping[str, Any], model: Mapping[str, Any], sizes: Sequence[int]) -> SimulatedFederation:
+def scene_of(
+    data: Mapping[str, Any],
+    model: Mapping[str, Any],
+    sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
+) -> SimulatedFederation:
     """The scene of these plain values; made once in a process."""
-    return _scene(Data(**data), ModelChoice(**model), tuple(sizes))
+    there = (1.0,) * len(sizes) if participation is None else tuple(participation)
+    return _scene(Data(**data), ModelChoice(**model), tuple(sizes), there)
 
 
 @lru_cache(maxsize=8)
-def _scene(data: Data, model: ModelChoice, sizes: tuple[int, ...]) -> SimulatedFederation:
-    return build(data, model, sizes, Training(1))
+def _scene(
+    data: Data, model: ModelChoice, sizes: tuple[int, ...], participation: tuple[float, ...]
+) -> SimulatedFederation:
+    return build(data, model, sizes, Training(1), participation)
 
 
 def with_client(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:

@@ -57,6 +57,7 @@ def _for(roster: Roster, job: DataJob, names: list[str]) -> DataJob:
         labeling_cost=[_least(known.labeling_cost[r], one, "labeling_cost") for r, one in zip(rows, told, strict=True)],
         sample_cost=[_least(known.sample_cost[r], one, "sample_cost") for r, one in zip(rows, told, strict=True)],
         behaviour=[known.behaviour[row] for row in rows],
+        participation=[float(known.participation[row]) for row in rows],
     )
     return job.with_clients(clients)
 

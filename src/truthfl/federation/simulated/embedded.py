@@ -31,7 +31,7 @@ from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federations import SimulatedFederation, with_training
 from truthfl.learning.model import Labels
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
@@ -84,7 +84,7 @@ def run_job(
     *,
     seed: int = 0,
     ledger: str | None = None,
-    effort: Effort | None = None,
+    design: PilotDesign | None = None,
     watch: Watch = lambda *_: None,
     in_flower: bool = False,
 ) -> RunOutcome:
@@ -100,7 +100,7 @@ def run_job(
         name = job_name(book, job, seed, told=lambda name: _told_of(folder, name))
 
         def serve(grid: Grid) -> JobView:
-            return conduct(grid, job, name, operator, lambda some, side: some.plan(side, effort), watch)
+            return conduct(grid, job, name, operator, lambda some, side: some.plan(side, design), watch)
 
         if in_flower:
             found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)

@@ -13,12 +13,16 @@ from numpy.typing import ArrayLike
 from truthfl.errors import InputError
 from truthfl.learning.calibration import Calibration
 from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.reporting.figure import Figure
 from truthfl.studies.cells import Cell, Place, Seen
 from truthfl.studies.reproduce.claims import Claim
 
 FIRST_SEED = 1000  # the pilot's seeds count from 0, so that nothing is tuned on the runs that are shown
+PILOT = PilotDesign(
+    seeds=5, honest_seeds=5, search_seeds=6, batch_sizes=(5, 10, 20, 40, 80, 160), step_range=(0.02, 1.0)
+)
 
 Key = tuple[object, ...]
 """How a study names one of its cells."""
@@ -41,7 +45,7 @@ class Paper:
     labeling_cost       c_l
     mean_optimum        κ is such that the best batch sizes average this at the last T of Figure 7; `too_large` is the
                         batch size that ignores costs
-    search_, pilot_…    of the step search and of the calibration, on the server's own data
+    pilot               the step search and the calibration, on the server's own data
     """
 
     place: Place
@@ -63,11 +67,7 @@ class Paper:
     labeling_cost: float = 20.0
     mean_optimum: float = 25.0
     too_large: int = 100
-    search_seeds: int = 6
-    pilot_seeds: int = 5
-    pilot_batch_sizes: tuple[int, ...] = (5, 10, 20, 40, 80, 160)
-    pilot_report_scales: tuple[float, ...] = (0.5, 1.5)
-    step_range: tuple[float, float] = (0.02, 1.0)
+    pilot: PilotDesign = PILOT
 
     def __post_init__(self) -> None:
         if self.seeds < 2:
@@ -125,9 +125,7 @@ def a_quick_look(source: str = "mnist", seeds: int = 3) -> Paper:
         report_scales=(0.0, 2.0),
         own_batch_sizes=(10, 60),
         moments=(20, 40),
-        search_seeds=4,
-        pilot_seeds=2,
-        pilot_batch_sizes=(5, 10, 40, 80),
+        pilot=replace(PILOT, search_seeds=4, seeds=2, honest_seeds=2, batch_sizes=(5, 10, 40, 80)),
     )
 
 

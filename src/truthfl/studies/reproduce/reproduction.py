@@ -55,7 +55,7 @@ def reproduce(
     lacking = {study.name for study in studies if not set(study.modelled(paper)) <= set(prepared.calibration)}
     by_study = [{} if study.name in lacking else study.cells(paper, prepared) for study in studies]
     cells = list(dict.fromkeys(cell for found in by_study for cell in found.values()))
-    trained = dict(zip(cells, work.train("training", cells, paper.seed_list)[0], strict=True))
+    trained = dict(zip(cells, work.train("training", cells, [paper.seed_list] * len(cells))[0], strict=True))
     figures, claims = [], []
     for study, found in zip(studies, by_study, strict=True):
         if study.name in lacking:
@@ -73,11 +73,12 @@ def _prepared(paper: Paper, studies: Sequence[Study], work: _Work) -> Prepared:
     moments = sorted({moment for study in studies for moment in study.modelled(paper)})
     if not moments:
         return Prepared(step, {})
-    cells = pilot.pilot_cells(paper, step)
+    kinds = paper.pilot.runs(paper.clients)
+    cells = [pilot.pilot_cell(paper, step, kind) for kind in kinds]
     seen, (gradients,) = work.train(
-        "pilot: loss model", cells, range(paper.pilot_seeds), besides=[pilot.gradients_task(paper, step)]
+        "pilot: loss model", cells, [kind.draws for kind in kinds], besides=[pilot.gradients_task(paper, step)]
     )
-    fitted = {moment: pilot.calibration_at(paper, moment, cells, seen, gradients) for moment in moments}
+    fitted = {moment: pilot.calibration_at(paper, moment, kinds, seen, gradients) for moment in moments}
     return Prepared(step, {moment: found for moment, found in fitted.items() if pilot.shows_work(found)})
 
 
@@ -110,10 +111,10 @@ class _Work:
         return results
 
     def train(
-        self, what: str, cells: Sequence[Cell], seeds: Sequence[int], besides: Sequence[WorkItem] = ()
+        self, what: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
     ) -> tuple[list[Seen], list[Result]]:
-        """What each cell gave, in order; and the results of other tasks, done at the same time."""
-        tasks = [cell.tasks(seeds) for cell in cells]
+        """What each cell gave with its seeds, in order; and the results of other tasks, done at the same time."""
+        tasks = [cell.tasks(its_seeds) for cell, its_seeds in zip(cells, seeds, strict=True)]
         results = self.do(what, [*besides, *(task for some in tasks for task in some)])
         rest = iter(results[len(besides) :])
         return [Seen.of([next(rest) for _ in some]) for some in tasks], results[: len(besides)]

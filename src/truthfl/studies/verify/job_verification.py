@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from truthfl.job import DataJob
-from truthfl.learning.planning import Effort
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.contests import contests
 from truthfl.studies.verify.lie_grid import SHORT_GRID
@@ -18,7 +18,7 @@ from truthfl.studies.verify.verification import Examination, Verdict, Verified, 
 from truthfl.studies.work import Progress, Store
 
 QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
-QUICK_EFFORT = Effort(seeds=4, honest_seeds=16)
+QUICK_DESIGN = PilotDesign(seeds=4, honest_seeds=16)
 
 Watch = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and of how much (0 if unknown)."""
@@ -57,13 +57,15 @@ def verify_job(
     def told(what: str) -> Progress:
         return lambda done, of: watch(what, done, of)
 
-    store, place = Store(folder / "tasks"), Place(job.data, job.model, job.clients.dataset_size)
+    participation = tuple(job.clients.participation.tolist())
+    place = Place(job.data, job.model, job.clients.dataset_size, participation)
+    store = Store(folder / "tasks")
     everybody = tuple(range(len(job.clients)))
     some = everybody[:: max(1, len(everybody) // QUICK_CLIENTS)][:QUICK_CLIENTS]
     examined = Examination(some, SHORT_GRID, QUICK_LOOKS) if quick else Examination(everybody)
     examined = replace(examined, first_seed=seed)
     watch("planning on pilot data", 0, 0)
-    plan = job.plan(job.scene(), QUICK_EFFORT if quick else None)
+    plan = job.plan(job.scene(), QUICK_DESIGN if quick else None)
     ways, absent = contests(place, plan, store, workers=workers, progress=told("pricing"))
     verified = tuple(
         verify(way, examined, store, workers=workers, progress=lambda what: told(f"training, {what}")) for way in ways

@@ -29,6 +29,7 @@ def lied_losses(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -44,7 +45,7 @@ def lied_losses(
     the Shapley value averages: `alone` is its loss without her (seeds,), `joined` with her (lies, seeds), `nobody` that
     of the model as it starts.
     """
-    scene = scene_of(data, model, sizes)
+    scene = scene_of(data, model, sizes, participation)
     federated = with_training(scene.federated, Training(rounds, local_steps, step_size))
     count, played = len(sizes), np.asarray(lies, dtype=float)
 
@@ -90,6 +91,7 @@ def losses_without(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -97,7 +99,7 @@ def losses_without(
     seeds: Sequence[int],
 ) -> Result:
     """Test losses on the server's pilot data, (1 + clients, seeds): with everybody, then without each in turn."""
-    scene = scene_of(data, model, sizes)
+    scene = scene_of(data, model, sizes, participation)
     federated = with_training(scene.pilot, Training(rounds, local_steps, step_size))
     there = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
     played = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), there.shape), there)
@@ -111,12 +113,13 @@ def bound_constants(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
+    participation: Sequence[float] | None = None,
     rounds: int,
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
     """The bounds' constants on the server's pilot data, at this share of 1/L as the step size."""
-    pilot = scene_of(data, model, sizes).pilot
+    pilot = scene_of(data, model, sizes, participation).pilot
     first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
     found = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))

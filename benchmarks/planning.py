@@ -1,0 +1,142 @@
+"""What a plan costs as clients become more: time and memory by stage, for 10, 100 and 1,000 clients.
+
+    python -m benchmarks.planning [--clients 10 100 1000] [--full 40] [--json]
+
+Each plan is made in a process of its own: the built-in job's digits, 200 samples for each client, 100 rounds, softmax
+regression, the value of a unit of loss in proportion to the clients. Processor time counts all cores. With --full N the
+loss model of N clients is also found by runs of the whole federation, in which every client lies in turn, and held
+against the one that the plan rests on; at the same step size. That takes minutes: it grows with the square of N.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+from truthfl.job import DataJob, Participants, ServerSettings
+from truthfl.learning import findings, planning
+from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.mechanism.deviation import best_deviation
+from truthfl.mechanism.setting import Training
+
+STAGES = {
+    "find_step_size": (findings, "step size"),
+    "measure_gradients": (findings, "gradients"),
+    "gradients_of_all": (findings, "gradients"),
+    "pilot_runs": (findings, "trial runs"),
+    "paired_pilot_runs": (findings, "trial runs"),
+    "spread_of_loss": (planning, "spread of the loss"),
+}
+
+
+def job(clients: int) -> DataJob:
+    """So many clients with 200 digits each."""
+    return DataJob(
+        Data(pilot_samples=2000, test_samples=1000),
+        ModelChoice(),
+        Training(100),
+        ServerSettings(loss_value=360.0 * clients, test_samples=10_000),
+        Participants([200] * clients, labeling_cost=200.0, sample_cost=0.0006),
+        tune_step=True,
+    )
+
+
+def one_plan(clients: int) -> dict:
+    """Processor seconds by stage, seconds in all, and the most memory that was used."""
+    seconds: dict[str, float] = {}
+    for name, (module, stage) in STAGES.items():
+        setattr(module, name, _timed(getattr(module, name), stage, seconds))
+    started, work = time.perf_counter(), job(clients)
+    plan = work.plan(work.scene())
+    found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
+    cpu = time.process_time()
+    return {
+        "clients": clients,
+        "stages": seconds | {"all else": cpu - sum(seconds.values())},
+        "cpu_seconds": cpu,
+        "wall_seconds": time.perf_counter() - started,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "truthful": bool((found.gain <= found.resolution).all()),
+    }
+
+
+def _timed(function, stage: str, seconds: dict[str, float]):
+    def timed(*words, **named):
+        started = time.process_time()
+        result = function(*words, **named)
+        seconds[stage] = seconds.get(stage, 0.0) + time.process_time() - started
+        return result
+
+    return timed
+
+
+def full_against_sampled(clients: int) -> dict:
+    """The parts of both loss models, with standard errors, and processor seconds."""
+    side = job(clients).server_side()
+    tuned = findings.of_reduced(side, PilotDesign(), tune_step=True).training
+    side = type(side)(findings.with_training(side.pilot, tuned), side.test)
+    rows = {}
+    for name, find in (("full", findings.of_whole), ("sampled", findings.of_reduced)):
+        started = time.process_time()
+        found = find(side, PilotDesign(), tune_step=False).calibration
+        parts = [found.model.constant, *(x.sum() for x in (found.model.sampling, found.model.labeling))]
+        relative = found.standard_error[:3] / np.abs(found.factor[:3])
+        rows[name] = {
+            "parts": [float(x) for x in parts],
+            "errors": [float(x) for x in parts * relative],
+            "cpu_seconds": time.process_time() - started,
+        }
+    return {"clients": clients, "step_size": tuned.step_size, **rows}
+
+
+def in_its_own_process(*words: object) -> dict:
+    command = [sys.executable, "-m", "benchmarks.planning", *map(str, words)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def show(plans: list[dict], against: dict | None) -> None:
+    names = list(dict.fromkeys(name for plan in plans for name in plan["stages"]))
+    print(f"{'processor seconds':20s}" + "".join(f"{plan['clients']:>12,} clients" for plan in plans))
+    for name in [*names, "cpu_seconds"]:
+        values = [plan["stages"].get(name, plan.get(name, 0.0)) for plan in plans]
+        told = [f"{value:11.2f} (×{value / max(values[0], 1e-9):4.1f})" for value in values]
+        print(f"{'all' if name == 'cpu_seconds' else name:20s}" + " ".join(told))
+    print(f"{'wall seconds':20s}" + "".join(f"{plan['wall_seconds']:20.1f}" for plan in plans))
+    print(f"{'peak memory, MB':20s}" + "".join(f"{plan['peak_mb']:20.0f}" for plan in plans))
+    if against:
+        print(f"\nloss model of {against['clients']} clients: constant, Σv, Σb (± standard error), processor seconds")
+        for name in ("full", "sampled"):
+            one = against[name]
+            parts = zip(one["parts"], one["errors"], strict=True)
+            print(
+                f"{name:10s}" + "   ".join(f"{x:.4f} ± {e:.4f}" for x, e in parts) + f"   {one['cpu_seconds']:8.1f} s"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--full", type=int, help="hold the sampled pilot against the full one, for so many clients")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.one:
+        print(json.dumps(one_plan(asked.one)))
+        return
+    plans = [in_its_own_process("--one", clients) for clients in asked.clients]
+    against = full_against_sampled(asked.full) if asked.full else None
+    if asked.json:
+        print(json.dumps({"plans": plans, "against_full": against}, indent=2))
+    else:
+        show(plans, against)
+
+
+if __name__ == "__main__":
+    main()

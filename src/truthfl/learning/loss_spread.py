@@ -1,0 +1,53 @@
+"""How the final loss of honest work varies: from job to job, and from one test sample to another.
+
+Looks at `federated`, `training`, `draws`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.draws import Purpose, generator
+from truthfl.learning.federated import Federated
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.training import train
+from truthfl.mechanism.strategies import Strategies
+
+RESAMPLED_PILOTS = 12
+SAMPLES_FOR_VARIANCE = 1000
+
+
+def spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.float64]) -> tuple[float, float]:
+    """The standard deviation of the final loss between jobs, and its variance between the test samples of one job.
+
+    Between jobs: each trial is another draw of everybody's batches and other data, the pilot's samples drawn anew, with
+    replacement, in place of data from elsewhere.
+    """
+    losses, variances = [], []
+    for trial in range(RESAMPLED_PILOTS):
+        again = resampled(pilot, trial)
+        done = train(again, Strategies.truthful(batches), trial, watch={"test": test})
+        losses.append(float(done.watched["test"].loss[0, -1]))
+        variances.append(float(np.var(sample_losses(again, done.params[0], test))))
+    return float(np.std(losses, ddof=1)), float(np.mean(variances))
+
+
+def resampled(pilot: Federated, trial: int) -> Federated:
+    """The same federation with other data: the pilot's samples drawn anew, with replacement."""
+    drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
+    return Federated(
+        pilot.model,
+        pilot.data.take(drawn),
+        pilot.partition,
+        pilot.training,
+        weight=pilot.weight,
+        participation=pilot.participation,
+    )
+
+
+def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledImages) -> NDArray[np.float64]:
+    """The loss of each test sample by itself, or of enough of them to know the variance."""
+    model, images, labels = federated.model, test.images, test.labels
+    chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
+    return np.array([model.loss(params, images[k : k + 1], labels[k : k + 1]) for k in chosen])

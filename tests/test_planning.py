@@ -1,0 +1,311 @@
+"""Planning for few clients and for many: the old contract for ten, the full pilot's for 40, no more work for 400."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from test_same_results import RECORDED_WITH, arithmetic
+from truthfl import InputError, LossModel, Strategies, Training
+from truthfl.job import read_job
+from truthfl.learning import findings
+from truthfl.learning.calibration import calibrate
+from truthfl.learning.datasets import small_digits
+from truthfl.learning.federated import Federated
+from truthfl.learning.federations import Data, ModelChoice, server_side
+from truthfl.learning.gradients import Gradients, gradients_of_all
+from truthfl.learning.loss_spread import resampled, spread_of_loss
+from truthfl.learning.partition import dirichlet_partition, paper_partition
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_runs import Pilot, paired_pilot_runs
+from truthfl.learning.reduced_federation import GROUPS, SAMPLED_CLIENTS, reduced
+from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.training import train
+from truthfl.studies.cells import Cell, Place, scene_of
+
+DATA = small_digits()
+TRAINING = Training(20, 1, 0.5)
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+TEN_CLIENTS = """
+[data]
+source = "digits"
+pilot_samples = 600
+test_samples = 400
+
+[model]
+kind = "softmax"
+
+[training]
+rounds = 15
+
+[server]
+loss_value = 8000.0
+test_samples = 2000
+
+[clients]
+dataset_size = [60, 70, 80, 60, 70, 80, 60, 70, 80, 90]
+labeling_cost = 30
+sample_cost = 0.05
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    def write(old="", new=""):
+        assert old in TEN_CLIENTS
+        path = tmp_path / "job.toml"
+        path.write_text(TEN_CLIENTS.replace(old, new) if old else TEN_CLIENTS)
+        return path
+
+    return write
+
+
+def federation(sizes, training=TRAINING, *, dirichlet=False, **more):
+    """Small digits held by clients of these sizes."""
+    held = (
+        dirichlet_partition(DATA.labels, sizes, concentration=0.3, seed=3)
+        if dirichlet
+        else paper_partition(DATA.labels, sizes, seed=3)
+    )
+    return Federated(SoftmaxRegression(64, 10, 1e-3), DATA, held, training, **more)
+
+
+def test_ten_clients_get_the_contract_of_version_0_1(job_file):
+    job = read_job(job_file())
+    plan = job.plan(job.server_side(), QUICK)
+    slope = [
+        7919.881548785255,
+        8055.145713119042,
+        7952.804456600389,
+        7946.863552581915,
+        8009.861345721289,
+        7895.9727788751325,
+        8015.731349501331,
+        7982.695081919809,
+        8070.233748924959,
+        8121.091244297706,
+    ]
+    base = [
+        6140.684475604056,
+        6245.08767511865,
+        6174.345913512636,
+        6160.760446322619,
+        6211.635085365069,
+        6130.480570333807,
+        6211.665828439686,
+        6191.416894168966,
+        6263.48332583691,
+        6306.487516053255,
+    ]
+    if arithmetic() == RECORDED_WITH:
+        assert plan.contract.slope.tolist() == slope
+        assert plan.contract.base.tolist() == base
+        assert plan.training.step_size == 2.683821484212635
+    assert plan.contract.slope == pytest.approx(slope, rel=0.05)
+    assert plan.contract.base == pytest.approx(base, rel=0.05)
+
+
+def test_the_sampled_pilot_finds_the_loss_model_of_the_full_one():
+    """Forty clients: each part within three standard errors of the difference, and what pay rests on within 10%."""
+    data = Data("digits", pilot_samples=900, test_samples=400)
+    side = server_side(data, ModelChoice(), (100, 150) * 20, Training(20, 1, 0.5))
+    design = PilotDesign(seeds=4, honest_seeds=40, batch_sizes=(10, 20, 40), lie_batch_size=25)
+    full, sampled = (find(side, design, tune_step=False) for find in (findings.of_whole, findings.of_reduced))
+    assert sampled.trial is not side.pilot
+    assert len(sampled.trial.partition) == SAMPLED_CLIENTS + GROUPS
+    found = {}
+    for name in ("sampling", "labeling"):
+        parts = [getattr(one.calibration.model, name).sum() for one in (full, sampled)]
+        place = ("sampling", "labeling").index(name) + 1
+        errors = [
+            part * one.calibration.standard_error[place] / one.calibration.factor[place]
+            for part, one in zip(parts, (full, sampled), strict=True)
+        ]
+        assert abs(parts[1] - parts[0]) < 3 * np.hypot(*errors), name
+        found[name] = parts
+    assert found["labeling"][1] == pytest.approx(found["labeling"][0], rel=0.1)
+    honest = np.full(40, 50.0)
+    losses = [one.calibration.model.truthful_loss(honest) for one in (full, sampled)]
+    assert losses[1] == pytest.approx(losses[0], rel=0.005)
+
+
+def test_with_several_local_steps_the_constant_is_the_whole_federations():
+    """Clients who hold one or two classes each drift apart, groups of them do not."""
+    data = Data("digits", split="dirichlet", concentration=0.3, pilot_samples=900, test_samples=400)
+    side = server_side(data, ModelChoice(), (100,) * 40, Training(15, 4, 0.2))
+    design = PilotDesign(seeds=2, honest_seeds=5, batch_sizes=(10, 20, 40), lie_batch_size=25)
+    found = findings.of_reduced(side, design, tune_step=False)
+    honest = Strategies.truthful(np.full(40, 25.0))
+    done = train(side.pilot, honest, np.arange(100, 116), watch={"test": side.test})
+    real = done.watched["test"].loss[:, -1]
+    error = np.hypot(found.calibration.truthful_loss_error(honest.batch_size), real.std(ddof=1) / 4)
+    assert abs(found.calibration.model.truthful_loss(honest.batch_size) - real.mean()) < 3 * error
+    assert found.merged is not None
+    of_groups = found.merged[1].model.constant
+    assert abs(of_groups - found.calibration.model.constant) > 5 * error  # the groups' own would be wrong
+
+
+@pytest.mark.parametrize("dirichlet", [False, True])
+def test_a_reduced_federation_has_everybody_once_and_the_same_objective(dirichlet):
+    whole = federation((20, 40, 60) * 40, dirichlet=dirichlet)
+    few = reduced(whole)
+    assert len(few.members) <= SAMPLED_CLIENTS + GROUPS
+    assert np.sort(np.concatenate(few.members)).tolist() == list(range(120))
+    assert all(len(some) == 1 for some in few.members[: few.alone])
+    assert few.federated.weight.sum() == pytest.approx(1.0)
+    assert sorted(few.federated.partition.rows.tolist()) == sorted(whole.partition.rows.tolist())
+    assert whole_gradient(few.federated) == pytest.approx(whole_gradient(whole), abs=1e-6)
+    grouped = few.federated.weight[few.alone :]
+    assert grouped.max() < 2 * grouped.min()
+
+
+def test_weights_other_than_by_size_are_kept_in_groups():
+    weight = np.linspace(1.0, 4.0, 120)
+    weight /= weight.sum()
+    whole = federation((30,) * 120, weight=weight)
+    off = whole_gradient(reduced(whole).federated) - whole_gradient(whole)
+    assert np.linalg.norm(off) < 0.02 * np.linalg.norm(whole_gradient(whole))
+
+
+def whole_gradient(federated):
+    """∇ Σ p_i F_i somewhere."""
+    params = np.random.default_rng(1).normal(0, 0.1, federated.model.size).astype(np.float32)
+    rows, sizes = federated.partition.rows, federated.partition.sizes
+    share = np.repeat(federated.weight / sizes, sizes).astype(np.float32)
+    images, labels = federated.data.images[rows], federated.data.labels[rows]
+    return federated.model.weighted_gradient(params, images, labels, share)
+
+
+def test_sampled_clients_are_spread_over_weights_and_over_classes():
+    alike = reduced(federation((30,) * 300))
+    main = [np.bincount(DATA.labels[alike.federated.partition.rows_of(k)]).argmax() for k in range(alike.alone)]
+    assert np.bincount(main).tolist() == [2] * 10
+    sizes = 20 + np.random.default_rng(0).permutation(300)
+    unlike = reduced(federation(sizes))
+    picked = np.sort(sizes[np.concatenate(unlike.members[: unlike.alone])])
+    assert picked.tolist() == np.sort(sizes)[7::15].tolist()
+    few = reduced(federation((30,) * 15))
+    assert (len(few.members), few.alone) == (15, 15)
+
+
+def test_more_clients_draw_no_more_samples():
+    """What a pilot's runs cost is the samples they draw: as many for 400 clients as for 40."""
+    drawn = []
+    for count in (40, 400):
+        few = reduced(federation((20,) * count, Training(1, 1, 0.5)))
+        runs = paired_pilot_runs(few, DATA.take(np.arange(50)), QUICK)
+        drawn.append(runs.strategies.batch_size.sum())
+    assert drawn[1] == pytest.approx(drawn[0], rel=0.1)
+
+
+def test_variances_of_all_are_those_of_each_clients_samples():
+    whole = federation((20, 30) * 12)
+    few = reduced(whole, sampled=5, groups=2)
+    _, found = gradients_of_all(few.federated, whole, 10.0)
+    start = whole.model.init(0)
+    for client in (0, 7, 23):
+        rows = whole.partition.rows_of(client)
+        ones = [
+            whole.model.weighted_gradient(
+                start, DATA.images[r : r + 1], DATA.labels[r : r + 1], np.ones(1, dtype=np.float32)
+            )
+            for r in rows
+        ]
+        assert found.gradient_variance[client] >= np.var(ones, axis=0).sum() * (1 - 1e-5)
+    assert found.gradient_variance.shape == (24,)
+
+
+def test_paired_runs_find_a_known_loss_model_under_noise_that_they_share():
+    """Draws move the loss a hundred times more than a lie; factors come out within errors that tell the truth."""
+    federated = federation((40,) * 20)
+    gradients = Gradients(np.linspace(5.0, 9.0, 20), 30.0, 2.0)
+    p, true = federated.weight, np.array([0.4, 0.03, 0.006, 0.02])
+    known = LossModel(
+        constant=true[0],
+        sampling=true[1] * p**2 * gradients.gradient_variance,
+        labeling=true[2] * p * gradients.label_shift,
+        reporting=true[3] * p * gradients.gradient_bound,
+    )
+    drawn, off = np.random.default_rng(0), []
+    for _ in range(40):
+        honest = Strategies(np.ones((80, 20)), np.repeat([2.0, 4.0, 8.0, 16.0], 20)[:, None] * np.ones(20), 1.0)
+        effort = np.where(np.arange(80)[:, None] // 4 == np.arange(20), 0.0, 1.0)
+        scale = np.where(np.arange(80)[:, None] // 4 == np.arange(20), 0.5, 1.0)
+        played = Strategies(
+            np.concatenate((honest.labeling_effort, effort, np.ones((80, 20)))),
+            np.concatenate((honest.batch_size, np.full((160, 20), 10.0))),
+            np.concatenate((np.ones((160, 20)), scale)),
+        )
+        shared = np.tile(drawn.normal(0, 0.5, 80), 2)
+        client = np.tile(np.repeat(drawn.normal(0, 1e-3, 20), 4), 2)  # clients differ from what the model says of them
+        paired = float(known.gap(Strategies.truthful(np.full(20, 10.0)))) + shared
+        loss = known.gap(played) + np.concatenate((drawn.normal(0, 0.003, 80), shared + client))
+        loss[80:] += drawn.normal(0, 3e-4, 160)
+        runs = Pilot(played, loss, np.concatenate((np.full(80, np.nan), paired)))
+        found = calibrate(federated, runs, gradients)
+        off.append((found.factor - true) / found.standard_error)
+        assert found.standard_error[2] < 0.1 * true[2]
+    assert 0.7 < np.sqrt(np.mean(np.square(off))) < 1.4
+    runs.honest_loss[-1] = np.inf
+    with pytest.raises(InputError, match="no finite loss"):
+        calibrate(federated, runs, gradients)
+
+
+def test_the_spread_of_the_loss_knows_who_is_absent():
+    """Data drawn anew are held by the same clients, who are there as often; absence makes losses differ more."""
+    always, half = (federation((60,) * 8, participation=q) for q in (1.0, np.linspace(0.3, 0.6, 8)))
+    assert resampled(half, 3).participation.tolist() == half.participation.tolist()
+    batches = np.full(8, 20.0)
+    test = DATA.take(np.arange(0, 1797, 5))
+    assert spread_of_loss(half, test, batches)[0] > 1.5 * spread_of_loss(always, test, batches)[0]
+
+
+def test_a_group_is_as_variable_in_who_is_there_as_its_members():
+    q = np.tile([0.5, 0.8, 1.0], 40)
+    whole = federation((20,) * 120, participation=q)
+    few = reduced(whole)
+    for position, some in enumerate(few.members):
+        p, there = whole.weight[some], whole.participation[some]
+        absence = (p**2 * (1 - there) / there).sum()
+        merged, chance = few.federated.weight[position], few.federated.participation[position]
+        assert merged**2 * (1 - chance) / chance == pytest.approx(absence)
+
+
+def test_participation_in_a_job_reaches_pilot_clients_and_mechanism(job_file):
+    job = read_job(job_file("sample_cost = 0.05", "sample_cost = 0.05\nparticipation = 0.5"))
+    scene = job.scene()
+    for federated in (scene.pilot, scene.federated, job.server_side().pilot):
+        assert federated.participation.tolist() == [0.5] * 10
+    plan = job.plan(scene, replace(QUICK, honest_seeds=40))
+    assert plan.clients.participation.tolist() == [0.5] * 10
+    rare = read_job(
+        job_file("sample_cost = 0.05", "sample_cost = 0.05\nparticipation = [1, 1, 1, 1, 1, 1, 1, 1, 1, 0.9]")
+    )
+    assert rare.document()["clients"]["participation"] == [1.0] * 9 + [0.9]
+
+
+def test_a_job_in_which_all_are_always_there_has_the_document_and_the_tasks_it_always_had(job_file):
+    plain = read_job(job_file())
+    said = read_job(job_file("labeling_cost = 30", "labeling_cost = 30\nparticipation = 1"))
+    assert said.document() == plain.document()
+    assert "participation" not in plain.document()["clients"]
+    places = [Place(plain.data, plain.model, (60,) * 4, there) for there in (None, (1.0,) * 4, (1.0, 1.0, 0.5, 1.0))]
+    addresses = [Cell(place, 10, 0.5).tasks([1])[0].address for place in places]
+    assert addresses[0] == addresses[1] != addresses[2]
+    assert scene_of(**places[2].said()).federated.participation.tolist() == [1.0, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("0", "participation is 0 for every client; it must be a number above 0 up to 1"),
+        ("1.5", "participation is 1.5 for every client; it must be"),
+        ('"often"', "participation"),
+        ("[0.5, 0.5]", "one number, or 10 numbers, one per client"),
+        ("[1, 1, 1, 1, 1, 1, 1, 1, 1, 2]", "participation of client 9 is 2"),
+    ],
+)
+def test_participation_that_is_no_chance_gets_a_sentence(job_file, value, told):
+    with pytest.raises(InputError, match=told) as error:
+        read_job(job_file("sample_cost = 0.05", f"sample_cost = 0.05\nparticipation = {value}"))
+    assert str(error.value).count("\n") == 0
