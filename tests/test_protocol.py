@@ -14,11 +14,12 @@ from truthfl.errors import InputError
 from truthfl.federation.participant.received_models import received_models
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.audit import audit, published
 from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, question
 from truthfl.federation.protocol.offers import TOO_LATE, WITHOUT_YOU
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct, job_name
-from truthfl.federation.simulated.embedded import grid_of, run_job, simulated
+from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job, simulated
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour
@@ -32,6 +33,7 @@ from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_of
+from truthfl.ledger.receipts import receipt_fault
 from truthfl.mechanism.setting import Training
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
@@ -150,6 +152,33 @@ def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, s
     for client, name in enumerate(lively):
         always = 12 if BEHAVIOURS[name].reports_nothing else 0
         assert empty.count(setting.job.clients.name[client]) == fast.empty_reports[0].get(client, always)
+
+
+def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
+    """Participation stands in the offers; who is asked is drawn as in training, and pay is for the rounds asked in."""
+    step = "sample_cost = 0.05", "sample_cost = 0.05\nparticipation = [1.0, 0.5, 0.7, 1.0]"
+    job = behaving(tmp_path, ["truthful", "truthful", "echo", "half parrot"], step)
+    job = replace(job, training=Training(12, 1, 0.3), tune_step=False)
+    setting = Setting(tmp_path, plans, job)
+    found = setting.go()
+    assert [offer.client.participation for offer in found.agreement.offers] == [1.0, 0.5, 0.7, 1.0]
+    fast, plain = by_the_trainers(setting, found)
+    np.testing.assert_allclose(setting.model(found), fast.params[0], atol=2e-5)
+    np.testing.assert_allclose(setting.model(found), plain, atol=2e-5)
+    assert found.asked["Ada"] == 12
+    assert 2 <= found.asked["Ben"] <= 10
+    assert 2 <= found.asked["Cleo"] <= 11
+    for name, refused in (("Ada", 0), ("Ben", 0), ("Cleo", 1)):  # an echo has nothing to send the first time
+        settled = found.settlements[name].document
+        assert (settled["delivered"], settled["asked"]) == (found.asked[name] - refused, found.asked[name])
+    with open_ledger(setting.folder / "ledger.db") as book:
+        entries = book.entries()
+    assert check(entries) is None
+    assert audit(found, *published(setting.folder, found.name)) is None
+    assert receipt_fault(papers.receipts(setting.people[FIRST_NODE + 1].folder)[0]) is None
+    asked = [entry for entry in found.rounds if "asked" in entry.document]
+    asked[0].document["asked"] = ["Ada"]
+    assert "asked other clients than the seed draws" in audit(found, *published(setting.folder, found.name))
 
 
 class Rebuilt(dict):

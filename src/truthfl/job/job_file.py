@@ -1,0 +1,94 @@
+"""Read a job file: TOML, whose sections have the fields of the classes they fill. Imports `jobs`.
+
+A job with [constants] is a `ConstantsJob`; one with [data] or [model] is a `DataJob`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from importlib import resources
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from truthfl.errors import InputError
+from truthfl.job.jobs import ConstantsJob, DataJob
+from truthfl.job.participants import Participants
+from truthfl.job.settings import ContractChoice, ServerSettings
+from truthfl.learning.federations import Data, ModelChoice
+from truthfl.mechanism.setting import Clients, Constants, Training
+
+
+def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
+    """The job in this file; the built-in one, ten clients with real digits, when there is none."""
+    if path is None:
+        source, text = "the built-in job", resources.files("truthfl").joinpath("examples/mnist.toml").read_text()
+    else:
+        source, text = str(path), _read(path)
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not valid TOML: {str(error).rstrip('.')}.") from None
+    try:
+        return _job(tables)
+    except InputError as error:
+        if path is None:
+            raise
+        raise type(error)(f"{source}: {error}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} cannot be read: it is not UTF-8 text.") from None
+
+
+def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
+    on_paper: dict[str, Callable[..., Any]] = {
+        "clients": Clients,
+        "training": Training,
+        "constants": Constants,
+        "server": ServerSettings,
+        "contract": ContractChoice,
+    }
+    on_data: dict[str, Callable[..., Any]] = {
+        "clients": Participants,
+        "training": Training,
+        "data": Data,
+        "model": ModelChoice,
+        "server": ServerSettings,
+        "contract": ContractChoice,
+    }
+    known = list(dict.fromkeys([*on_paper, *on_data]))
+    unknown = [name for name in tables if name not in known]
+    if unknown:
+        raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(known)}.")
+    sections = on_data if "data" in tables or "model" in tables else on_paper
+    misplaced = [name for name in tables if name not in sections]
+    if misplaced:
+        raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
+    parts = {name: _section(name, made_by, tables.get(name, {})) for name, made_by in sections.items()}
+    if sections is on_paper:
+        return ConstantsJob(**parts)
+    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
+
+
+def _section(section: str, made_by: Callable[..., Any], values: object) -> Any:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{section} is {values!r}; it must be a section, [{section}].")
+    known = list(signature(made_by).parameters)
+    for name in values:
+        if name not in known:
+            raise InputError(f"[{section}] has no field {name!r}; its fields are {', '.join(known)}.")
+    needed = [name for name, p in signature(made_by).parameters.items() if p.default is p.empty]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise InputError(f"[{section}] lacks {', '.join(missing)}.")
+    try:
+        return made_by(**values)
+    except InputError as error:
+        raise type(error)(f"[{section}] {error}") from None
