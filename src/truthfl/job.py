@@ -140,8 +140,8 @@ class Participants:
         name: Any = None,
         participation: Any = 1.0,
     ) -> None:
-        given = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
-        count = next((len(value) for value in given if _many(value)), 0)
+        lists = filter(_many, (name, dataset_size, labeling_cost, sample_cost, behaviour, participation))
+        count = next(map(len, lists), 0)
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
         known = names(name, count) or tuple(f"client {i}" for i in range(count))
@@ -176,8 +176,7 @@ class DataJob:
 
     def scene(self) -> SimulatedFederation:
         """Its federation, the server's own, and the test set."""
-        clients = self.clients
-        return build(self.data, self.model, clients.dataset_size, self.training, clients.participation)
+        return build(self.data, self.model, self.clients.dataset_size, self.training, self.clients.participation)
 
     def with_clients(self, clients: Participants) -> DataJob:
         """The same job with others taking part."""
@@ -208,8 +207,8 @@ class DataJob:
 
     def server_side(self) -> ServerSide:
         """The server's own part of it."""
-        clients = self.clients
-        return server_side(self.data, self.model, clients.dataset_size, self.training, clients.participation)
+        held, there = self.clients.dataset_size, self.clients.participation
+        return server_side(self.data, self.model, held, self.training, there)
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The calibrated contract, from the server's own data."""
@@ -256,13 +255,8 @@ def _read(path: Path) -> str:
 
 
 def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
-    on_paper: dict[str, Callable[..., Any]] = {
-        "clients": Clients,
-        "training": Training,
-        "constants": Constants,
-        "server": ServerSettings,
-    }
-    on_data: dict[str, Callable[..., Any]] = {
+    on_paper = {"clients": Clients, "training": Training, "constants": Constants, "server": ServerSettings}
+    on_data = {
         "clients": Participants,
         "training": Training,
         "data": Data,
