@@ -23,11 +23,12 @@ from flwr.serverapp.strategy import FedAvg
 from threadpoolctl import ThreadpoolController
 
 from truthfl.federation.participant.client_app import client_app
-from truthfl.federation.participant.participant import Participant, model_of
+from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.messages import model_in, model_record
 from truthfl.federation.protocol.offers import agree
-from truthfl.federation.protocol.promise import Opening, Promise, Task, offers_of
+from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.rounds import LOOKS, Course, train_rounds
 from truthfl.federation.simulated.embedded import FIRST_NODE
 from truthfl.federation.simulated.grid import InProcessGrid
@@ -102,8 +103,8 @@ def agreed(roster, count, rounds):
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     promise = Promise(clients, training, loss, lceme(clients, loss, training, np.full(count, float(BATCH))))
     opening = Opening(0, "0" * 64, public_line(new_key()))
-    task = Task({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
-    return agree(roster, lambda _, version: ({}, offers_of(promise, roster, opening, task, version)))
+    task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
+    return agree(roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)))
 
 
 def looks(course, test):
@@ -137,8 +138,8 @@ def measure(count, rounds, blocks):
         for block in range(blocks + 1):
             roster = Roster(grid, book, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
-            offers = agreed(roster, count, rounds)
-            course = Course(model_of(offers[0]), offers, Path(place) / f"checkpoint-{block}")
+            agreement = agreed(roster, count, rounds)
+            course = Course(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}")
             start = course.model.init(0)
             began = now()
             final["ours"] = train_rounds(roster, course, test, lambda _: None)

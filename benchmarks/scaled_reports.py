@@ -18,7 +18,7 @@ import numpy as np
 
 from truthfl import Strategies, Training
 from truthfl.learning.federations import Data, ModelChoice, build, with_training
-from truthfl.learning.planning import TRIAL_BATCH
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
 
@@ -74,7 +74,7 @@ def largest_gain(setting, folder, split_seed, seeds):
     data = Data(folder, setting.split, pilot_samples=PILOT, test_samples=setting.test_samples, seed=split_seed)
     sizes = (setting.client_samples,) * CLIENTS
     scene = build(data, ModelChoice(), sizes, Training(ROUNDS, 1, 1.0))
-    step = find_step_size(scene.pilot, scene.test, TRIAL_BATCH, low=0.1, seeds=4).bottom
+    step = find_step_size(scene.pilot, scene.test, PilotDesign().lie_batch_size, low=0.1, seeds=4).bottom
     federated = with_training(scene.federated, replace(scene.federated.training, step_size=step))
     weights = fitted_weights(federated, scene.pilot.data) if setting.fit_weights else np.ones(CLIENTS)
     lies = np.ones((1 + CLIENTS * len(SCALES), CLIENTS))
