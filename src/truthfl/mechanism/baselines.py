@@ -1,7 +1,7 @@
 """Other ways of paying, to compare with: flat, per claimed sample, by leave-one-out, by Shapley share.
 
 Each is scaled so that in all honest clients are paid what honest work costs. All makers have the signature of `lceme`.
-Imports `mechanism`, `setting`, `loss_model`, `observation` and `formulas`. docs/mechanism.md, section 7.
+Imports `mechanism`, `setting`, `loss_model`, `observation` and `formulas`. docs/mechanism.md, section 6.
 """
 
 from __future__ import annotations

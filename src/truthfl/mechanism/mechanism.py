@@ -2,7 +2,7 @@
 
 A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the batch sizes it asks for and its
 terms, one number per client each. `registry` finds it by its kind. Imports `setting`, `loss_model`, `assignment`,
-`observation`. docs/mechanism.md, section 8.
+`observation`. docs/mechanism.md, section 7.
 """
 
 from __future__ import annotations
