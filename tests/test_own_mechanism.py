@@ -128,7 +128,8 @@ def test_the_command_line_takes_it_too(bonus, tmp_path):
     own_job(tmp_path)
     unregister(bonus.kind)
     with pytest.raises(
-        InputError, match=re.escape("[contract] contract is 'cost and bonus'; it must be one of: lceme")
+        InputError,
+        match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: lceme"),
     ):
         read_job(tmp_path / "job.toml")
 

@@ -40,7 +40,7 @@ def find_mechanism(kind: str) -> type[Mechanism]:
         for point in entry_points(group=ENTRY_POINTS, name=kind):
             register(point.load())
     if kind not in _REGISTERED:
-        raise InputError(f"contract is {kind!r}; it must be one of: {', '.join(mechanism_kinds())}.")
+        raise InputError(f"there is no contract of kind {kind!r}; it must be one of: {', '.join(mechanism_kinds())}.")
     return _REGISTERED[kind]
 
 
