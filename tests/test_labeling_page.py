@@ -181,7 +181,7 @@ def test_a_hundred_by_keyboard_through_reloads_and_a_killed_server(browser, tmp_
     assert sorted(labeled) == sorted([*range(100), 20, 22])  # one undone, one given anew
     assert [action for _, action, *_ in made if action != "label"] == ["undo", "skip", "flag"]
     with closing(LabelStore(home / "labels.db")) as store:
-        assert [ids.index(sample) for sample, one in store.standing().items() if one.flagged] == [22]
+        assert [ids.index(sample) for sample, one in store.states().items() if one.flagged] == [22]
 
 
 def test_a_held_key_labels_one_picture(browser, tmp_path):

@@ -65,7 +65,7 @@ def show(url: str, home: Path) -> None:
 
 def tell_passed_over(source: Source) -> None:
     for problem in source.problems:
-        print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
+        print(f"truthfl: passed over: {problem.reason}", file=sys.stderr)
 
 
 def _serve(

@@ -76,13 +76,13 @@ def _labeling(work: Work, door: Door) -> list[Route]:
         return work.undo(said.edition, said.nonce)
 
     def shown(request: Request, change: Change | None) -> Response:
-        found = work.shown(request.path_params["edition"], request.path_params["position"], change)
+        found = work.media(request.path_params["edition"], request.path_params["position"], change)
         return Response(found.content, media_type=found.media_type)
 
     def sample(request: Request) -> Response:
-        from truthfl.samples.pictures import redrawn
+        from truthfl.samples.pictures import reencoded
 
-        return shown(request, redrawn if "redrawn" in request.query_params else None)
+        return shown(request, reencoded if "reencoded" in request.query_params else None)
 
     def thumb(request: Request) -> Response:
         from truthfl.samples.pictures import thumbnail
@@ -95,7 +95,7 @@ def _labeling(work: Work, door: Door) -> list[Route]:
         form = request.path_params["form"]
         if form not in EXPORTS:
             raise HTTPException(404)
-        text = export_text(form, work.source, work.store.standing())
+        text = export_text(form, work.source, work.store.states())
         name = {"content-disposition": f"attachment; filename=labels.{form}"}
         return Response(text, media_type=EXPORTS[form], headers=name)
 

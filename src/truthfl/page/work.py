@@ -17,15 +17,15 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.page.document_names import names_of_papers
 from truthfl.page.shortcuts import keys_of
-from truthfl.samples.label_state import NOTHING, Standing
-from truthfl.samples.label_store import Decision, Kept, LabelStore
-from truthfl.samples.sample import Shown, Source, UnreadableError
+from truthfl.samples.label_state import UNTOUCHED, LabelState
+from truthfl.samples.label_store import Decision, LabelStore, StoredDecision
+from truthfl.samples.sample import Media, Source, UnreadableError
 
 DECODED_AT_ONCE = 2
 RECENT = 20
 
 
-Change = Callable[[Shown, str], Shown]
+Change = Callable[[Media, str], Media]
 
 
 class StaleError(InputError):
@@ -84,8 +84,8 @@ class Work:
 
     def state(self) -> dict[str, Any]:
         """Everything the page needs to begin."""
-        now, found = self.assignment(), self.store.standing()
-        standing = [found.get(sample.id, NOTHING) for sample in self.source.samples]
+        now, found = self.assignment(), self.store.states()
+        standing = [found.get(sample.id, UNTOUCHED) for sample in self.source.samples]
         number = {name: at for at, name in enumerate(now.classes)}
         skipped = [(one.skipped, at) for at, one in enumerate(standing) if one.skipped is not None]
         times = self.store.recent_times(RECENT)
@@ -103,16 +103,16 @@ class Work:
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, one in enumerate(standing) if one.flagged],
             "unreadable": {str(at): why for at, why in self.unreadable.copy().items()},
-            "problems": [problem.why for problem in self.source.problems],
+            "problems": [problem.reason for problem in self.source.problems],
             "pauses": [round((b - a).total_seconds(), 3) for a, b in pairwise(times)],
         }
 
-    def shown(self, edition: str, position: int, change: Change | None = None) -> Shown:
+    def media(self, edition: str, position: int, change: Change | None = None) -> Media:
         """One sample, changed if it is a picture; one that cannot be read is passed over from now on."""
         self._require(edition, position)
         with self._decoding:
             try:
-                found = self.source.shown(position)
+                found = self.source.media(position)
                 if change is None or self.source.kind == "text":
                     return found
                 return change(found, self.source.samples[position].name)
@@ -135,8 +135,8 @@ class Work:
         kept = self.store.undo(nonce, self.position)
         return {"position": None} if kept is None else self._told(now, kept)
 
-    def _told(self, now: Assignment, kept: Kept) -> dict[str, Any]:
-        return {"position": self.position.get(kept.sample), "action": kept.action} | _plain(kept.now, now.classes)
+    def _told(self, now: Assignment, kept: StoredDecision) -> dict[str, Any]:
+        return {"position": self.position.get(kept.sample), "action": kept.action} | _plain(kept.state, now.classes)
 
     def _require_open(self) -> None:
         if self.given is not None:
@@ -151,6 +151,6 @@ class Work:
         return now
 
 
-def _plain(now: Standing, classes: Sequence[str]) -> dict[str, Any]:
+def _plain(now: LabelState, classes: Sequence[str]) -> dict[str, Any]:
     label = classes.index(now.label) if now.label in classes else -1
     return {"label": label, "skipped": now.skipped is not None, "flagged": now.flagged}

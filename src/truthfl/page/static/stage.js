@@ -39,7 +39,7 @@ export class Stage {
     try {
       await image.decode();
     } catch {
-      await this.redrawn(image, at);
+      await this.reencoded(image, at);
     }
     image.style.setProperty("--ratio", image.naturalWidth / image.naturalHeight);
     return image;
@@ -59,8 +59,8 @@ export class Stage {
   }
 
   // A picture that did not come, or of a kind that this browser does not know: as a plain one, or why not.
-  async redrawn(image, at) {
-    image.src = `${this.address(at)}?redrawn`;
+  async reencoded(image, at) {
+    image.src = `${this.address(at)}?reencoded`;
     try {
       await image.decode();
     } catch (error) {
