@@ -87,7 +87,7 @@ def _serve(
 
 
 def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
-    from truthfl.page.documents_shown import offer_in_force
+    from truthfl.page.document_views import offer_in_force
     from truthfl.samples.label_exchange import export_labels, import_labels
     from truthfl.samples.label_store import FILE_NAME, LabelStore
 
