@@ -1,8 +1,8 @@
 """The class Ledger: an append-only table of entries in SQL, unique by (job, kind, key).
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
-because of the table's unique keys; the write lock only avoids retries. Imports `entry`, `schema`, `upgrade`,
-`database`, `sqlite`, `postgresql`.
+because of the table's unique keys; the write lock only avoids retries. Imports `canonical`, `entry`, `schema`,
+`upgrade`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations

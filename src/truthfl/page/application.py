@@ -2,7 +2,8 @@
 
 It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
 Starlette without a larger web framework, since that would double the start time. Imports Starlette and
-`access_secrets`, `document_routes`, `request_guard`, `requests`, `routing`, `static_files`, `work`.
+`access_secrets`, `document_routes`, `request_guard`, `requests`, `routing`, `static_files`, `work`; `samples` when a
+sample or an export is requested; `ledger` for types only.
 """
 
 from __future__ import annotations

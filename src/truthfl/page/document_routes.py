@@ -1,6 +1,6 @@
 """HTTP routes for offers, answers and receipts.
 
-Imports `access_secrets`, `document_names`, `requests`, `routing`, `work`; `document_views` and the ledger when needed.
+Imports `access_secrets`, `document_names`, `requests`, `routing`, `work`; `document_views` and `ledger` when needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Serve the page in a thread of this process.
 
 The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded. Imports
-`work`, `access_secrets`, `samples`; `application` and uvicorn in the thread.
+`work`, `access_secrets`, `samples`; `application` and uvicorn in the thread; `ledger` for types only.
 """
 
 from __future__ import annotations

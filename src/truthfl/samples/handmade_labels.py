@@ -1,4 +1,4 @@
-"""Labels that a participant made by hand, read from her label file. Imports `label_store`."""
+"""Labels that a participant made by hand, read from her label file. Imports `label_store`, `learning.model`."""
 
 from __future__ import annotations
 

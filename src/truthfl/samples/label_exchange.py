@@ -1,8 +1,8 @@
-"""Export and import of labels, as Label Studio's JSON or as CSV. Imports `sample`, `label_*`, `matching`, `files`.
+"""Export and import of labels, as Label Studio's JSON or as CSV.
 
 https://labelstud.io/guide/task_format: a list of tasks, each with its data and its annotations; a class is a result of
 type "choices". Exported tasks also have the sample's id in the data, so that an import still matches after files were
-renamed.
+renamed. Imports `sample`, `label_state`, `label_store`, `matching`, `files`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Open a folder or file of samples, whatever its format. Imports `folder`, `arrays`, `texts`."""
+"""Open a folder or file of samples, whatever its format. Imports `sample`; `folder`, `arrays`, `texts` when needed."""
 
 from __future__ import annotations
 
