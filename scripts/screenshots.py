@@ -89,7 +89,7 @@ def go_through(browser, folder, name, truth, how):
         context = browser.new_context(**how)
         page = context.new_page()
         page.goto(opened.url)
-        page.wait_for_selector("#ways li")
+        page.wait_for_selector("#behaviours li")
         whole = how is DESKTOP
         shots["offer"] = shot(page, whole)
         page.click("#answer >> text=Accept")

@@ -8,7 +8,7 @@ from PIL import Image
 
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.commitment import commitment, secret_of
+from truthfl.ledger.commitment import commitment, secret_from_seed
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
@@ -16,7 +16,7 @@ from truthfl.ledger.signing import new_key, public_line
 from truthfl.ledger.terms import ClientTerms, JobTerms, LossShare, Offer
 from truthfl.mechanism.contract import Contract
 
-SECRET = secret_of(7)
+SECRET = secret_from_seed(7)
 TEST_SET = "ab" * 32
 
 
@@ -119,7 +119,7 @@ class Ada:
         return offer
 
     def accepts(self, offer):
-        return participant_folder.give_answer(self.home, offer, self.key, accepted=True)
+        return participant_folder.put_answer(self.home, offer, self.key, accepted=True)
 
     def gets_receipt(self, offer, **facts):
         paper = a_receipt(self.folder, offer, participant_folder.read_answer(self.home, offer), self.operator, **facts)

@@ -18,14 +18,14 @@ from truthfl.samples.decoded_pictures import CACHE
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import LabelStore
 from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pixels import load
+from truthfl.samples.pixels import load_pictures
 
 COUNTING = """
 import hashlib, json, sys
 from truthfl.federation.participant.node_settings import Settings, participant_of
 from truthfl.samples import pictures
-calls, decode = [], pictures.decoded
-pictures.decoded = lambda *given: calls.append(1) or decode(*given)
+calls, decode = [], pictures.decode
+pictures.decode = lambda *given: calls.append(1) or decode(*given)
 made = participant_of(Settings(**json.loads(sys.argv[1])))
 print(len(calls), made.samples, hashlib.sha256(made.images.tobytes()).hexdigest())
 """
@@ -41,8 +41,8 @@ def settings(tmp_path):
 @pytest.fixture
 def decoded(monkeypatch):
     """The names of the pictures that were decoded."""
-    names, decode = [], pictures.decoded
-    monkeypatch.setattr(pictures, "decoded", lambda raw, name: names.append(name) or decode(raw, name))
+    names, decode = [], pictures.decode
+    monkeypatch.setattr(pictures, "decode", lambda raw, name: names.append(name) or decode(raw, name))
     return names
 
 
@@ -53,7 +53,7 @@ def in_a_new_process(settings):
 
 
 def as_decoded_anew(tmp_path):
-    return load(in_kept_order(open_samples(tmp_path / "data"), tmp_path / "home"))
+    return load_pictures(in_kept_order(open_samples(tmp_path / "data"), tmp_path / "home"))
 
 
 def require_same(tmp_path):
@@ -156,7 +156,7 @@ def test_labels_are_read_anew(settings, tmp_path):
     assert ada.labels(offer) is None
     with closing(LabelStore(tmp_path / "home" / "labels.db")) as store:
         for label, number in (("cat", 0), ("dog", 1)):
-            store.take_in(dict.fromkeys(source.ids, label))
+            store.add_imported(dict.fromkeys(source.ids, label))
             assert ada.labels(offer).tolist() == [number] * 5
 
 

@@ -17,7 +17,7 @@ from truthfl.federation.protocol import server
 from truthfl.federation.protocol.operator_folder import noted_failure
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.page.documents_shown import offer_in_force, what_lies_there
+from truthfl.page.document_views import documents_summary, offer_in_force
 from truthfl.page.open_page import open_page
 from truthfl.page.work import Work
 from truthfl.samples import label_store
@@ -154,5 +154,5 @@ def test_papers_that_cannot_be_read_are_told_on_the_page(tmp_path):
     paper = next((ada.home / "offers").iterdir())
     paper.unlink()
     paper.mkdir()
-    assert "cannot be read: Is a directory" in what_lies_there(ada.home)["trouble"]
+    assert "cannot be read: Is a directory" in documents_summary(ada.home)["trouble"]
     assert offer_in_force(ada.home) is None

@@ -12,7 +12,7 @@ from messages import told
 from participants import draw_pictures
 from truthfl.errors import ServiceError
 from truthfl.samples.label_exchange import export_labels, import_labels
-from truthfl.samples.label_state import Standing
+from truthfl.samples.label_state import LabelState
 from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.open_samples import open_samples
 
@@ -59,7 +59,7 @@ def test_there_and_back(tmp_path, stores, ending, kind):
     assert export_labels(file, source, store) == 3
     fresh = stores(tmp_path / "b")
     assert import_labels(file, source, fresh, CLASSES) == 3
-    assert without_numbers(fresh.standing()) == {
+    assert without_numbers(fresh.states()) == {
         source.ids[0]: ("cat", False, False),
         source.ids[1]: ("dog", False, True),
         source.ids[2]: ("a, b", False, False),
@@ -67,9 +67,9 @@ def test_there_and_back(tmp_path, stores, ending, kind):
         source.ids[4]: (None, False, True),
     }
     for one in (fresh, store):
-        before = one.standing()
+        before = one.states()
         assert import_labels(file, source, one, CLASSES) == 0
-        assert one.standing() == before
+        assert one.states() == before
 
 
 @pytest.mark.parametrize("ending", ["json", "csv"])
@@ -82,7 +82,7 @@ def test_a_label_never_goes_to_another_sample_of_the_same_name(tmp_path, stores,
     (tmp_path / "t.csv").write_text("text\nother\ntwo\nthree\nfour\nfive\n")
     changed, fresh = open_samples(tmp_path / "t.csv"), stores(tmp_path / "b")
     assert "does not have" in told(import_labels, file, changed, fresh, CLASSES)
-    assert fresh.standing() == {}
+    assert fresh.states() == {}
 
 
 def test_label_studios_json_has_its_form(tmp_path, stores):
@@ -131,7 +131,7 @@ def test_labels_made_in_label_studio_find_their_picture(tmp_path, stores, addres
     (tmp_path / "theirs.json").write_text(json.dumps([a_task(address, "dog")]))
     store = stores(tmp_path)
     assert import_labels(tmp_path / "theirs.json", source, store, CLASSES) == 1
-    assert store.standing() == {source.ids[1]: Standing("dog")}
+    assert store.states() == {source.ids[1]: LabelState("dog")}
 
 
 def test_label_studios_csv(tmp_path, stores):
@@ -142,7 +142,7 @@ def test_label_studios_csv(tmp_path, stores):
         writer.writerow([1, "/data/upload/1/abcdef12-00002.png", "cat", 3, 1.5])
     store = stores(tmp_path)
     assert import_labels(tmp_path / "theirs.csv", source, store, CLASSES) == 1
-    assert store.standing() == {source.ids[2]: Standing("cat")}
+    assert store.states() == {source.ids[2]: LabelState("cat")}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_bad_files_are_refused_whole(tmp_path, stores, name, content, sentence):
     (tmp_path / name).write_text(content)
     store = stores(tmp_path)
     assert sentence in told(import_labels, tmp_path / name, open_samples(data), store, CLASSES)
-    assert store.standing() == {}
+    assert store.states() == {}
 
 
 def test_a_missing_file_and_a_place_that_cannot_be_written(tmp_path, stores):

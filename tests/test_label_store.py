@@ -17,7 +17,7 @@ from messages import told
 from truthfl.errors import ServiceError
 from truthfl.page.shortcuts import keys_of
 from truthfl.samples.handmade_labels import labels_of
-from truthfl.samples.label_state import NOTHING, Standing
+from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import Decision, LabelStore
 
 CLASSES = ("cat", "dog")
@@ -42,11 +42,11 @@ def test_the_last_decision_counts(store):
     decide(store, "b", "skip")
     decide(store, "a", "label", "dog")
     decide(store, "a", "flag")
-    assert store.standing() == {"a": Standing("dog", None, True), "b": Standing(None, 2, False)}
+    assert store.states() == {"a": LabelState("dog", None, True), "b": LabelState(None, 2, False)}
     decide(store, "a", "skip")
     decide(store, "a", "unflag")
     decide(store, "b", "label", "cat")
-    assert store.standing() == {"a": Standing(None, 5, False), "b": Standing("cat")}
+    assert store.states() == {"a": LabelState(None, 5, False), "b": LabelState("cat")}
 
 
 def test_undo_goes_back_step_by_step(store):
@@ -56,17 +56,17 @@ def test_undo_goes_back_step_by_step(store):
     seen = []
     for step in range(4):
         kept = store.undo(f"undo-{step}", {"a", "b"})
-        seen.append(kept and (kept.sample, kept.action, kept.now))
-    assert seen == [("b", "flag", NOTHING), ("a", "label", Standing("cat")), ("a", "label", NOTHING), None]
+        seen.append(kept and (kept.sample, kept.action, kept.state))
+    assert seen == [("b", "flag", UNTOUCHED), ("a", "label", LabelState("cat")), ("a", "label", UNTOUCHED), None]
 
 
 def test_undo_leaves_other_samples_and_imports_alone(store):
     decide(store, "a", "label", "cat")
     decide(store, "elsewhere", "label", "dog")
-    store.take_in({"b": "dog"})
+    store.add_imported({"b": "dog"})
     assert store.undo("undo-1", {"a", "b"}).sample == "a"
     assert store.undo("undo-2", {"a", "b"}) is None
-    assert store.standing()["elsewhere"].label == "dog"
+    assert store.states()["elsewhere"].label == "dog"
 
 
 def test_the_same_decision_sent_twice_is_one(store, tmp_path):
@@ -109,7 +109,7 @@ def test_what_is_returned_survives_a_kill(tmp_path):
     process.stdout.close()
     process.wait()
     with closing(LabelStore(tmp_path / "labels.db")) as store:
-        found = store.standing()
+        found = store.states()
     assert {f"s{n}" for n in said} <= set(found)
     assert len(found) <= len(said) + 1
     assert labels_of(tmp_path / "labels.db", [f"s{n}" for n in said], CLASSES).tolist() == [0] * len(said)
@@ -130,7 +130,7 @@ def test_threads_and_other_processes_share_the_file(store, tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(store.standing()) == len(other.standing()) == 60
+        assert len(store.states()) == len(other.states()) == 60
 
 
 def test_labels_come_when_all_are_there(store, tmp_path):
@@ -197,8 +197,8 @@ def test_any_history_comes_to_what_a_stack_of_states_says(tmp_path_factory, step
             states.append(now)
         found = {
             sample: (one.label, one.skipped is not None, one.flagged)
-            for sample, one in store.standing().items()
-            if one != NOTHING
+            for sample, one in store.states().items()
+            if one != UNTOUCHED
         }
     assert found == {sample: one for sample, one in states[-1].items() if one != (None, False, False)}
     for sample, (label, _, _) in states[-1].items():

@@ -181,7 +181,7 @@ def test_a_hundred_by_keyboard_through_reloads_and_a_killed_server(browser, tmp_
     assert sorted(labeled) == sorted([*range(100), 20, 22])  # one undone, one given anew
     assert [action for _, action, *_ in made if action != "label"] == ["undo", "skip", "flag"]
     with closing(LabelStore(home / "labels.db")) as store:
-        assert [ids.index(sample) for sample, one in store.standing().items() if one.flagged] == [22]
+        assert [ids.index(sample) for sample, one in store.states().items() if one.flagged] == [22]
 
 
 def test_a_held_key_labels_one_picture(browser, tmp_path):
@@ -252,7 +252,7 @@ def test_bad_pictures_are_passed_over_and_told(browser, tmp_path):
         page.watch.expected = "422"
         page.goto(opened.url)
         page.wait_for_selector(showing(2))
-        assert page.inner_text("#passed summary") == "2 cannot be read and are passed over"
+        assert page.inner_text("#unreadable summary") == "2 cannot be read and are passed over"
         press(page, "1")
         press(page, "2", DONE)
         assert count(page) == "2 of 2 labeled"
@@ -278,7 +278,7 @@ def test_only_as_many_as_the_offer_asks_for_with_its_classes(browser, tmp_path):
 def test_labels_that_came_with_the_pictures_are_shown_and_not_asked_for(browser, tmp_path):
     source = open_samples(draw_pictures(tmp_path / "data", 3))
     with (
-        open_page(tmp_path / "home", source, ("cat", "dog"), given=[1, 0, 1]) as opened,
+        open_page(tmp_path / "home", source, ("cat", "dog"), existing_labels=[1, 0, 1]) as opened,
         looking(browser, opened.url) as page,
     ):
         page.wait_for_selector(DONE)
@@ -355,7 +355,7 @@ def test_the_buttons_work_by_tab_and_single_keys_can_be_switched_off(browser, tm
         page.keyboard.press("Tab")
         press(page, " ")  # the button under the focus, not a skip
         assert count(page) == "1 of 5 labeled"
-        assert "Picture 2 of 5" in page.inner_text("#said")
+        assert "Picture 2 of 5" in page.inner_text("#announcement")
         page.click("#classes button:nth-child(5)")  # with the mouse
         page.wait_for_selector(showing(2))
         press(page, " ")  # skips; the button that was clicked is not pressed again
@@ -388,7 +388,7 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         words = page.inner_text("main")
         for told in ("Label 4 pictures", "310 cent", "104 cent", "about 1 in 720", "−4,360 cent", "38 cent"):
             assert told in words, told
-        ways = page.locator("#ways li").all_inner_texts()
+        ways = page.locator("#behaviours li").all_inner_texts()
         assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "−630 cent", "158 cent", "66 cent"]
         page.fill("#cost-labeling", "1000")
         page.wait_for_selector("text=Honest work costs you 1,020 cent")
@@ -518,7 +518,7 @@ def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path, scheme):
         looking(browser, opened.url, color_scheme=scheme, **DESKTOP) as page,
     ):
         base = opened.url.split("/?")[0]
-        for name, ready in (("offer", "#ways li"), ("label", "#stage img"), ("review", "#groups button")):
+        for name, ready in (("offer", "#behaviours li"), ("label", "#stage img"), ("review", "#groups button")):
             page.goto(f"{base}/{name}")
             page.wait_for_selector(ready)
             assert axe(page) == [], name

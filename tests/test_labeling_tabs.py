@@ -67,7 +67,7 @@ def test_a_cost_that_is_none_is_said(browser, tmp_path, data):  # noqa: F811
     ada = Ada(tmp_path)
     ada.gets_offer(samples=4)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
-        page.wait_for_selector("#ways li")
+        page.wait_for_selector("#behaviours li")
         page.fill("#cost-labeling", "-5")
         page.wait_for_selector("#cost-words >> text=A cost must be a number from 0 on.")
         page.fill("#cost-labeling", "5")
@@ -130,9 +130,9 @@ def test_a_picture_that_the_browser_cannot_show_is_redrawn(browser, tmp_path, da
         page.goto(opened.url)
         page.wait_for_selector(showing(0))
         press(page, "1", showing(1))
-        assert page.get_attribute("#stage img", "src").endswith("?redrawn")
+        assert page.get_attribute("#stage img", "src").endswith("?reencoded")
         assert page.evaluate("document.querySelector('#stage img').naturalWidth") == 28
-        assert page.is_hidden("#passed")
+        assert page.is_hidden("#unreadable")
 
 
 def test_the_next_pictures_are_fetched_before_they_are_wanted(browser, tmp_path, data):  # noqa: F811
@@ -154,7 +154,7 @@ def test_it_is_not_done_while_one_is_skipped_and_they_come_back_in_order(browser
         for key, then in ((" ", 1), ("1", 2), (" ", 3), ("1", 0), ("1", 2)):
             press(page, key, showing(then))
         page.keyboard.press(" ")  # the last one left
-        page.wait_for_selector("#said >> text=This is the last one left.", state="attached")
+        page.wait_for_selector("#announcement >> text=This is the last one left.", state="attached")
         assert page.is_hidden(DONE)
         press(page, "1", DONE)
 

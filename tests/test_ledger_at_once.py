@@ -37,7 +37,7 @@ def settle_many_times(where, start, told_back):
 def everything_once(where, items):
     with open_for_reading(where) as ledger:
         entries = ledger.entries()
-    assert [entry.name for entry in entries] == [(item.job, item.kind, item.key) for item in items]
+    assert [entry.unique_key for entry in entries] == [(item.job, item.kind, item.key) for item in items]
     assert broken_link(entries) is None
     return [entry.hash for entry in entries]
 
@@ -90,7 +90,7 @@ def test_the_keys_alone_guarantee_it(where, monkeypatch):
 
 
 def test_patience_ends(file, monkeypatch):
-    monkeypatch.setattr(database_module, "ATTEMPTS", 3)
+    monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 3)
     monkeypatch.setattr("truthfl.ledger.sqlite.LOCK_WAIT_S", 0.01)
     holder = sqlite3.connect(file, isolation_level=None)
     with open_ledger(file) as ledger:
@@ -99,8 +99,8 @@ def test_patience_ends(file, monkeypatch):
         assert busy == f"{file} is too busy (database is locked); try again later."
         holder.execute("ROLLBACK")
         assert ledger.append("a", "job", "a", {}).sequence == 4
-        monkeypatch.setattr(database_module, "ATTEMPTS", 10**9)
-        monkeypatch.setattr(database_module, "PATIENCE_S", 0.1)
+        monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 10**9)
+        monkeypatch.setattr(database_module, "MAX_RETRY_S", 0.1)
         holder.execute("BEGIN IMMEDIATE")
         assert "is too busy" in told(ledger.append, "b", "job", "b", {}, kind=ServiceError)
     holder.close()
@@ -108,7 +108,7 @@ def test_patience_ends(file, monkeypatch):
 
 def test_writers_stand_in_line(ledger, monkeypatch):
     """So that none of them needs a second attempt."""
-    monkeypatch.setattr(database_module, "ATTEMPTS", 1)
+    monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 1)
     with ThreadPoolExecutor(10) as pool:
         written = list(pool.map(lambda number: ledger.append("a", "round", str(number), {}), range(100)))
     assert sorted(entry.sequence for entry in written) == list(range(1, 101))

@@ -18,7 +18,7 @@ from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import Conflict, Ledger, open_for_reading, open_ledger
 from truthfl.ledger.entry import Item
-from truthfl.ledger.schema import BEFORE_THE_FIRST, KINDS, METADATA, VERSION_TABLE, VERSIONS
+from truthfl.ledger.schema import GENESIS_HASH, KINDS, METADATA, VERSION_TABLE, VERSIONS
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -27,7 +27,7 @@ def test_entries_come_back_as_they_were_written(ledger):
     document = {"name": "Zoë", "loss": 0.1, "seeds": [1, 2], "nothing": None, "zero": "\0", "deep": {"b": 1, "a": -0.0}}
     first = ledger.append("cats", "job", "cats", document)
     second = ledger.append("dogs", "offer", "1/Ada", {})
-    assert (first.sequence, first.previous, second.sequence, second.previous) == (1, BEFORE_THE_FIRST, 2, first.hash)
+    assert (first.sequence, first.previous, second.sequence, second.previous) == (1, GENESIS_HASH, 2, first.hash)
     assert first.document == document
     assert ledger.entries() == [first, second]
     assert ledger.find("cats", "job", "cats") == first
@@ -73,7 +73,7 @@ def test_all_or_nothing_and_what_is_missing_is_added(ledger):
     assert ledger.entries() == there
     written = ledger.append_all(items)
     assert written[2:4] == there
-    assert [entry.name[1:] for entry in written] == [(item.kind, item.key) for item in items]
+    assert [entry.unique_key[1:] for entry in written] == [(item.kind, item.key) for item in items]
     assert len(ledger.entries()) == len(items)
     twice = ledger.append_all([Item("dogs", "job", "dogs", {}), Item("dogs", "job", "dogs", {})])
     assert twice[0] == twice[1]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.chain import broken_link, broken_proof
-from truthfl.ledger.entry import Draft, Entry, entry_after
-from truthfl.ledger.schema import BEFORE_THE_FIRST, KINDS
+from truthfl.ledger.entry import CheckedItem, Entry, entry_after
+from truthfl.ledger.schema import GENESIS_HASH, KINDS
 
 pytestmark = pytest.mark.properties
 
@@ -43,14 +43,14 @@ def chained(drafts):
 
 
 def book(length=6):
-    return chained([Draft("cats", "round", str(n), f'{{"loss":0.{n + 1}}}') for n in range(length)])
+    return chained([CheckedItem("cats", "round", str(n), f'{{"loss":0.{n + 1}}}') for n in range(length)])
 
 
 @st.composite
 def books(draw):
     names = st.tuples(NAMES, st.sampled_from(KINDS), NAMES, PAYLOADS)
     said = draw(st.lists(names, min_size=1, max_size=5, unique_by=lambda one: one[:3]))
-    return chained([Draft(job, kind, key, canonical_bytes(payload).decode()) for job, kind, key, payload in said])
+    return chained([CheckedItem(job, kind, key, canonical_bytes(payload).decode()) for job, kind, key, payload in said])
 
 
 @st.composite
@@ -69,7 +69,7 @@ def resealed(entries, start):
     """The chain written anew from an entry on, by somebody who knows how."""
     made = entries[:start]
     for entry in entries[start:]:
-        draft = Draft(entry.job, entry.kind, entry.key, entry.payload)
+        draft = CheckedItem(entry.job, entry.kind, entry.key, entry.payload)
         made.append(entry_after(made[-1] if made else None, draft, entry.at))
     return made
 
@@ -91,7 +91,7 @@ def test_any_byte_changed_in_memory_is_found(changed):
     fault = broken_link(broken)
     assert fault is not None
     assert fault.position == row
-    assert fault.what.startswith(f"entry {row + 1}: ")
+    assert fault.message.startswith(f"entry {row + 1}: ")
 
 
 @given(books_with_one_byte_changed())
@@ -162,14 +162,14 @@ def test_what_is_wrong_is_said(change, position, what):
     change(rows)
     fault = broken_link(rows)
     assert fault.position == position
-    assert fault.what.startswith(what)
+    assert fault.message.startswith(what)
 
 
 def test_a_payload_that_was_sealed_in_another_form_is_found():
     """The hashes fit; but the same document has two forms, and only one of them is ours."""
     rows = book()
     rows[2] = replace(rows[2], payload='{"loss":0.30}')
-    assert broken_link(resealed(rows, 2)).what == "entry 3: its payload is not in canonical form"
+    assert broken_link(resealed(rows, 2)).message == "entry 3: its payload is not in canonical form"
 
 
 def test_a_chain_written_anew_does_not_hold_the_links_of_the_old():
@@ -202,7 +202,7 @@ def test_a_chain_written_anew_does_not_hold_the_links_of_the_old():
     ],
 )
 def test_what_is_wrong_with_a_proof_is_said(links, what):
-    assert broken_proof(links).what.startswith(what)
+    assert broken_proof(links).message.startswith(what)
 
 
 def test_the_hash_of_the_first_entry_by_hand():
@@ -214,5 +214,5 @@ def test_the_hash_of_the_first_entry_by_hand():
         f'"previous":"{"0" * 64}","sequence":1}}'
     )
     assert entry.hash == sha256(written.encode()).hexdigest()
-    assert entry.previous == BEFORE_THE_FIRST
+    assert entry.previous == GENESIS_HASH
     assert entry.link() == {name: getattr(entry, name) for name in COLUMNS} | {"payload": inner}

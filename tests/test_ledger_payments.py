@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.entry import Draft, Item, draft_of, entry_after, payload_text
+from truthfl.ledger.entry import CheckedItem, Item, checked_item, entry_after, payload_text
 from truthfl.ledger.export import COLUMNS, PayoutRow, payout_csv, payout_json, payout_rows
-from truthfl.ledger.payments import NEXT, advance, due_items, idempotency_key, payment_fault, payments
+from truthfl.ledger.payments import NEXT_STATES, advance, due_items, idempotency_key, payment_fault, payments
 
 pytest_plugins = ["postgresql"]
 
@@ -46,11 +46,11 @@ def steps_of(ledger, client="Ada"):
 
 def rows(*changes):
     """Entries of one lawful payment, with some of their parts changed: (step, part, value)."""
-    said = [draft_of(item) for item in due_items("cats", {"Ada": 5}, "EUR")]
+    said = [checked_item(item) for item in due_items("cats", {"Ada": 5}, "EUR")]
     document = {"client": "Ada", "amount": 5, "currency": "EUR", "idempotency_key": idempotency_key("cats", "Ada")}
     for number, (state, reference) in enumerate([("sent", "r1"), ("failed", "r1"), ("sent", "r2"), ("confirmed", "")]):
         text = payload_text(document | {"state": state, "reference": reference})
-        said.append(Draft("cats", "payment", f"Ada/{number + 1}", text))
+        said.append(CheckedItem("cats", "payment", f"Ada/{number + 1}", text))
     made = []
     for draft in said:
         made.append(entry_after(made[-1] if made else None, draft, ""))
@@ -172,7 +172,7 @@ def test_of_confirmed_and_failed_one_happens(ledger):
     assert len(steps_of(ledger)) == 3
 
 
-@given(st.lists(st.tuples(st.sampled_from([*NEXT]), st.sampled_from(["", "tx"])), max_size=12))
+@given(st.lists(st.tuples(st.sampled_from([*NEXT_STATES]), st.sampled_from(["", "tx"])), max_size=12))
 def test_whatever_is_asked_the_ledger_stays_lawful(one_ledger, wishes):
     job = f"job {len(one_ledger.jobs())}"
     one_ledger.append_all(due_items(job, {"Ada": 7}, "EUR"))
@@ -181,10 +181,10 @@ def test_whatever_is_asked_the_ledger_stays_lawful(one_ledger, wishes):
         try:
             now = advance(one_ledger, job, "Ada", to, reference)
         except InputError:
-            assert to not in NEXT[before.state]
+            assert to not in NEXT_STATES[before.state]
             now = before
         assert payments(one_ledger, job) == [now]
-        assert now == before or (now.step == before.step + 1 and to in NEXT[before.state])
+        assert now == before or (now.step == before.step + 1 and to in NEXT_STATES[before.state])
     assert payment_fault(one_ledger.entries(job, "payment")) is None
 
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_payments_is_said(changes, position, what):
     assert payment_fault(rows()) is None
     fault = payment_fault(rows(*changes))
     assert fault.position == position
-    assert fault.what.startswith(f"entry {position + 1} is no lawful step of a payment: {what}")
+    assert fault.message.startswith(f"entry {position + 1} is no lawful step of a payment: {what}")
 
 
 def test_exports_have_every_payment_as_it_stands(ledger):

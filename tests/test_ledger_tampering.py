@@ -143,8 +143,8 @@ def other_secret(document):
 def test_who_recomputes_all_hashes_is_found_out_by_what_the_rows_say(entries, kind, key, change, named, what):
     fault = check(rewritten(entries, kind, key, change))
     assert fault is not None
-    assert named in fault.what
-    assert what in fault.what
+    assert named in fault.message
+    assert what in fault.message
 
 
 def test_a_book_rewritten_from_the_start_is_found_out_by_the_receipts(entries):
@@ -153,7 +153,7 @@ def test_a_book_rewritten_from_the_start_is_found_out_by_the_receipts(entries):
 
     fault = check(rewritten(entries, "enrolment", "Ada", later))
     assert fault is not None
-    assert "receipt 'Ada'" in fault.what
+    assert "receipt 'Ada'" in fault.message
 
 
 def truthfl(*arguments):

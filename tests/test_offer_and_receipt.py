@@ -19,7 +19,7 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import LossShare
-from truthfl.page import documents_shown
+from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
@@ -105,18 +105,18 @@ def test_a_batch_of_one_cannot_be_halved():
 
 
 def test_a_desk_with_nothing_on_it(ada):
-    assert documents_shown.what_lies_there(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
-    assert documents_shown.offer_shown(ada.home, ada.key, None, None) == {"offer": None}
-    assert documents_shown.receipt_shown(ada.home) == {"receipt": None}
-    assert "no receipt" in told(documents_shown.receipt_checked, ada.home, ada.key)
+    assert document_views.documents_summary(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
+    assert document_views.offer_view(ada.home, ada.key, None, None) == {"offer": None}
+    assert document_views.receipt_view(ada.home) == {"receipt": None}
+    assert "no receipt" in told(document_views.receipt_check, ada.home, ada.key)
 
 
 def test_an_honest_receipt_holds(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)
-    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
-    shown = documents_shown.receipt_shown(ada.home)
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
+    shown = document_views.receipt_view(ada.home)
     assert shown["settlement"] == {"pay": 236, "delivered": 3, "asked": 3}
     assert shown["paid"] == "236 cent"
     assert [(step["formula"], step["numbers"], step["result"]) for step in shown["calculation"]] == [
@@ -135,10 +135,10 @@ def test_the_receipt_of_a_paid_flower_app_has_no_accuracy(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, accuracy=None)
-    shown = documents_shown.receipt_shown(ada.home)
+    shown = document_views.receipt_view(ada.home)
     assert "trouble" not in shown
     assert (shown["accuracy"], shown["loss"]) == (None, 1.1)
-    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
 
 
 def poke(path, value):
@@ -172,9 +172,9 @@ def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
     change, words = TAMPERED[part]
     change(paper)
     participant_folder.put_receipt(ada.home, paper, offer.job.name)
-    assert words in documents_shown.receipt_checked(ada.home, ada.key)["fault"]
-    documents_shown.receipt_shown(ada.home)
-    documents_shown.what_lies_there(ada.home)
+    assert words in document_views.receipt_check(ada.home, ada.key)["fault"]
+    document_views.receipt_view(ada.home)
+    document_views.documents_summary(ada.home)
 
 
 def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
@@ -186,29 +186,29 @@ def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     participant_folder.put_offer(other, false)
-    answer = participant_folder.give_answer(other, false, ada.key, accepted=True)
+    answer = participant_folder.put_answer(other, false, ada.key, accepted=True)
     participant_folder.put_receipt(ada.home, a_receipt(other, false, answer, forger), offer.job.name)
-    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that lies on your desk"
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] == "its offer is not one in your folder"
     participant_folder.put_offer(ada.home, false)
-    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] == "its offer is not one that you accepted"
 
 
 def test_papers_that_cannot_be_read_become_sentences(ada):
     (ada.home / "offers").mkdir()
     (ada.home / "offers" / "x.json").write_text("{")
-    assert "not valid JSON" in documents_shown.what_lies_there(ada.home)["trouble"]
-    assert documents_shown.offer_in_force(ada.home) is None
-    assert "not valid JSON" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
+    assert "not valid JSON" in document_views.documents_summary(ada.home)["trouble"]
+    assert document_views.offer_in_force(ada.home) is None
+    assert "not valid JSON" in told(document_views.offer_view, ada.home, ada.key, None, None)
     (ada.home / "offers" / "x.json").unlink()
     ada.gets_offer(pay={"base": "many", "slope": "more", "labeling_cost": "most"})
-    assert "not all numbers" in told(documents_shown.offer_shown, ada.home, ada.key, None, None)
+    assert "not all numbers" in told(document_views.offer_view, ada.home, ada.key, None, None)
 
 
 def test_another_key_cannot_answer(ada):
     ada.gets_offer()
-    assert "another key" in documents_shown.offer_shown(ada.home, new_key(), None, None)["cannot_sign"]
-    assert "--key" in documents_shown.offer_shown(ada.home, None, None, None)["cannot_sign"]
-    assert documents_shown.offer_shown(ada.home, ada.key, None, None)["cannot_sign"] is None
+    assert "another key" in document_views.offer_view(ada.home, new_key(), None, None)["cannot_sign"]
+    assert "--key" in document_views.offer_view(ada.home, None, None, None)["cannot_sign"]
+    assert document_views.offer_view(ada.home, ada.key, None, None)["cannot_sign"] is None
 
 
 def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
@@ -240,9 +240,9 @@ def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
 
 def test_a_declined_offer_sets_no_classes(ada):
     offer = ada.gets_offer()
-    assert documents_shown.offer_in_force(ada.home) == offer
-    participant_folder.give_answer(ada.home, offer, ada.key, accepted=False)
-    assert documents_shown.offer_in_force(ada.home) is None
+    assert document_views.offer_in_force(ada.home) == offer
+    participant_folder.put_answer(ada.home, offer, ada.key, accepted=False)
+    assert document_views.offer_in_force(ada.home) is None
 
 
 def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
@@ -260,7 +260,7 @@ def test_of_answers_at_once_one_counts(ada):
     offer = ada.gets_offer()
     with ThreadPoolExecutor(8) as pool:
         given = list(
-            pool.map(lambda n: participant_folder.give_answer(ada.home, offer, ada.key, accepted=n % 2 == 0), range(40))
+            pool.map(lambda n: participant_folder.put_answer(ada.home, offer, ada.key, accepted=n % 2 == 0), range(40))
         )
     assert {one["document"]["kind"] for one in given} == {
         participant_folder.read_answer(ada.home, offer)["document"]["kind"]
@@ -272,5 +272,5 @@ def test_a_receipt_for_another_key_is_not_hers(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)
-    assert documents_shown.receipt_checked(ada.home, ada.key)["fault"] is None
-    assert documents_shown.receipt_checked(ada.home, new_key())["fault"] == "its offer is to another key than yours"
+    assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
+    assert document_views.receipt_check(ada.home, new_key())["fault"] == "its offer is to another key than yours"

@@ -34,7 +34,7 @@ from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import read_key
 from truthfl.mechanism.mechanism import require_collected, require_sound
 from truthfl.mechanism.strategies import Strategies
-from truthfl.page.documents_shown import offer_shown, receipt_shown
+from truthfl.page.document_views import offer_view, receipt_view
 from truthfl.studies.cells import Place
 from truthfl.studies.verify.contests import contests
 from truthfl.studies.verify.lie_grid import SHORT_GRID
@@ -101,10 +101,10 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
 
     ada = tmp_path / "run" / "participants" / "Ada"
     assert receipt_fault(participant_folder.receipts(ada)[0]) is None
-    shown = offer_shown(ada, read_key(ada / "key"), None, None)
+    shown = offer_view(ada, read_key(ada / "key"), None, None)
     assert shown["explanation"] == [f"{bonus.formula.capitalize()}."]
     assert shown["spread"]["worst"] == pytest.approx(outcome.agreed.offers[0].client.pay["cost"], rel=0.05)
-    assert receipt_shown(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
+    assert receipt_view(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
 
     unregister("cost and bonus")  # somebody who has not installed it is told so
     assert "must be one of: lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])

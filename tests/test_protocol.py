@@ -32,7 +32,7 @@ from truthfl.learning.training import train
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
-from truthfl.ledger.commitment import secret_of
+from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.mechanism.setting import Training
 
@@ -74,7 +74,9 @@ class Setting:
 
     def go(self, grid=None):
         with open_ledger(self.folder / "ledger.db") as book:
-            operator = Operator(book, self.folder, kept_key(self.folder / "operator"), secret_of(self.seed), self.seed)
+            operator = Operator(
+                book, self.folder, kept_key(self.folder / "operator"), secret_from_seed(self.seed), self.seed
+            )
             name = job_name(book, self.job, self.seed)
             return conduct(grid or self.grid, self.job, name, operator, self.plans, nothing)
 

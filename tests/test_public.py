@@ -126,7 +126,7 @@ def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
 
 
 def test_documents_are_listed_without_numpy():
-    assert "numpy" not in loaded_by("import truthfl.page.documents_shown")
+    assert "numpy" not in loaded_by("import truthfl.page.document_views")
 
 
 def imports():

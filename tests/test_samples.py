@@ -19,8 +19,8 @@ from truthfl.samples import pictures
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_exchange import export_text
 from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pictures import decoded, thumbnail
-from truthfl.samples.pixels import load, pixels_of
+from truthfl.samples.pictures import decode, thumbnail
+from truthfl.samples.pixels import load_pictures, pixels_of
 from truthfl.samples.sample import UnreadableError
 
 
@@ -43,13 +43,13 @@ def test_a_folder_in_order_and_only_pictures(tmp_path):
     source = open_samples(tmp_path)
     assert [sample.name for sample in source.samples] == ["a/00000.png", "b/00000.png", "b/00001.png", "c.JPG"]
     assert source.problems == ()
-    assert source.shown(3).media_type == "image/jpeg"
-    assert source.shown(0).content == (tmp_path / "a" / "00000.png").read_bytes()
+    assert source.media(3).media_type == "image/jpeg"
+    assert source.media(0).content == (tmp_path / "a" / "00000.png").read_bytes()
 
 
 def test_nothing_is_decoded_when_a_folder_is_opened(tmp_path, monkeypatch):
     draw_pictures(tmp_path, 5)
-    monkeypatch.setattr(pictures, "_announced", lambda *_: pytest.fail("decoded"))
+    monkeypatch.setattr(pictures, "_open_undecoded", lambda *_: pytest.fail("decoded"))
     assert len(open_samples(tmp_path)) == 5
 
 
@@ -93,7 +93,7 @@ def test_links_lead_nowhere_outside(tmp_path):
     (inside / "00000.png").unlink()
     (inside / "00000.png").symlink_to(tmp_path / "secret" / "00000.png")
     for position in (0, 1):
-        assert "out of the folder" in told(source.shown, position)
+        assert "out of the folder" in told(source.media, position)
 
 
 def test_bad_pictures_are_reported_and_passed_over(tmp_path):
@@ -103,10 +103,10 @@ def test_bad_pictures_are_reported_and_passed_over(tmp_path):
     (tmp_path / "c.png").write_bytes((tmp_path / "00000.png").read_bytes()[:60])
     source = open_samples(tmp_path)
     assert [problem.name for problem in source.problems] == ["a.png", "b.jpg"]
-    assert all(problem.why.endswith(".") for problem in source.problems)
+    assert all(problem.reason.endswith(".") for problem in source.problems)
     with pytest.raises(UnreadableError, match=r"c\.png is broken"):
-        source.shown(3)
-    kept, images = load(source)
+        source.media(3)
+    kept, images = load_pictures(source)
     assert images.shape == (3, 28, 28, 1)
     assert kept.ids == source.ids[:3]
     assert [problem.name for problem in kept.problems] == ["a.png", "b.jpg", "c.png"]
@@ -117,16 +117,16 @@ def test_a_picture_that_announces_too_much_is_not_decoded(tmp_path, monkeypatch)
     source = open_samples(tmp_path)
     monkeypatch.setattr(Image.Image, "load", lambda *_: pytest.fail("decoded"))
     monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda *_: pytest.fail("decoded"))
-    assert told(source.shown, 0) == "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."
+    assert told(source.media, 0) == "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     draw_pictures(tmp_path, 2)
     source = open_samples(tmp_path)
-    monkeypatch.setattr("truthfl.samples.folder.MOST_BYTES", 500)
+    monkeypatch.setattr("truthfl.samples.folder.MAX_BYTES", 500)
     with (tmp_path / "00001.png").open("ab") as file:
         file.write(b"\0" * 1000)
-    assert told(source.shown, 1) == "00001.png has 0 MB; at most 0 MB are read."
+    assert told(source.media, 1) == "00001.png has 0 MB; at most 0 MB are read."
     assert [problem.name for problem in open_samples(tmp_path).problems] == ["00001.png"]
 
 
@@ -142,8 +142,8 @@ def test_an_npz_file(tmp_path):
     np.savez_compressed(tmp_path / "some.npz", images=images, labels=np.arange(5))
     source = open_samples(tmp_path / "some.npz")
     assert source.samples[4].name == "row 4"
-    assert (load(source)[1] == images).all()
-    assert (np.asarray(Image.open(BytesIO(source.shown(2).content))) == images[2]).all()
+    assert (load_pictures(source)[1] == images).all()
+    assert (np.asarray(Image.open(BytesIO(source.media(2).content))) == images[2]).all()
     np.savez(tmp_path / "more.npz", images=np.concatenate([images[:1], images[3:], images[1:2]]))
     assert open_samples(tmp_path / "more.npz").ids[1] == source.ids[3]
 
@@ -179,7 +179,7 @@ def test_an_idx_file(tmp_path, packed, monkeypatch):
     content = bytes((0, 0, 8, 3)) + np.array(images.shape, ">u4").tobytes() + images.tobytes()
     path = tmp_path / ("t-images-idx3-ubyte" + (".gz" if packed else ""))
     path.write_bytes(gzip.compress(content) if packed else content)
-    assert (load(open_samples(path))[1][..., 0] == images).all()
+    assert (load_pictures(open_samples(path))[1][..., 0] == images).all()
     path.write_bytes(gzip.compress(content[:-1]) if packed else content[:-1])
     assert "cut off" in told(open_samples, path)
     path.write_bytes(gzip.compress(b"\0\0\x08\x01" + content) if packed else b"\0\0\x08\x01" + content)
@@ -194,15 +194,15 @@ def test_texts(tmp_path):
     csv.write_text('id,text\n1,"one, two\nthree"\n2,\n3,four\n4,four\n')
     source = open_samples(csv)
     assert source.kind == "text"
-    assert [source.shown(i).content.decode() for i in range(3)] == ["one, two\nthree", "four", "four"]
-    assert [problem.why for problem in source.problems] == ["line 4 holds no text."]
+    assert [source.media(i).content.decode() for i in range(3)] == ["one, two\nthree", "four", "four"]
+    assert [problem.reason for problem in source.problems] == ["line 4 holds no text."]
     lines = tmp_path / "texts.jsonl"
     written = ["four", {"text": "one, two\nthree"}, {"other": 1}, [1], {"text": "x" * 20_001}]
     lines.write_text("\n".join(map(json.dumps, written)) + "\n\n{broken\n")
     again = open_samples(lines)
     assert set(again.ids) == {source.ids[0], source.ids[1]}
     assert len(again.problems) == 4
-    assert "trained on pictures" in told(load, again)
+    assert "trained on pictures" in told(load_pictures, again)
     csv.write_text("id,words\n1,2\n")
     assert "no column 'text'" in told(open_samples, csv)
     csv.write_text(f"text\nshort\n{'x' * 200_000}\n")
@@ -214,18 +214,18 @@ def test_texts(tmp_path):
 def test_pictures_of_different_sizes_cannot_be_trained_on(tmp_path):
     draw_pictures(tmp_path, 2)
     Image.new("L", (30, 28)).save(tmp_path / "wide.png")
-    text = told(load, open_samples(tmp_path))
+    text = told(load_pictures, open_samples(tmp_path))
     assert "wide.png has 30×28 pixels and 00000.png 28×28" in text
 
 
 def test_colours_grays_and_transparency_become_what_the_page_shows(tmp_path):
     Image.new("L", (4, 4), 100).save(tmp_path / "a-gray.png")
-    assert load(open_samples(tmp_path))[1].shape == (1, 4, 4, 1)
+    assert load_pictures(open_samples(tmp_path))[1].shape == (1, 4, 4, 1)
     Image.new("RGBA", (4, 4), (10, 20, 30, 0)).save(tmp_path / "b-clear.png")
     Image.fromarray(np.full((4, 4), 25700, np.uint16)).save(tmp_path / "c-deep.png")
     Image.new("P", (4, 4)).save(tmp_path / "d-palette.png")
     Image.new("1", (4, 4), 1).save(tmp_path / "e-bits.png")
-    images = load(open_samples(tmp_path))[1]
+    images = load_pictures(open_samples(tmp_path))[1]
     assert images[:, 0, 0].tolist() == [[100] * 3, [255] * 3, [100] * 3, [0] * 3, [255] * 3]
 
 
@@ -235,14 +235,14 @@ def test_a_photo_is_turned_upright(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by a quarter
     Image.fromarray(pixels).save(tmp_path / "photo.jpg", exif=exif, quality=100)
-    upright = load(open_samples(tmp_path))[1][0]
+    upright = load_pictures(open_samples(tmp_path))[1][0]
     assert upright[2, 8, 0] > 200 > 50 > upright[13, 8, 0]
 
 
 def test_thumbnails_are_small(tmp_path):
     noise = np.random.default_rng(3).integers(0, 256, (600, 800, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "large.png")
-    shown = open_samples(tmp_path).shown(0)
+    shown = open_samples(tmp_path).media(0)
     small = thumbnail(shown, "large.png")
     assert Image.open(BytesIO(small.content)).size == (160, 120)
     assert len(small.content) < len(shown.content) / 20
@@ -257,7 +257,7 @@ def test_thumbnails_look_like_the_pictures(tmp_path):
     Image.fromarray(clear).save(tmp_path / "b-clear.png")
     source = open_samples(tmp_path)
     for position, level in ((0, 100), (1, 255)):
-        shown = source.shown(position)
+        shown = source.media(position)
         assert len(shown.content) > 20_000
         small = np.asarray(Image.open(BytesIO(thumbnail(shown, "x").content)))
         assert abs(small.astype(float) - level).max() <= 3
@@ -269,8 +269,8 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_there(tmp_pa
     source = open_samples(tmp_path)
     (tmp_path / "00000.png").write_bytes((tmp_path / "00001.png").read_bytes())
     with pytest.raises(UnreadableError, match="another picture than when the folder was opened"):
-        source.shown(0)
-    assert source.shown(1).media_type == "image/png"
+        source.media(0)
+    assert source.media(1).media_type == "image/png"
 
 
 @pytest.mark.parametrize("size", [40_000, 3_000_000])
@@ -296,7 +296,7 @@ def test_damaged_exif_is_a_sentence():
     raw = bytearray(file.getvalue())
     raw[raw.index(b"Exif") + 17] = 84  # the type of a tag's value, which Pillow stumbles over when it turns the picture
     with pytest.raises(UnreadableError, match=r"^x\.jpg is broken: "):
-        pixels_of(decoded(bytes(raw), "x.jpg"), "x.jpg")
+        pixels_of(decode(bytes(raw), "x.jpg"), "x.jpg")
 
 
 def test_samples_that_were_there_first_stay_first(tmp_path):
@@ -320,8 +320,8 @@ def test_a_name_that_is_not_text_can_be_shown_and_exported(tmp_path):
         file.write(b"no")
     source = open_samples(tmp_path)
     assert [sample.name for sample in source.samples] == ["caf\ufffd.png"]
-    assert source.problems[0].why.startswith("bad\ufffd.png is no PNG")
-    assert source.shown(0).media_type == "image/png"
+    assert source.problems[0].reason.startswith("bad\ufffd.png is no PNG")
+    assert source.media(0).media_type == "image/png"
     assert "caf\ufffd.png" in export_text("json", source, {})
 
 
@@ -331,4 +331,4 @@ def test_a_file_that_may_not_be_read(tmp_path):
     (tmp_path / "00001.png").chmod(0)
     source = open_samples(tmp_path)
     assert len(source) == 1
-    assert "Permission denied" in source.problems[0].why
+    assert "Permission denied" in source.problems[0].reason

@@ -1,26 +1,25 @@
-"""Errors that stop a command with one sentence. Every room may import this module; it imports none.
+"""Exceptions whose message is one sentence for the user. Imports no other module of truthfl.
 
-`InputError` is what the user can mend in her input (exit code 2); `ServiceError` is network, disk, a port in use or a
-crashed process (exit code 3).
+On the command line, `InputError` exits with code 2 and `ServiceError` with code 3.
 """
 
 from __future__ import annotations
 
 
 class TruthflError(Exception):
-    """Base of all errors whose message is one sentence for the user: what, where, and what would do."""
+    """Base class. The message says what is wrong, where, and what would be valid."""
 
 
 class InputError(TruthflError, ValueError):
-    """A value that cannot be used."""
+    """The user's input is invalid: an argument, a file, a document."""
 
 
 class ServiceError(TruthflError, RuntimeError):
-    """Something outside the input failed: network, disk, a port, another process. Trying again may succeed."""
+    """Network, disk, a port or another process failed, not the input. Trying again may succeed."""
 
 
 class InfeasibleError(InputError):
-    """No assignment exists. `clients` are the positions of those for whom it does not; empty when the budget is why."""
+    """No assignment exists. `clients`: positions of the clients without one; empty if the budget is the reason."""
 
     def __init__(self, message: str, clients: tuple[int, ...] = ()) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Writing files atomically: a reader sees the old file or the whole new one, also after a crash. Imports `errors`."""
+"""Atomic writing of files: a reader sees the old file or the whole new one, also after a crash. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from truthfl.errors import ServiceError
 def write_file(
     path: Path, content: bytes | str, *, private: bool = False, keep_existing: bool = False, sync: bool = True
 ) -> bool:
-    """Write or replace a file, and make its folder if needed; whether this content was written.
+    """Write or replace a file, and make its folder if needed; return whether this content was written.
 
-    private        readable by its owner alone, from its first byte on
-    keep_existing  leave a file that is there already as it is; of several writers at once, exactly one wins
-    sync           wait until the content is on the disk. Without it a power failure may leave the new file empty; for
-                   files that are written often and can be made again
+    private        create the file readable by its owner only
+    keep_existing  do not replace an existing file; of several concurrent writers, exactly one writes
+    sync           wait until the content is on the disk. Without it, the new file may be empty after a power failure;
+                   False is for files that are written often and can be computed again
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
@@ -38,7 +38,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write_through(path: Path, data: bytes) -> bool:
-    """Into a device or a pipe, such as /dev/stdout, which must not be replaced by a file."""
+    """Write into a device or pipe, such as /dev/stdout, instead of replacing it."""
     with path.open("wb") as target:
         target.write(data)
     return True
@@ -55,20 +55,20 @@ def _write_atomically(path: Path, data: bytes, *, private: bool, keep_existing: 
                 file.flush()
                 os.fsync(file.fileno())
         if keep_existing:
-            return _link_unless_there(draft, target)
+            return _link_unless_exists(draft, target)
         os.replace(draft, target)
         return True
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _link_unless_there(draft: Path, path: Path) -> bool:
-    """Give the draft its name unless a file has it already."""
+def _link_unless_exists(draft: Path, path: Path) -> bool:
+    """Move the draft to `path` unless a file exists there; return whether it was moved."""
     try:
         os.link(draft, path)
     except FileExistsError:
         return False
-    except OSError:  # a file system without hard links: whoever creates the name may replace it
+    except OSError:  # a file system without hard links: the process that creates the file may replace it
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:

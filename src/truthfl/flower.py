@@ -1,6 +1,6 @@
-"""For users of Flower: an app of one's own, paid. On the server a strategy around one's own, on the client a mod.
+"""Public names for Flower apps: a strategy that wraps your own strategy and pays, and a client mod.
 
-Imports `federation` and `ledger`; `import truthfl` does not load it. `InProcessGrid` runs an app in one process.
+`InProcessGrid` runs an app in one process. Imports `federation` and `ledger`; `import truthfl` does not import it.
 """
 
 from truthfl.federation.participant.client_mod import assigned_batch, paid

@@ -1,4 +1,4 @@
-"""The public names, which are the mechanism's; `truthfl` has them all. Loads NumPy and nothing heavier."""
+"""Public names of `truthfl`: mechanism and errors. Imports `mechanism` and `errors`; loads NumPy, no other package."""
 
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes

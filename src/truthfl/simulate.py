@@ -1,24 +1,21 @@
-"""Jobs, training and studies in Python, without a network: what researchers need. Imports every room but `page`.
+"""Public names for research: jobs, training and studies in Python, without a network.
 
-Public names are loaded when they are asked for.
+A name's module is imported when the name is first used. Imports `federation`, `job`, `learning`, `samples`,
+`studies`.
 
-    read_job, plan, run, verify     a job file: what it would ask and pay, a whole job in process, does lying pay
-    Behaviour, BEHAVIOURS, …        what a client really does; one's own by `register_behaviour`
-    Federated, Profile, train, …    many trainings at once, and the plain loop they are held to
-    small_digits, …                 data sets; *_partition: who holds which samples
-    SoftmaxRegression, …            models; `from_torch` and `from_jax` make one of a module or a function
-    calibrate, pilot_runs, …        what a server measures on its own data before it announces anything
-    open_samples, labels_of, …      a participant's samples on disk and the labels she made by hand
+    read_job, plan, run, verify     read a job file; compute its offers; run the job in one process; does lying pay?
+    Behaviour, BEHAVIOURS, …        how clients really work; add one with `register_behaviour`
+    Federated, Profile, train, …    many trainings in one call; `train_plainly` is the simple reference loop
+    small_digits, …                 data sets; *_partition: which client holds which samples
+    SoftmaxRegression, …            models; `from_torch` and `from_jax` adapt a module or a function
+    calibrate, pilot_runs, …        the server's measurements on its own data, before it makes offers
+    open_samples, labels_of, …      a participant's samples on disk and her manual labels
     paper_example, …                the paper's errors and claims, computed
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    pass
-
-_WHERE = {
+_TARGETS = {  # public name: module and attribute
     "BEHAVIOURS": "learning.behaviours:BEHAVIOURS",
     "Behaviour": "learning.behaviour:Behaviour",
     "ConvolutionalNetwork": "learning.cnn:ConvolutionalNetwork",
@@ -46,7 +43,7 @@ _WHERE = {
     "iid_partition": "learning.partition:iid_partition",
     "images_from_npz": "learning.datasets:images_from_npz",
     "labels_of": "samples.handmade_labels:labels_of",
-    "load_pictures": "samples.pixels:load",
+    "load_pictures": "samples.pixels:load_pictures",
     "measure_constants": "learning.constants:measure_constants",
     "mnist_from_folder": "learning.datasets:mnist_from_folder",
     "open_samples": "samples.open_samples:open_samples",
@@ -63,15 +60,15 @@ _WHERE = {
     "verify": "studies.verify.job_verification:verify_job",
 }
 
-__all__ = sorted(_WHERE)
+__all__ = sorted(_TARGETS)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE:
+    if name not in _TARGETS:
         raise AttributeError(f"module 'truthfl.simulate' has no attribute {name!r}")
-    module, _, attribute = _WHERE[name].partition(":")
+    module, _, attribute = _TARGETS[name].partition(":")
     return getattr(import_module(f"truthfl.{module}"), attribute)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+    return sorted({*globals(), *_TARGETS})

@@ -159,7 +159,7 @@ def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser:
     tell_passed_over(readable)
     labeled = labeled_pictures(data)
     given = None if labeled is None else labeled.labels.tolist()
-    served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), given=given))
+    served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), existing_labels=given))
     print(f"Your page, for this machine alone: {served.url}", flush=True)
     if not no_browser:
         show(served.url, home)
@@ -196,7 +196,7 @@ def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     )
     if ask:
         given = typer.confirm("Do you accept?")
-        participant_folder.give_answer(home, offer, read_key(key), accepted=given)
+        participant_folder.put_answer(home, offer, read_key(key), accepted=given)
 
 
 def _show_receipt(paper: dict[str, object]) -> None:

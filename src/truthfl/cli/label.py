@@ -65,7 +65,7 @@ def show(url: str, home: Path) -> None:
 
 def tell_passed_over(source: Source) -> None:
     for problem in source.problems:
-        print(f"truthfl: passed over: {problem.why}", file=sys.stderr)
+        print(f"truthfl: passed over: {problem.reason}", file=sys.stderr)
 
 
 def _serve(
@@ -87,7 +87,7 @@ def _serve(
 
 
 def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
-    from truthfl.page.documents_shown import offer_in_force
+    from truthfl.page.document_views import offer_in_force
     from truthfl.samples.label_exchange import export_labels, import_labels
     from truthfl.samples.label_store import FILE_NAME, LabelStore
 

@@ -78,7 +78,7 @@ def check(
         names = _jobs(book, job)
         entries = book.entries()
     fault = first_fault(entries)
-    wrong = None if fault is None else fault.what
+    wrong = None if fault is None else fault.message
     told = [
         f"{len(entries)} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
@@ -125,10 +125,10 @@ def export(
 
 
 def _jobs(book: Ledger, asked: str | None) -> list[str]:
-    from truthfl.ledger.job_view import only_job
+    from truthfl.ledger.job_view import select_job
 
     jobs = book.jobs()
-    return jobs if asked is None else [only_job(jobs, asked, book.name)]
+    return jobs if asked is None else [select_job(jobs, asked, book.name)]
 
 
 def _show_job(book: Ledger, found: JobView) -> None:

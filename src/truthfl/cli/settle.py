@@ -26,7 +26,7 @@ def settle(
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
     from truthfl.ledger.book import open_for_reading, open_ledger
-    from truthfl.ledger.job_view import only_job
+    from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import advance, payments
     from truthfl.ledger.settlement import settle as settle_once
 
@@ -34,7 +34,7 @@ def settle(
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(where).close()  # a ledger that is not there is not made
     with open_ledger(where) as book:
-        name = only_job(book.jobs(), job, book.name)
+        name = select_job(book.jobs(), job, book.name)
         settle_once(book, name)
         known = [one.client for one in payments(book, name)]
         for whom in client or ():

@@ -1,18 +1,18 @@
-"""What was promised and paid: documents, signatures, an append-only chained book in SQL. Imports the mechanism.
+"""The ledger: signed documents, and an append-only table of hash-chained entries in SQL. Imports `mechanism`.
 
-The names below are public and loaded when they are asked for, so that importing this package alone loads no SQLAlchemy.
-No public name is that of a module in here: the function `payments` of the module `payments` is `payments_of`.
+A public name's module is imported when the name is first used, so `import truthfl.ledger` does not load SQLAlchemy. No
+public name is also the name of a module in this package: the function `payments.payments` is `payments_of`.
 
-    open_ledger      the ledger in a file or a PostgreSQL database, to write; made if it is not there
-    open_for_reading the ledger that is there; nothing is made or changed
-    Ledger           what both of them give
+    open_ledger      open the ledger in a file or a PostgreSQL database for writing; create it if it does not exist
+    open_for_reading open an existing ledger without changing it
+    Ledger           an open ledger
     check            the first fault in all entries of a ledger
-    check_receipt    what is wrong with a receipt, by itself and against a ledger's entries
-    receipt_fault    what is wrong with a receipt, by itself
-    view_of_job      what a ledger says of one job: offers, rounds, test, settlements, receipts
-    settle           write what each client of a job is paid
-    payments_of      the payments of a job, as they stand
-    advance_payment  note that a payment was sent, confirmed or failed
+    check_receipt    the first fault of a receipt, by itself and compared with a ledger's entries
+    receipt_fault    the first fault of a receipt, by itself
+    view_of_job      a job's entries by kind: offers, rounds, test, settlements, receipts
+    settle           compute and write each client's pay
+    payments_of      current state of each payment of a job
+    advance_payment  record that a payment was sent, confirmed or failed
     payout_rows      payments for a payout provider, each with its idempotency key
 """
 
@@ -43,7 +43,7 @@ __all__ = [
     "view_of_job",
 ]
 
-_WHERE = {
+_TARGETS = {  # public name: module and attribute
     "Ledger": ("book", "Ledger"),
     "advance_payment": ("payments", "advance"),
     "check": ("checking", "check"),
@@ -59,9 +59,9 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE:
+    if name not in _TARGETS:
         raise AttributeError(f"module 'truthfl.ledger' has no attribute {name!r}")
-    module, attribute = _WHERE[name]
+    module, attribute = _TARGETS[name]
     return getattr(import_module(f"truthfl.ledger.{module}"), attribute)
 
 

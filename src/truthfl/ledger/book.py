@@ -1,8 +1,8 @@
-"""The ledger: an append-only book in SQL, in which everything is said once and nothing is changed.
+"""The class Ledger: an append-only table of entries in SQL, unique by (job, kind, key).
 
-Any number of threads and processes may write the same thing at the same time, or again after a failure: it is there
-once. The table's unique keys see to that; the lock only keeps writers from being in each other's way. Looks at
-`entry`, `schema`, `upgrade` and the databases.
+Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
+because of the table's unique keys; the write lock only avoids retries. Imports `canonical`, `entry`, `schema`,
+`upgrade`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations
@@ -16,40 +16,43 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, Result, func, make_url, select, tuple_
+from sqlalchemy import URL, Connection, CursorResult, func, make_url, select, tuple_
 from sqlalchemy.exc import ArgumentError
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.database import Database, Returned, persistently
-from truthfl.ledger.entry import Draft, Entry, Item, draft_of, entry_after
+from truthfl.ledger.database import Database, Result, retry
+from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after
 from truthfl.ledger.postgresql import postgresql
 from truthfl.ledger.schema import ENTRIES
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
 from truthfl.ledger.upgrade import check_version, upgrade
 
-ASKED_AT_ONCE = 500
+KEYS_PER_QUERY = 500
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
 def open_ledger(where: str | Path) -> Ledger:
-    """The ledger in this SQLite file, or at this address of a PostgreSQL database; made if it is not there."""
-    found = _address(where)
-    database = postgresql(found, to_write=True) if isinstance(found, URL) else sqlite_to_write(found)
+    """Open a ledger for writing; create it if it does not exist.
+
+    where   path of an SQLite file, or postgresql://user@host/database
+    """
+    address = _address(where)
+    database = postgresql(address, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
     return _opened(database, upgrade)
 
 
 def open_for_reading(where: str | Path) -> Ledger:
-    """The ledger that is there, to be read; nothing is made or changed."""
-    found = _address(where)
-    database = postgresql(found, to_write=False) if isinstance(found, URL) else sqlite_to_read(found)
+    """Open an existing ledger; nothing is created or changed."""
+    address = _address(where)
+    database = postgresql(address, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
     return _opened(database, check_version)
 
 
 def _opened(database: Database, prepare: Callable[[Database], None]) -> Ledger:
     try:
-        persistently(database, lambda: prepare(database))
+        retry(database, lambda: prepare(database))
     except BaseException:
         database.close()
         raise
@@ -63,7 +66,7 @@ def _address(where: str | Path) -> Path | URL:
         return Path(where)
     try:
         url = make_url(where)
-    except (ArgumentError, ValueError):  # not repeated, since it may hold a password
+    except (ArgumentError, ValueError):  # the address is not in the message, since it may hold a password
         raise InputError(
             "the ledger's address cannot be read; it must look like postgresql://user@host/database."
         ) from None
@@ -75,46 +78,47 @@ def _address(where: str | Path) -> Path | URL:
     raise InputError(f"a ledger of the kind {backend!r} is not kept; name a file or postgresql://user@host/database.")
 
 
-def _append(connection: Connection, drafts: Sequence[Draft]) -> list[Entry]:
-    known = {entry.name: entry for entry in _said_already(connection, drafts)}
-    head, fresh, now = _head(connection), [], datetime.now(UTC).isoformat(timespec="microseconds")
-    for draft in drafts:
-        said = known.get(draft.name)
-        if said is None:
-            head = known[draft.name] = entry_after(head, draft, now)
-            fresh.append(head)
-        elif said.payload != draft.payload:
+def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:
+    entries = {entry.unique_key: entry for entry in _existing(connection, items)}
+    head, new, now = _head(connection), [], datetime.now(UTC).isoformat(timespec="microseconds")
+    for item in items:
+        existing = entries.get(item.unique_key)
+        if existing is None:
+            head = entries[item.unique_key] = entry_after(head, item, now)
+            new.append(head)
+        elif existing.payload != item.payload:
             raise Conflict(
-                f"the ledger already has {draft.kind} {draft.key!r} of job {draft.job!r}, with other contents; "
+                f"the ledger already has {item.kind} {item.key!r} of job {item.job!r}, with other contents; "
                 "what is in it stays as it is."
             )
-    if fresh:
-        connection.execute(ENTRIES.insert(), [asdict(entry) for entry in fresh])
-    return [known[draft.name] for draft in drafts]
+    if new:
+        connection.execute(ENTRIES.insert(), [asdict(entry) for entry in new])
+    return [entries[item.unique_key] for item in items]
 
 
-def _said_already(connection: Connection, drafts: Sequence[Draft]) -> Iterator[Entry]:
-    name = tuple_(ENTRIES.c.job, ENTRIES.c.kind, ENTRIES.c.key)
-    for start in range(0, len(drafts), ASKED_AT_ONCE):
-        names = [draft.name for draft in drafts[start : start + ASKED_AT_ONCE]]
-        yield from _entries(connection.execute(select(ENTRIES).where(name.in_(names))))
+def _existing(connection: Connection, items: Sequence[CheckedItem]) -> Iterator[Entry]:
+    """The entries with the unique keys of these items."""
+    columns = tuple_(ENTRIES.c.job, ENTRIES.c.kind, ENTRIES.c.key)
+    for start in range(0, len(items), KEYS_PER_QUERY):
+        keys = [item.unique_key for item in items[start : start + KEYS_PER_QUERY]]
+        yield from _entries(connection.execute(select(ENTRIES).where(columns.in_(keys))))
 
 
 def _head(connection: Connection) -> Entry | None:
-    found = _entries(connection.execute(select(ENTRIES).order_by(ENTRIES.c.sequence.desc()).limit(1)))
-    return found[0] if found else None
+    rows = _entries(connection.execute(select(ENTRIES).order_by(ENTRIES.c.sequence.desc()).limit(1)))
+    return rows[0] if rows else None
 
 
-def _entries(rows: Result[Any]) -> list[Entry]:
+def _entries(rows: CursorResult[Any]) -> list[Entry]:
     return [Entry(**row) for row in rows.mappings()]
 
 
-class Conflict(InputError):  # noqa: N818 - a name for what happened
-    """What is already in the ledger says something else."""
+class Conflict(InputError):  # noqa: N818 - a public name
+    """The ledger has an entry with the same job, kind and key but another payload."""
 
 
 class Ledger:
-    """An open ledger. Threads may share one; processes may not, each opens its own."""
+    """An open ledger. Threads may share one; each process must open its own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -123,39 +127,43 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Where it is, as one may print it."""
+        """Path or address of the ledger, without a password."""
         return self._database.name
 
     def append(self, job: str, kind: str, key: str, payload: Document) -> Entry:
-        """The entry that says this: a new one, or the one that says it already."""
+        """The entry with this content; written unless it exists."""
         return self.append_all([Item(job, kind, key, payload)])[0]
 
     def append_all(self, items: Sequence[Item]) -> list[Entry]:
-        """An entry for each item, in one transaction: those that are missing are written, all of them or none."""
-        drafts = [draft_of(item) for item in items]
-        return self._do(self._database.writing, lambda connection: _append(connection, drafts)) if drafts else []
+        """An entry for each item; missing ones are written in one transaction, all of them or none."""
+        checked = [checked_item(item) for item in items]
+        return self._do(self._database.writing, lambda connection: _append(connection, checked)) if checked else []
 
     def entries(self, job: str | None = None, kind: str | None = None, after: int = 0) -> list[Entry]:
-        """In the order in which they were written; only those of a job, of a kind, behind a sequence number."""
-        asked = select(ENTRIES).order_by(ENTRIES.c.sequence)
-        if after:  # otherwise all, even those whose numbers somebody made negative
-            asked = asked.where(ENTRIES.c.sequence > after)
+        """Entries in the order in which they were written.
+
+        job, kind   only entries of this job, of this kind
+        after       only entries with a greater sequence number
+        """
+        query = select(ENTRIES).order_by(ENTRIES.c.sequence)
+        if after:  # with 0, manipulated entries with negative numbers are returned too
+            query = query.where(ENTRIES.c.sequence > after)
         if job is not None:
-            asked = asked.where(ENTRIES.c.job == job)
+            query = query.where(ENTRIES.c.job == job)
         if kind is not None:
-            asked = asked.where(ENTRIES.c.kind == kind)
-        return self._do(self._database.reading, lambda connection: _entries(connection.execute(asked)))
+            query = query.where(ENTRIES.c.kind == kind)
+        return self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
 
     def find(self, job: str, kind: str, key: str) -> Entry | None:
-        wanted = (ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key)
-        asked = select(ENTRIES).where(wanted)
-        found = self._do(self._database.reading, lambda connection: _entries(connection.execute(asked)))
-        return found[0] if found else None
+        """The entry with this unique key; None if there is none."""
+        query = select(ENTRIES).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
+        rows = self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
+        return rows[0] if rows else None
 
     def jobs(self) -> list[str]:
-        """All that anything is said of, the oldest first."""
-        asked = select(ENTRIES.c.job).group_by(ENTRIES.c.job).order_by(func.min(ENTRIES.c.sequence))
-        return self._do(self._database.reading, lambda connection: list(connection.scalars(asked)))
+        """Names of all jobs with entries, oldest first."""
+        query = select(ENTRIES.c.job).group_by(ENTRIES.c.job).order_by(func.min(ENTRIES.c.sequence))
+        return self._do(self._database.reading, lambda connection: list(connection.scalars(query)))
 
     def head(self) -> Entry | None:
         """The last entry."""
@@ -172,14 +180,15 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _do(self, transaction: Transaction, work: Callable[[Connection], Returned]) -> Returned:
+    def _do(self, transaction: Transaction, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in a transaction, again after transient errors."""
         if self._process != os.getpid():
             raise InputError("this ledger was opened by another process; each must open its own.")
         if not self._open:
             raise InputError(f"the ledger {self.name} is closed; open it again.")
 
-        def attempt() -> Returned:
+        def attempt() -> Result:
             with transaction() as connection:
                 return work(connection)
 
-        return persistently(self._database, attempt)
+        return retry(self._database, attempt)

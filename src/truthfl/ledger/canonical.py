@@ -1,4 +1,4 @@
-"""One way to write a document down as bytes, so that a hash or a signature of it means something. Looks at `errors`."""
+"""Canonical JSON: a document always gives the same bytes, for hashes and signatures. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def digest(document: Document) -> str:
 
 
 def read_document(text: str | bytes, what: str = "the document") -> dict[str, Any]:
-    """A document from its JSON; whoever wrote it may not be trusted."""
+    """A document from untrusted JSON; `what` names it in error messages."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{what} is not valid JSON.") from None
-    if not isinstance(found, dict):
-        raise InputError(f"{what} is a {type(found).__name__}; it must be a JSON object.")
-    return found
+    if not isinstance(value, dict):
+        raise InputError(f"{what} is a {type(value).__name__}; it must be a JSON object.")
+    return value

@@ -1,7 +1,8 @@
-"""Whether a chain of entries is whole: each numbered, each holding the hash of the one before. Looks at `entry`.
+"""Verification of the hash chain: entries are numbered, and each has the hash of the entry before it.
 
-A changed byte anywhere is found. What a chain alone cannot show is that its last entries were cut off, or that it was
-written anew from some entry on; for that there are the links in the clients' receipts, which must be links of it.
+Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
+from some entry on; clients' receipts do, since the links in them must be links of the ledger. Imports `canonical`,
+`entry`, `schema`.
 """
 
 from __future__ import annotations
@@ -13,83 +14,87 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.entry import Entry, link_hash
-from truthfl.ledger.schema import BEFORE_THE_FIRST
+from truthfl.ledger.schema import GENESIS_HASH
 
-PARTS = tuple(field.name for field in fields(Entry))
+FIELDS = tuple(field.name for field in fields(Entry))
 
 
 @dataclass(frozen=True)
 class Fault:
-    """position: of the entry, counted from 0 in what was looked at; what: which it is and what is wrong, in words."""
+    """The first fault in a sequence of entries.
+
+    position   of the entry, counted from 0
+    message    which entry it is and what is wrong with it
+    """
 
     position: int
-    what: str
+    message: str
 
 
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
-    previous = BEFORE_THE_FIRST
+    previous = GENESIS_HASH
     for position, entry in enumerate(entries):
-        wrong = (
+        fault = (
             _text_fault(vars(entry))
             or _payload_fault(entry.payload)
             or _link_fault(entry.link(), position + 1, previous)
         )
-        if wrong:
-            return Fault(position, f"entry {position + 1}: {wrong}")
+        if fault:
+            return Fault(position, f"entry {position + 1}: {fault}")
         previous = entry.hash
     return None
 
 
 def broken_proof(links: Sequence[Any]) -> Fault | None:
-    """The first fault in a stretch of a ledger, given by its links; None if there is none, and there are some.
+    """The first fault in consecutive links of a ledger, from any entry on; None if there is none.
 
-    It may begin anywhere. Whoever wrote it may not be trusted.
+    An empty sequence is a fault. The links are untrusted.
     """
     if not isinstance(links, list | tuple) or not links:
         return Fault(0, "there are no links")
     previous, sequence = None, None
     for position, link in enumerate(links):
-        wrong = _shape_fault(link) or _text_fault(link) or _link_fault(link, sequence, previous)
-        if wrong:
-            return Fault(position, f"link {position + 1} of {len(links)}: {wrong}")
+        fault = _shape_fault(link) or _text_fault(link) or _link_fault(link, sequence, previous)
+        if fault:
+            return Fault(position, f"link {position + 1} of {len(links)}: {fault}")
         previous, sequence = link["hash"], link["sequence"] + 1
     return None
 
 
 def _shape_fault(link: Any) -> str | None:
-    if not isinstance(link, Mapping) or set(link) != set(PARTS):
-        return f"it must have the parts {', '.join(PARTS)} and no others"
+    if not isinstance(link, Mapping) or set(link) != set(FIELDS):
+        return f"it must have the parts {', '.join(FIELDS)} and no others"
     return None
 
 
-def _text_fault(parts: Mapping[str, Any]) -> str | None:
-    """Also what a database would not have let in."""
-    if type(parts["sequence"]) is not int:
+def _text_fault(values: Mapping[str, Any]) -> str | None:
+    """Fault in the types of an entry's fields, such as invalid Unicode in a manipulated SQLite file."""
+    if type(values["sequence"]) is not int:
         return "its sequence is not a whole number"
-    for part in PARTS[1:]:
-        value = parts[part]
+    for name in FIELDS[1:]:
+        value = values[name]
         if not isinstance(value, str) or any("\ud800" <= letter <= "\udfff" for letter in value):
-            return f"its {part} is not text"
+            return f"its {name} is not text"
     return None
 
 
 def _payload_fault(payload: str) -> str | None:
     try:
-        again = canonical_bytes(read_document(payload))
+        canonical = canonical_bytes(read_document(payload))
     except InputError:
         return "its payload is not a JSON object that can be written down"
-    return None if again == payload.encode() else "its payload is not in canonical form"
+    return None if canonical == payload.encode() else "its payload is not in canonical form"
 
 
 def _link_fault(link: Mapping[str, Any], sequence: int | None, previous: str | None) -> str | None:
-    """What is wrong with a link that should have this number and follow this hash, where these are known."""
+    """Fault of a link that should have this sequence number and previous hash; either may be None for unknown."""
     if sequence is None and link["sequence"] < 1:
         return f"its sequence is {link['sequence']}; it must be at least 1"
     if sequence is not None and link["sequence"] != sequence:
         return f"its sequence is {link['sequence']}, where {sequence} comes next; one is missing, added or moved"
     if link["sequence"] == 1:
-        previous = BEFORE_THE_FIRST
+        previous = GENESIS_HASH
     if previous is not None and link["previous"] != previous:
         return "it does not hold the hash of the entry before"
     if link["hash"] != link_hash(link):

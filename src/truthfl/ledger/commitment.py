@@ -1,6 +1,6 @@
-"""Commit and reveal: the test draw is fixed before training by a hash that tells nothing, and opened after it.
+"""Commit and reveal: a hash of test set and secret is published before training, the secret itself after it.
 
-Looks at `canonical` alone.
+The secret determines which test samples are drawn. Imports `canonical`.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ SECRET_BYTES = 32
 
 
 def new_secret() -> str:
-    """What nobody can guess, in hexadecimal."""
+    """A random secret, in hexadecimal."""
     return secrets.token_hex(SECRET_BYTES)
 
 
-def secret_of(seed: int) -> str:
-    """The same secret for the same seed, for jobs that are to be repeated; who knows the seed knows the draw."""
+def secret_from_seed(seed: int) -> str:
+    """The same secret for the same seed, for repeatable jobs. The seed must be kept secret as well."""
     return sha256(f"truthfl test draw {seed}".encode()).hexdigest()
 
 
 def test_set_digest(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
-    """A hash of the test set: its shape, its pictures, its labels."""
-    whole = sha256(repr(images.shape).encode())
-    whole.update(np.ascontiguousarray(images).tobytes())
-    whole.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
-    return whole.hexdigest()
+    """SHA-256 of the test set: its shape, its pictures, its labels."""
+    hasher = sha256(repr(images.shape).encode())
+    hasher.update(np.ascontiguousarray(images).tobytes())
+    hasher.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
+    return hasher.hexdigest()
 
 
 def commitment(test_set: str, samples: int, secret: str) -> str:
-    """What is published before training."""
+    """The hash that is published before training; `test_set` is the test set's digest, `samples` the number drawn."""
     return digest({"test_set": test_set, "samples": samples, "secret": secret})
 
 
 def draw_seed(secret: str) -> int:
-    """The seed of the test draw ξ that this secret stands for."""
+    """The seed of the test draw ξ, derived from the secret."""
     return int.from_bytes(sha256(bytes.fromhex(secret)).digest()[:8], "big")

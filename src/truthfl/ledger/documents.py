@@ -15,22 +15,23 @@ from truthfl.ledger.terms import Offer
 
 
 def signed(key: PrivateKey, document: Document) -> dict[str, Any]:
+    """The document with a signature."""
     return {"document": dict(document), "signature": sign(key, document)}
 
 
 def answer(offer: Offer, key: PrivateKey, *, accepted: bool) -> dict[str, Any]:
-    """Her signed answer to an offer."""
-    said = "acceptance" if accepted else "refusal"
-    document = {"kind": said, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
+    """The client's signed answer to an offer."""
+    kind = "acceptance" if accepted else "refusal"
+    document = {"kind": kind, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
     return signed(key, document | {"public_key": public_line(key)})
 
 
-def answer_fault(paper: Document, offer: Offer) -> str | None:
-    """What is wrong with an answer to this offer; None if nothing is."""
-    document = paper.get("document")
-    if set(paper) != {"document", "signature"} or not isinstance(document, Mapping):
+def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
+    """The first fault of an untrusted answer to this offer; None if it is valid."""
+    document = signed_answer.get("document")
+    if set(signed_answer) != {"document", "signature"} or not isinstance(document, Mapping):
         return "it is no signed document"
-    wanted = {
+    expected = {
         "job": offer.job.name,
         "client": offer.client.name,
         "offer": offer.hash,
@@ -38,11 +39,11 @@ def answer_fault(paper: Document, offer: Offer) -> str | None:
     }
     if document.get("kind") not in ("acceptance", "refusal"):
         return "it neither accepts nor refuses"
-    if set(document) != {"kind", *wanted}:
+    if set(document) != {"kind", *expected}:
         return "it does not have the parts of an answer"
-    for part, value in wanted.items():
-        if document.get(part) != value:
-            return f"its {part} is not the offer's"
-    if not signed_by(offer.client.public_key, document, str(paper["signature"])):
+    for name, value in expected.items():
+        if document.get(name) != value:
+            return f"its {name} is not the offer's"
+    if not signed_by(offer.client.public_key, document, str(signed_answer["signature"])):
         return "its signature is not of the offer's public key"
     return None

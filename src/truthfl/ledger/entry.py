@@ -1,28 +1,28 @@
-"""One row of the ledger: what is to be written, what was written, and how its hash is made. Looks at `canonical`.
+"""Items to append, the entries they become, and an entry's hash. Imports `canonical`, `schema`.
 
-The hash is over everything in the row with the payload's digest in place of the payload, so that a chain of rows can
-be checked by those who may not see what others were paid.
+An entry's hash covers its link: all its fields, with the payload's digest instead of the payload. So a client can check
+the hash chain without seeing the payloads about other clients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes, digest, read_document
-from truthfl.ledger.schema import BEFORE_THE_FIRST, KINDS
+from truthfl.ledger.schema import GENESIS_HASH, KINDS
 
-HASHED = ("sequence", "at", "job", "kind", "key", "payload", "previous")
-LONGEST_NAME = 300
+HASHED_FIELDS = ("sequence", "at", "job", "kind", "key", "payload", "previous")
+MAX_NAME_LENGTH = 300
 
 
 def link_hash(link: Mapping[str, Any]) -> str:
-    """The hash of a row, from its link: the row with the payload's digest in place of the payload."""
-    return digest({part: link[part] for part in HASHED})
+    """The hash of an entry, computed from its link."""
+    return digest({name: link[name] for name in HASHED_FIELDS})
 
 
 def payload_digest(payload: str) -> str:
@@ -30,41 +30,40 @@ def payload_digest(payload: str) -> str:
 
 
 def payload_text(payload: Document) -> str:
-    """The payload as it is written down; it must read back as itself."""
+    """The payload as canonical JSON; an error if reading it back would give another document."""
     text = canonical_bytes(payload).decode()
     if canonical_bytes(read_document(text, "a payload")).decode() != text:
         raise InputError("a payload has keys that are not text; all its keys must be.")
     return text
 
 
-def entry_after(head: Entry | None, draft: Draft, at: str) -> Entry:
-    """The row that writes this down behind the one before."""
+def entry_after(head: Entry | None, item: CheckedItem, at: str) -> Entry:
+    """The entry for this item that follows `head`; None for the first entry. `at` is the time."""
     sequence = 1 if head is None else head.sequence + 1
-    previous = BEFORE_THE_FIRST if head is None else head.hash
-    unsealed = Entry(sequence, at, draft.job, draft.kind, draft.key, draft.payload, previous, hash="")
-    sealed = link_hash(unsealed.link())
-    return Entry(sequence, at, draft.job, draft.kind, draft.key, draft.payload, previous, sealed)
+    previous = GENESIS_HASH if head is None else head.hash
+    without_hash = Entry(sequence, at, item.job, item.kind, item.key, item.payload, previous, hash="")
+    return replace(without_hash, hash=link_hash(without_hash.link()))
 
 
-def draft_of(item: Item) -> Draft:
-    """What would be written, if it can be."""
+def checked_item(item: Item) -> CheckedItem:
+    """The item with its payload in canonical form; an error if it cannot be written."""
     if item.kind not in KINDS:
         raise InputError(f"the ledger has no entries of kind {item.kind!r}; the kinds are {', '.join(KINDS)}.")
-    for what, name in (("job", item.job), ("key", item.key)):
-        _check_name(what, name)
-    return Draft(item.job, item.kind, item.key, payload_text(item.payload))
+    for field, value in (("job", item.job), ("key", item.key)):
+        _check_name(field, value)
+    return CheckedItem(item.job, item.kind, item.key, payload_text(item.payload))
 
 
-def _check_name(what: str, name: str) -> None:
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME:
-        raise InputError(f"the {what} of an entry must be a text of 1 to {LONGEST_NAME} characters.")
-    if "\0" in name or any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise InputError(f"the {what} {name!a} of an entry has characters that cannot be stored; leave them out.")
+def _check_name(field: str, value: str) -> None:
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_NAME_LENGTH:
+        raise InputError(f"the {field} of an entry must be a text of 1 to {MAX_NAME_LENGTH} characters.")
+    if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InputError(f"the {field} {value!a} of an entry has characters that cannot be stored; leave them out.")
 
 
 @dataclass(frozen=True)
 class Item:
-    """Something to be written down. A job says a thing of one kind under one key once."""
+    """Content to append to the ledger. There is at most one entry with the same job, kind and key."""
 
     job: str
     kind: str
@@ -73,8 +72,8 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Draft:
-    """An item that was found fit, its payload in canonical form."""
+class CheckedItem:
+    """An item that can be written, with its payload as canonical JSON."""
 
     job: str
     kind: str
@@ -82,7 +81,7 @@ class Draft:
     payload: str
 
     @property
-    def name(self) -> tuple[str, str, str]:
+    def unique_key(self) -> tuple[str, str, str]:
         return self.job, self.kind, self.key
 
 
@@ -91,11 +90,11 @@ class Entry:
     """A row of the ledger, column by column.
 
     sequence   1, 2, 3, …
-    at         when, in UTC, as ISO 8601 has it, with microseconds
-    job, kind, key    what it is about; together they are there once
-    payload    the canonical JSON
-    previous   the hash of the row before; 64 zeros in the first
-    hash       of this row
+    at         time in UTC, ISO 8601 with microseconds
+    job, kind, key    together unique
+    payload    canonical JSON
+    previous   hash of the entry before; 64 zeros in the first
+    hash       of this entry
     """
 
     sequence: int
@@ -109,15 +108,15 @@ class Entry:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The payload, read."""
+        """The parsed payload."""
         return read_document(self.payload, f"the payload of entry {self.sequence}")
 
     @property
-    def name(self) -> tuple[str, str, str]:
+    def unique_key(self) -> tuple[str, str, str]:
         return self.job, self.kind, self.key
 
     def link(self) -> dict[str, Any]:
-        """The row as others may see it: the payload's digest in place of the payload."""
+        """All fields, with the payload's digest instead of the payload."""
         return {
             "sequence": self.sequence,
             "at": self.at,

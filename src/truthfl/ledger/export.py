@@ -1,4 +1,4 @@
-"""Payments as a payout provider or a bookkeeper takes them: CSV, JSON. Looks at `payments`."""
+"""Payments as CSV and JSON, for payout providers and accounting. Imports `book`, `payments`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from dataclasses import asdict, dataclass, fields
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.payments import Payment, payments
 
-FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
 
 
 @dataclass(frozen=True)
 class PayoutRow:
-    """One payment as it stands. amount_minor: in whole minor units of the currency; negative: the client owes it."""
+    """Current state of one payment.
+
+    amount_minor   in whole minor units of the currency; negative: the client owes it
+    """
 
     idempotency_key: str
     job: str
@@ -37,22 +40,21 @@ def payout_rows(ledger: Ledger, job: str | None = None) -> list[PayoutRow]:
 
 
 def payout_csv(rows: Iterable[PayoutRow]) -> str:
-    """A line of column names, then one line each.
+    """CSV with a header and one line per payment, safe to open in a spreadsheet.
 
-    A client may call herself "=HYPERLINK(…)", and a spreadsheet would run that. So a text that begins, white space
-    aside, with one of = + - @ gets an apostrophe in front, as does one that begins with a tab or a new line;
-    amounts are numbers and stay as they are. For texts to the letter, take the JSON.
+    A client may call herself "=HYPERLINK(…)", which a spreadsheet would execute. So a text that begins with one of
+    = + - @ (after white space), a tab or a line break gets an apostrophe in front. The JSON has the unchanged texts.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow([_harmless(cell) if isinstance(cell, str) else cell for cell in asdict(row).values()])
+        writer.writerow([_escaped(cell) if isinstance(cell, str) else cell for cell in asdict(row).values()])
     return text.getvalue()
 
 
 def payout_json(rows: Iterable[PayoutRow]) -> str:
-    """A list with an object for each payment."""
+    """A JSON list with an object for each payment."""
     return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"
 
 
@@ -68,6 +70,6 @@ def _row(payment: Payment) -> PayoutRow:
     )
 
 
-def _harmless(text: str) -> str:
-    runs = text.lstrip().startswith(FORMULA_BEGINNINGS) or text.startswith(("\t", "\r", "\n"))
-    return f"'{text}" if runs else text
+def _escaped(text: str) -> str:
+    is_formula = text.lstrip().startswith(FORMULA_PREFIXES) or text.startswith(("\t", "\r", "\n"))
+    return f"'{text}" if is_formula else text

@@ -1,6 +1,6 @@
-"""The first format of offers, 29 fields side by side, read as job and client terms so that old ledgers still check.
+"""Reading of offers in the first format, a flat document of 29 fields, which old ledgers have.
 
-Nothing writes this format any more. Imports `canonical` for the document's type.
+This format is not written any more. Imports `canonical` for the document's type.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 
-OF_THE_JOB = (
+JOB_FIELDS = (
     "version",
     "formula",
     "dropping_out",
@@ -30,7 +30,7 @@ OF_THE_JOB = (
     "round_seconds",
     "currency",
 )
-OF_THE_CLIENT = (
+CLIENT_FIELDS = (
     "index",
     "public_key",
     "samples",
@@ -40,28 +40,28 @@ OF_THE_CLIENT = (
     "sample_cost",
     "loss_share",
 )
-PAY = ("base", "slope", "labeling_cost")
-NAMED_OTHERWISE = ("kind", "job", "client", "terms")
+PAY_FIELDS = ("base", "slope", "labeling_cost")
+OTHER_FIELDS = ("kind", "job", "client", "terms")  # they have other names or another place in the present format
 
 
 def is_flat(document: Document) -> bool:
-    """Whether this document is an offer, or meant as one, in the first format."""
+    """Whether this document claims to be an offer in the first format."""
     return document.get("kind") == "offer" and "format" not in document
 
 
-def nested(document: Document) -> dict[str, Any]:
-    """The same offer in the present format."""
-    wanted = {*NAMED_OTHERWISE, *OF_THE_JOB, *OF_THE_CLIENT}
-    if set(document) != wanted:
-        missing, extra = sorted(wanted - set(document)), sorted(set(map(str, document)) - wanted)
+def as_nested(document: Document) -> dict[str, Any]:
+    """The same offer as a document in the present format."""
+    expected = {*OTHER_FIELDS, *JOB_FIELDS, *CLIENT_FIELDS}
+    if set(document) != expected:
+        missing, extra = sorted(expected - set(document)), sorted(set(map(str, document)) - expected)
         lacks, unknown = ", ".join(missing) or "nothing", ", ".join(extra) or "nothing"
         raise InputError(f"this is no offer: it lacks {lacks}, and {unknown} is unknown.")
     terms = document["terms"]
-    if not isinstance(terms, dict) or set(terms) != {*PAY, "minor_units"}:
+    if not isinstance(terms, dict) or set(terms) != {*PAY_FIELDS, "minor_units"}:
         raise InputError("this is no offer: its terms are not base, slope, labeling_cost and minor_units.")
-    job = {name: document[name] for name in OF_THE_JOB}
-    client = {name: document[name] for name in OF_THE_CLIENT}
+    job = {name: document[name] for name in JOB_FIELDS}
+    client = {name: document[name] for name in CLIENT_FIELDS}
     job |= {"name": document["job"], "contract": "lceme", "minor_units": terms["minor_units"]}
     client |= {"name": document["client"], "labeling_cost": terms["labeling_cost"]}
-    client["pay"] = {name: terms[name] for name in PAY}
+    client["pay"] = {name: terms[name] for name in PAY_FIELDS}
     return {"kind": "offer", "format": 2, "job": job, "client": client}

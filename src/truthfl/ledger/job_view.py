@@ -14,7 +14,11 @@ from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, off
 
 @dataclass(frozen=True, eq=False)
 class JobView:
-    """The entries of one job; what is not there yet is empty or None."""
+    """The entries of one job by kind; kinds without entries are empty or None.
+
+    enrolments, settlements, receipts   by client
+    offers, answers                     by the offer's key, "version/client"
+    """
 
     name: str
     job: Entry | None = None
@@ -31,7 +35,7 @@ class JobView:
 
     @cached_property
     def agreement(self) -> Agreement | None:
-        """The last version of the offers with the job's terms, if all of its offers were accepted."""
+        """The offers of the last version and the job's terms; None unless all these offers were accepted."""
         version = max((int(key.split("/")[0]) for key in self.offers), default=0)
         offers = self.offers_of(version)
         if not offers or not all(offer.key in self.answers and _accepts(self.answers[offer.key]) for offer in offers):
@@ -41,23 +45,23 @@ class JobView:
     def offers_of(self, version: int) -> tuple[Offer, ...]:
         """This version's offers, in the clients' order."""
         documents = [entry.document for key, entry in self.offers.items() if key.startswith(f"{version}/")]
-        return tuple(sorted((offer_from(one) for one in documents), key=lambda offer: offer.client.index))
+        return tuple(sorted(map(offer_from, documents), key=lambda offer: offer.client.index))
 
     def terms_of(self, version: int, offers: tuple[Offer, ...]) -> JobTerms:
-        """The job's terms in this version: the plan's; ledgers of version 0.1 have them in their offers alone."""
+        """The job's terms in this version: from the plan, or from the offers in ledgers of truthfl 0.1."""
         plan = next((entry.document for entry in self.plans if entry.key == str(version)), {})
         return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
 
     @cached_property
     def delivered(self) -> Counter[str]:
-        """In how many rounds each client's report was taken."""
+        """Number of rounds in which each client's report was taken."""
         return Counter(client for entry in self.rounds for client in entry.document["taken"])
 
     @cached_property
     def asked(self) -> Counter[str]:
-        """In how many rounds each client was asked for a report: in all, unless a round says whom it asked."""
-        everybody = [offer.client.name for offer in self.agreement.offers] if self.agreement else []
-        return Counter(client for entry in self.rounds for client in entry.document.get("asked", everybody))
+        """Number of rounds in which each client was asked for a report; a round without a list asked all clients."""
+        all_clients = [offer.client.name for offer in self.agreement.offers] if self.agreement else []
+        return Counter(client for entry in self.rounds for client in entry.document.get("asked", all_clients))
 
     @property
     def finished(self) -> bool:
@@ -72,29 +76,29 @@ class JobView:
 
 
 def job_view(name: str, entries: Iterable[Entry]) -> JobView:
-    """Sort a job's entries."""
-    found = JobView(name)
+    """The entries of the job with this name, sorted by kind; `entries` are that job's, in order."""
+    view = JobView(name)
     for entry in entries:
         if entry.kind in ("job", "test"):
-            object.__setattr__(found, entry.kind, entry)
+            object.__setattr__(view, entry.kind, entry)
         elif entry.kind in ("plan", "round", "rejection", "payment"):
-            getattr(found, f"{entry.kind}s").append(entry)
+            getattr(view, f"{entry.kind}s").append(entry)
         else:
-            getattr(found, f"{entry.kind}s")[entry.key] = entry
-    return found
+            getattr(view, f"{entry.kind}s")[entry.key] = entry
+    return view
 
 
-def only_job(jobs: list[str], asked: str | None, where: str) -> str:
-    """The job that is meant: the one asked for, or the only one."""
-    if asked is not None:
-        if asked not in jobs:
-            raise InputError(f"job is {asked!r}; {where} has {', '.join(jobs) or 'none'}.")
-        return asked
+def select_job(jobs: list[str], requested: str | None, where: str) -> str:
+    """The requested job, or the only one; an error if it does not exist. `where` is the ledger's name."""
+    if requested is not None:
+        if requested not in jobs:
+            raise InputError(f"job is {requested!r}; {where} has {', '.join(jobs) or 'none'}.")
+        return requested
     if len(jobs) != 1:
         raise InputError(f"{where} has {len(jobs)} jobs{': ' if jobs else ''}{', '.join(jobs)}; name one with --job.")
     return jobs[0]
 
 
 def _accepts(entry: Entry) -> bool:
-    paper = entry.document.get("document")
-    return isinstance(paper, dict) and paper.get("kind") == "acceptance"
+    answer = entry.document.get("document")
+    return isinstance(answer, dict) and answer.get("kind") == "acceptance"

@@ -1,7 +1,8 @@
-"""A participant's papers, in a folder of hers: offers, answers she signed, receipts, news. Looks at the ledger.
+"""Files in a participant's folder: offers, signed answers, receipts, and the server's last message (news).
 
-Whatever talks to her (a prompt, a page) and the node that talks to the server meet here, in files: the node puts an
-offer down and waits until an answer lies beside it.
+The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
+these files: the node writes an offer and waits for the file with the answer. Imports `canonical`, `documents`,
+`signing`, `terms`, `files`.
 """
 
 from __future__ import annotations
@@ -17,98 +18,104 @@ from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer, offer_from
 
 NEWS = "news.json"
-LONGEST_NEWS = 1000
+MAX_NEWS_LENGTH = 1000
 
 
-def put_offer(desk: Path, offer: Offer) -> None:
-    _write(desk / "offers" / f"{offer.hash}.json", offer.document())
+def put_offer(home: Path, offer: Offer) -> None:
+    """Write an offer; `home` is the participant's folder, here and below."""
+    _write(home / "offers" / f"{offer.hash}.json", offer.document())
 
 
-def offers(desk: Path) -> list[Offer]:
-    """All offers she ever got, oldest first."""
-    found = sorted((desk / "offers").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    return [offer_from(_read(path)) for path in found]
+def offers(home: Path) -> list[Offer]:
+    """All offers in the folder, oldest first."""
+    return [offer_from(_read(path)) for path in _oldest_first(home / "offers")]
 
 
-def read_offer(desk: Path, offer_hash: str) -> Offer | None:
-    paper = _read_if_there(desk / "offers" / f"{_safe(offer_hash)}.json")
-    return None if paper is None else offer_from(paper)
+def read_offer(home: Path, offer_hash: str) -> Offer | None:
+    """The offer with this hash; None if it is not in the folder."""
+    document = _read_if_exists(home / "offers" / f"{_checked_file_name(offer_hash)}.json")
+    return None if document is None else offer_from(document)
 
 
-def give_answer(desk: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> dict[str, Any]:
-    """Sign an answer and put it down; the first answer to an offer is the one that counts."""
-    there = read_answer(desk, offer)
-    if there is not None:
-        return there
-    paper = answer(offer, key, accepted=accepted)
-    fault = answer_fault(paper, offer)
+def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> dict[str, Any]:
+    """Sign and write an answer, unless the offer has been answered; return the answer in the folder."""
+    existing = read_answer(home, offer)
+    if existing is not None:
+        return existing
+    signed_answer = answer(offer, key, accepted=accepted)
+    fault = answer_fault(signed_answer, offer)
     if fault is not None:
         raise InputError(f"this key cannot answer the offer to {offer.client.name}: {fault}.")
-    _write(desk / "answers" / f"{offer.hash}.json", paper, first=True)
-    return read_answer(desk, offer) or paper
+    _write(home / "answers" / f"{offer.hash}.json", signed_answer, keep_existing=True)
+    return read_answer(home, offer) or signed_answer
 
 
-def read_answer(desk: Path, offer: Offer) -> dict[str, Any] | None:
-    return _read_if_there(desk / "answers" / f"{offer.hash}.json")
+def read_answer(home: Path, offer: Offer) -> dict[str, Any] | None:
+    """The signed answer to this offer; None if there is none."""
+    return _read_if_exists(home / "answers" / f"{offer.hash}.json")
 
 
-def has_accepted(desk: Path, offer: Offer) -> bool:
-    paper = read_answer(desk, offer)
-    return paper is not None and paper.get("document", {}).get("kind") == "acceptance"
+def has_accepted(home: Path, offer: Offer) -> bool:
+    signed_answer = read_answer(home, offer)
+    return signed_answer is not None and signed_answer.get("document", {}).get("kind") == "acceptance"
 
 
-def put_receipt(desk: Path, paper: dict[str, Any], job: str) -> Path:
-    path = desk / "receipts" / f"{_safe(job)}.json"
-    _write(path, paper)
+def put_receipt(home: Path, receipt: dict[str, Any], job: str) -> Path:
+    """Write the signed receipt of this job; return the file's path."""
+    path = home / "receipts" / f"{_checked_file_name(job)}.json"
+    _write(path, receipt)
     return path
 
 
-def receipts(desk: Path) -> list[dict[str, Any]]:
-    """All receipts she ever got, oldest first."""
-    found = sorted((desk / "receipts").glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-    return [_read(path) for path in found]
+def receipts(home: Path) -> list[dict[str, Any]]:
+    """All signed receipts in the folder, oldest first."""
+    return [_read(path) for path in _oldest_first(home / "receipts")]
 
 
-def put_news(desk: Path, sentence: str, *, over: bool) -> None:
-    """What the server told her last; `over`: nothing more will come to her in this job."""
-    _write(desk / NEWS, {"sentence": sentence[:LONGEST_NEWS], "over": over})
+def put_news(home: Path, sentence: str, *, over: bool) -> None:
+    """Write the server's message; `over`: the participant gets no more messages in this job."""
+    _write(home / NEWS, {"sentence": sentence[:MAX_NEWS_LENGTH], "over": over})
 
 
-def news(desk: Path) -> tuple[str, bool] | None:
-    """The last sentence the server told her, and whether it is over for her; None if there is none."""
-    found = _read_if_there(desk / NEWS)
-    return None if found is None else (str(found.get("sentence", "")), found.get("over") is True)
+def news(home: Path) -> tuple[str, bool] | None:
+    """The server's last message, and whether the job is over for the participant; None if there is no message."""
+    document = _read_if_exists(home / NEWS)
+    return None if document is None else (str(document.get("sentence", "")), document.get("over") is True)
 
 
-def clear_news(desk: Path) -> None:
-    """What was told in another attempt is no news."""
-    (desk / NEWS).unlink(missing_ok=True)
+def clear_news(home: Path) -> None:
+    """Delete the message of an earlier attempt."""
+    (home / NEWS).unlink(missing_ok=True)
 
 
-def _safe(name: str) -> str:
-    """A server's words become a file's name only if they are letters, digits and hyphens."""
+def _oldest_first(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+
+
+def _checked_file_name(name: str) -> str:
+    """The name itself if it has only letters, digits and hyphens; it comes from the server, which is not trusted."""
     if (
         not name
         or len(name) > 100
         or not all((letter.isalnum() and letter.isascii()) or letter == "-" for letter in name)
     ):
-        raise InputError(f"{name[:100]!r} is no name of a paper.")
+        raise InputError(f"{name[:100]!r} is no name of a document.")
     return name
 
 
-def _write(path: Path, document: dict[str, Any], *, first: bool = False) -> None:
-    """`first` leaves what is there already. Not waited for on the disk: a simulation writes very many."""
-    write_file(path, canonical_bytes(document), keep_existing=first, sync=False)
+def _write(path: Path, document: dict[str, Any], *, keep_existing: bool = False) -> None:
+    """Write a file without waiting for the disk, since a simulation writes very many."""
+    write_file(path, canonical_bytes(document), keep_existing=keep_existing, sync=False)
 
 
 def _read(path: Path) -> dict[str, Any]:
-    found = _read_if_there(path)
-    if found is None:
+    document = _read_if_exists(path)
+    if document is None:
         raise ServiceError(f"{path} is gone.")
-    return found
+    return document
 
 
-def _read_if_there(path: Path) -> dict[str, Any] | None:
+def _read_if_exists(path: Path) -> dict[str, Any] | None:
     try:
         return read_document(path.read_bytes(), str(path))
     except FileNotFoundError:

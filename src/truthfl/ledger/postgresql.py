@@ -1,7 +1,7 @@
-"""A ledger in a PostgreSQL database. Looks at `database`.
+"""A ledger in a PostgreSQL database. Imports `database`.
 
-Writers stand in line for one advisory lock, which ends with the transaction; every statement behind it sees what the
-writer before committed (READ COMMITTED).
+A writer holds an advisory lock until its transaction ends; then its statements see all earlier commits (READ
+COMMITTED).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from truthfl.ledger.database import LOCK_WAIT_S, WRITING, Database
 
 DRIVER = "postgresql+psycopg"
 CONNECT_WAIT_S = 10
-LOCK = int.from_bytes(b"truthfl", "big")
+LOCK_ID = int.from_bytes(b"truthfl", "big")
 
 
 def postgresql(url: URL, *, to_write: bool) -> Database:
-    """Nothing is asked of the server yet."""
+    """A database at this address; the first transaction connects to it."""
     host, port = url.host or url.query.get("host", ""), f":{url.port}" if url.port else ""
     name = f"postgresql://{host}{port}/{url.database or ''}"
     try:
@@ -37,5 +37,5 @@ def postgresql(url: URL, *, to_write: bool) -> Database:
 
 def _begin(connection: Connection) -> None:
     if connection.get_execution_options().get(WRITING, False):
-        patience = f"set_config('lock_timeout', '{LOCK_WAIT_S}s', true)"
-        connection.exec_driver_sql(f"SELECT {patience}, pg_advisory_xact_lock({LOCK})")
+        set_timeout = f"set_config('lock_timeout', '{LOCK_WAIT_S}s', true)"
+        connection.exec_driver_sql(f"SELECT {set_timeout}, pg_advisory_xact_lock({LOCK_ID})")

@@ -1,7 +1,7 @@
-"""The ledger's one table, as SQL has it. Looks at nothing.
+"""The ledger's SQL table. Imports no other module of truthfl.
 
-Rows are only ever added, and each holds the hash of the one before. Three unique keys keep it so whoever writes: a job
-says a thing once (job, kind, key), no two rows follow the same row (previous), no row is there twice (hash).
+Rows are only added, and each holds the hash of the row before. Three unique keys: there is one row for a job, kind and
+key; no two rows follow the same row (`previous`); no row is stored twice (`hash`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KINDS = (
     "receipt",
     "payment",
 )
-BEFORE_THE_FIRST = "0" * 64
+GENESIS_HASH = "0" * 64  # `previous` of the first row
 VERSIONS = ("0001",)
 VERSION_TABLE = "truthfl_ledger_version"
 

@@ -1,8 +1,7 @@
-"""Pay, computed from the ledger and written into it once, however often it is asked for.
+"""Settlement of a job: each client's pay is computed from the ledger and written into it once.
 
-One transaction has every client's settlement and her payment that falls due. The rows' keys are unique and their
-contents are computed from rows before them, so a second caller finds them there, or writes the same. Imports `book`,
-`job_view`, `payments`, `terms`.
+One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
+keys, and their content depends only on earlier entries. Imports `book`, `entry`, `job_view`, `payments`, `terms`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,12 @@ from truthfl.ledger.terms import Offer
 
 @dataclass(frozen=True)
 class Settled:
-    """What one client gets: the amount in the job's money, and pay, the same in whole minor units."""
+    """One client's settlement.
+
+    delivered, asked   number of rounds in which she sent a report, and was asked for one
+    amount             in the job's currency, before rounding
+    pay                in whole minor units
+    """
 
     client: str
     delivered: int
@@ -30,46 +34,47 @@ class Settled:
 
 
 def settled_for(offer: Offer, test_loss: float, delivered: int, asked: int) -> Settled:
-    """What this offer pays for this test loss and these rounds."""
+    """The settlement of this offer for this test loss and these numbers of rounds."""
     pay = offer.pay(test_loss, delivered, asked)
     amount = offer.amount(test_loss) if offer.is_flat else offer.amount(test_loss, delivered, asked)
     return Settled(offer.client.name, delivered, asked, amount, pay)
 
 
-def settled_of(offer: Offer, found: JobView) -> Settled:
-    """From her offer, the test and the rounds in the ledger."""
-    if found.test is None or not found.finished:
-        raise InputError(f"job {found.name} has not been trained and tested yet; it cannot be settled.")
+def settled_from_entries(offer: Offer, view: JobView) -> Settled:
+    """The settlement of this offer, for the test loss and the rounds in the ledger."""
+    if view.test is None or not view.finished:
+        raise InputError(f"job {view.name} has not been trained and tested yet; it cannot be settled.")
     name = offer.client.name
-    return settled_for(offer, float(found.test.document["loss"]), found.delivered[name], found.asked[name])
+    return settled_for(offer, float(view.test.document["loss"]), view.delivered[name], view.asked[name])
 
 
 def settlement_document(settled: Settled, offer: Offer) -> dict[str, Any]:
-    """As the ledger has it; with offers of the first format, the amount is the reward for all rounds."""
-    plain = dict(vars(settled))
+    """The settlement as ledger document; with offers in the first format, `amount` is called `reward`."""
+    document = dict(vars(settled))
     if offer.is_flat:
-        plain["reward"] = plain.pop("amount")
-    return plain
+        document["reward"] = document.pop("amount")
+    return document
 
 
-def settle(book: Ledger, job: str) -> list[Settled]:
-    """Write the settlement, or find it written."""
-    found = job_view(job, book.entries(job))
-    agreed = found.agreement
-    if agreed is None:
+def settle(ledger: Ledger, job: str) -> list[Settled]:
+    """Compute the settlements of all clients, and write them unless they are written already."""
+    view = job_view(job, ledger.entries(job))
+    agreement = view.agreement
+    if agreement is None:
         raise InputError(f"job {job} has no contract yet; it cannot be settled.")
-    settled = [settled_of(offer, found) for offer in agreed.offers]
+    settlements = [settled_from_entries(offer, view) for offer in agreement.offers]
     items = [
-        Item(job, "settlement", one.client, settlement_document(one, offer))
-        for one, offer in zip(settled, agreed.offers, strict=True)
+        Item(job, "settlement", settled.client, settlement_document(settled, offer))
+        for settled, offer in zip(settlements, agreement.offers, strict=True)
     ]
-    due = due_items(job, {one.client: one.pay for one in settled}, agreed.terms.currency)
-    book.append_all([*items, *due])
-    return settled
+    due = due_items(job, {settled.client: settled.pay for settled in settlements}, agreement.terms.currency)
+    ledger.append_all([*items, *due])
+    return settlements
 
 
 def read_settlement(entry: Entry) -> Settled:
-    plain = dict(entry.document)
-    if "reward" in plain:
-        plain["amount"] = plain.pop("reward")
-    return Settled(**plain)
+    """The settlement in this entry."""
+    document = dict(entry.document)
+    if "reward" in document:
+        document["amount"] = document.pop("reward")
+    return Settled(**document)

@@ -1,4 +1,4 @@
-"""Keys and signatures: ECDSA on the curve P-384, the kind Flower's nodes use, so one key is one participant everywhere.
+"""Keys and signatures: ECDSA on the curve P-384, as Flower's nodes use, so that a participant needs one key only.
 
 Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). Imports
 `canonical` and `files`.
@@ -34,12 +34,15 @@ def new_key() -> PrivateKey:
 
 
 def public_line(key: PrivateKey) -> str:
-    """The public key as one line of text, as in an .pub file, without a comment."""
+    """The public key as one line of text, as in a .pub file, without a comment."""
     return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def write_key(key: PrivateKey, path: Path, comment: str = "") -> None:
-    """The private key at `path`, for its owner's eyes alone, the public one beside it in `path`.pub; never replaced."""
+    """Write the private key to `path`, readable by its owner only, and the public key to `path`.pub.
+
+    An existing key is not replaced: that is an error.
+    """
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     if not write_file(path, private, private=True, keep_existing=True):
         raise InputError(f"{path} exists already, and a key is not replaced; name another file.")
@@ -71,7 +74,7 @@ def read_public_line(path: Path) -> str:
 
 
 def normal_public_line(line: str, what: str = "the public key") -> str:
-    """The same key in the one form that we compare by."""
+    """The same public key without comment, so that equal keys are equal strings; `what` names it in messages."""
     try:
         key = load_ssh_public_key(line.strip().encode())
     except (ValueError, UnsupportedAlgorithm):
@@ -87,7 +90,10 @@ def sign(key: PrivateKey, document: Document) -> str:
 
 
 def signed_by(public_key: str, document: Document, signature: str) -> bool:
-    """Whether the holder of this key signed just this document; in just these letters, so that no byte can change."""
+    """Whether this is a valid signature of the document by this key.
+
+    Another base64 spelling of a valid signature is rejected, so that no byte of a signed document can be changed.
+    """
     try:
         key = load_ssh_public_key(public_key.encode())
         raw = b64decode(signature, validate=True)

@@ -1,7 +1,7 @@
-"""A ledger in one SQLite file: opened to write, or to read without touching anything. Looks at `database`.
+"""A ledger in an SQLite file, opened for writing, or for reading without changing any file. Imports `database`.
 
-Readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and what was
-committed is on the disk (synchronous=FULL): an append takes as long as the disk takes for one flush.
+Readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and committed data
+are on the disk (synchronous=FULL): an append takes one flush of the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COPY_ATTEMPTS = 20
 
 
 def sqlite_to_write(path: Path) -> Database:
-    """The file is made if it is not there, and its folder too."""
+    """A database for writing; the file and its folder are created if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -32,33 +32,33 @@ def sqlite_to_write(path: Path) -> Database:
 
 
 def sqlite_to_read(path: Path) -> Database:
-    """Neither the file nor its folder is changed.
+    """A database for reading; neither the file nor its folder is changed.
 
-    Where others have it open, so that the file of their locks is there, we read beside them. Where nobody has, SQLite
-    would make that file; so we read a copy.
+    If another process has the file open, its lock file (-shm) exists, and the file is opened directly. Otherwise SQLite
+    would create the lock file, so a temporary copy is opened.
     """
     if not path.is_file():
         raise InputError(f"there is no ledger {path}; name the file that a job wrote.")
-    if _beside(path, "-shm").exists():
+    if _with_suffix(path, "-shm").exists():
         return Database(str(path), _engine(lambda: _connect(path, "mode=ro", "query_only=ON")))
     folder = tempfile.TemporaryDirectory(prefix="truthfl-ledger-")
     try:
-        copy = _copy_at_rest(path, Path(folder.name))
+        copy = _consistent_copy(path, Path(folder.name))
     except BaseException:
         folder.cleanup()
         raise
     return Database(str(path), _engine(lambda: _connect(copy, "mode=rw", "query_only=ON")), folder.cleanup)
 
 
-def _copy_at_rest(path: Path, folder: Path) -> Path:
-    """A copy of the file with what was not yet moved into it; taken again if somebody wrote meanwhile."""
+def _consistent_copy(path: Path, folder: Path) -> Path:
+    """A copy of the file and its journals; copied again if a process wrote meanwhile."""
     try:
         for _ in range(COPY_ATTEMPTS):
             before = _state(path)
             for suffix in ("", "-wal", "-journal"):
                 (folder / f"ledger{suffix}").unlink(missing_ok=True)
                 if before[suffix] is not None:
-                    shutil.copyfile(_beside(path, suffix), folder / f"ledger{suffix}")
+                    shutil.copyfile(_with_suffix(path, suffix), folder / f"ledger{suffix}")
             if before == _state(path):
                 return folder / "ledger"
     except OSError as error:
@@ -67,18 +67,19 @@ def _copy_at_rest(path: Path, folder: Path) -> Path:
 
 
 def _state(path: Path) -> dict[str, tuple[int, int] | None]:
-    found: dict[str, tuple[int, int] | None] = {}
+    """Size and modification time of the file and its journals, by suffix; None for those that do not exist."""
+    states: dict[str, tuple[int, int] | None] = {}
     for suffix in ("", "-wal", "-journal"):
         try:
-            seen = _beside(path, suffix).stat()
+            status = _with_suffix(path, suffix).stat()
         except FileNotFoundError:
-            found[suffix] = None
+            states[suffix] = None
         else:
-            found[suffix] = (seen.st_size, seen.st_mtime_ns)
-    return found
+            states[suffix] = (status.st_size, status.st_mtime_ns)
+    return states
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
@@ -87,8 +88,8 @@ def _connect(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
         timeout=LOCK_WAIT_S,
-        isolation_level=None,  # transactions begin where we say so
-        check_same_thread=False,  # the pool hands a connection to one thread at a time
+        isolation_level=None,  # transactions are begun explicitly, in _begin
+        check_same_thread=False,  # the pool gives a connection to one thread at a time
     )
     try:
         connection.text_factory = _text
@@ -101,7 +102,7 @@ def _connect(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
 
 
 def _text(raw: bytes) -> str:
-    """Damaged text comes through, for the check of the chain to find."""
+    """Decode text; invalid UTF-8 is kept as surrogates, so that the check of the chain reports it."""
     return raw.decode("utf-8", "surrogateescape")
 
 
@@ -112,5 +113,5 @@ def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
 
 
 def _begin(connection: Connection) -> None:
-    alone = connection.get_execution_options().get(WRITING, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if alone else "BEGIN")
+    writing = connection.get_execution_options().get(WRITING, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

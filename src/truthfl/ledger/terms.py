@@ -1,8 +1,8 @@
-"""The terms of a job: what all clients share, what concerns one client, and the offer that holds both.
+"""Offers: the terms that are the same for all clients of a job, and the terms of one client.
 
-An offer is a document of plain values, known by its hash. Pay is computed by the mechanism that the offer names and
-rounded here, once. Imports `canonical`, `flat_offers` (the first format), and the mechanism when pay is computed: a
-page that only lists offers starts without NumPy.
+Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
+`flat_offers` (the first format), `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page
+that only lists offers starts without NumPy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
-from truthfl.ledger.flat_offers import is_flat, nested
+from truthfl.ledger.flat_offers import as_nested, is_flat
 from truthfl.mechanism import formulas
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class LossShare:
-    """The client's own terms of the loss model: what small batches, random labels and scaled reports do to the loss.
+    """The client's terms of the loss model: effect of small batches, random labels and scaled reports on the loss.
 
     sampling v_i, labeling b_i, reporting g_i, reporting_sampling v'_i, reporting_labeling b'_i (docs/mechanism.md, 2)
     """
@@ -38,7 +38,7 @@ class LossShare:
     reporting_labeling: float
 
     def gap(self, labeling_effort: float, batch_size: float, report_scale: float) -> float:
-        """Her part of the expected loss if she does this."""
+        """The client's part of the expected loss for this effort, batch size and report scale."""
         return float(
             formulas.own_gap(
                 *vars(self).values(), labeling_effort=labeling_effort, batch_size=batch_size, report_scale=report_scale
@@ -48,16 +48,16 @@ class LossShare:
 
 @dataclass(frozen=True)
 class JobTerms:
-    """What is the same for all clients of a job.
+    """The terms that are the same for all clients of a job.
 
-    name, version     which job, and which version of its offers (declined offers are followed by new ones)
-    contract          the kind of the mechanism that pays; formula and dropping_out say it in words
-    operator_key      whose signature receipts have
-    model, image_shape, classes, rounds, local_steps, step_size, seed    what is trained, and how
-    expected_loss     with everybody honest; loss_error is its standard deviation
+    name, version     of the job; version of its offers (new offers are made when one is declined)
+    contract          kind of the mechanism that pays; formula and dropping_out describe it in words
+    operator_key      public key of the receipts' signature
+    model, image_shape, classes, rounds, local_steps, step_size, seed    parameters of the training
+    expected_loss     if all clients are honest; loss_error is its standard deviation
     commitment        hash of (test set, number of draws, secret); test_samples is that number
     label_seconds, round_seconds    how long the server waits for labels, and for one report
-    currency          what the money is called; minor_units of the ledger make one unit of it
+    currency          its name; minor_units are one unit of it, as 100 cents are one euro
     """
 
     name: str
@@ -83,24 +83,24 @@ class JobTerms:
     minor_units: int
 
     def document(self) -> dict[str, Any]:
-        """As plain values."""
+        """The terms as JSON values."""
         return asdict(self) | {"image_shape": list(self.image_shape), "classes": list(self.classes)}
 
 
 @dataclass(frozen=True)
 class ClientTerms:
-    """What concerns one client of a job.
+    """The terms of one client of a job.
 
-    name, index      her name, and her place among the job's clients
-    public_key       whose signature accepts the offer
-    samples          how many of her samples she labels
+    name, index      her name, and her position among the job's clients
+    public_key       of the signature that accepts the offer
+    samples          number of samples to label
     batch_size       D'_i
     weight           p_i, of her reports
-    participation    q_i, the share of rounds she is asked in
-    labeling_cost    c_l, what labeling all of them is taken to cost her
-    sample_cost      c_p, what one sample in one round is taken to cost her
-    pay              the terms of her pay, as the job's mechanism names them
-    loss_share       what she alone can do to the loss
+    participation    q_i, the share of rounds in which she is asked for a report
+    labeling_cost    c_l, assumed cost of labeling all samples
+    sample_cost      c_p, assumed cost of one sample in one round
+    pay              parameters of her pay, with the mechanism's names
+    loss_share       her terms of the loss model
     """
 
     name: str
@@ -118,14 +118,14 @@ class ClientTerms:
 
 @dataclass(frozen=True)
 class Offer:
-    """What one client is asked to do and what she is paid; `original` is the document it was read from, if any."""
+    """One client's offer: work and pay. `original` is the document that it was read from, if any."""
 
     job: JobTerms
     client: ClientTerms
     original: Document | None = field(default=None, compare=False, repr=False)
 
     def document(self) -> dict[str, Any]:
-        """As it travels, is signed and is kept."""
+        """The offer as JSON values, as it is sent, signed and stored."""
         if self.original is not None:
             return dict(self.original)
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": asdict(self.client)}
@@ -136,7 +136,7 @@ class Offer:
 
     @property
     def key(self) -> str:
-        """What the ledger knows it by, in its job."""
+        """The key of its entry in the ledger."""
         return f"{self.job.version}/{self.client.name}"
 
     @property
@@ -146,34 +146,37 @@ class Offer:
 
     @cached_property
     def mechanism(self) -> Mechanism:
-        """The mechanism that pays, with this client as its only one."""
+        """The mechanism that computes pay, with this client only."""
         from truthfl.mechanism.registry import find_mechanism
 
         return find_mechanism(self.job.contract).for_one(self.client.batch_size, self.client.pay)
 
     @property
     def batch_price(self) -> float:
-        """What one more sample in every batch is taken to cost her over the job."""
+        """Assumed cost of one more sample in every batch, over the whole job."""
         return float(formulas.batch_price(self.job.rounds, self.client.participation, self.client.sample_cost))
 
     @property
     def cost(self) -> float:
-        """What honest work is taken to cost her, labeling included."""
+        """Assumed cost of honest work, labeling included."""
         return float(formulas.work_cost(self.client.labeling_cost, 1.0, self.batch_price, self.client.batch_size))
 
     @property
     def expected_pay(self) -> float:
-        """In the job's money, with everybody honest and all rounds delivered."""
+        """Pay in the job's currency if all clients are honest and all rounds are delivered."""
         return self.amount(self.job.expected_loss)
 
     def amount(self, test_loss: float, delivered: int | None = None, asked: int | None = None) -> float:
-        """What she gets in the job's money, before it is rounded; for all rounds unless it is said how many."""
+        """Pay in the job's currency, not rounded.
+
+        delivered, asked   numbers of rounds; by default, all rounds count as delivered
+        """
         from truthfl.mechanism.observation import Observation
 
         return float(self.mechanism.pay(Observation(test_loss, delivered=delivered, asked=asked))[0])
 
     def pay(self, test_loss: float, delivered: int, asked: int) -> int:
-        """What she gets in whole minor units; half a unit goes to the even neighbour."""
+        """Pay in whole minor units, rounded half to even."""
         if not math.isfinite(test_loss):
             raise InputError("the test loss is not finite; such a model cannot settle a contract.")
         if not 0 <= delivered <= asked <= self.job.rounds:
@@ -195,20 +198,20 @@ class Agreement:
 
 
 def offer_from(document: Document) -> Offer:
-    """The offer that this document is, in either format; a sentence where it is none."""
-    parts = nested(document) if is_flat(document) else document
+    """The offer in an untrusted document of either format; an error if it is none."""
+    parts = as_nested(document) if is_flat(document) else document
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")
-    client = dict(_parts(ClientTerms, parts["client"], "client"))
-    client["loss_share"] = LossShare(**_parts(LossShare, client["loss_share"], "loss_share"))
+    client = dict(_field_values(ClientTerms, parts["client"], "client"))
+    client["loss_share"] = LossShare(**_field_values(LossShare, client["loss_share"], "loss_share"))
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
     return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document))
 
 
 def job_terms_from(document: object) -> JobTerms:
-    """The terms that this part of an offer or of a plan is."""
-    job = dict(_parts(JobTerms, document, "job"))
+    """The job's terms in this part of an offer or plan."""
+    job = dict(_field_values(JobTerms, document, "job"))
     try:
         job["image_shape"], job["classes"] = tuple(job["image_shape"]), tuple(job["classes"])
     except TypeError as error:
@@ -216,11 +219,11 @@ def job_terms_from(document: object) -> JobTerms:
     return JobTerms(**job)
 
 
-def _parts(made: type, values: object, where: str) -> Mapping[str, Any]:
-    """Exactly the fields of this class."""
-    wanted = {one.name for one in fields(made)}
-    if not isinstance(values, Mapping) or set(values) != wanted:
-        there = set(map(str, values)) if isinstance(values, Mapping) else set()
-        lacks, unknown = ", ".join(sorted(wanted - there)) or "nothing", ", ".join(sorted(there - wanted)) or "nothing"
-        raise InputError(f"this is no offer: its {where} lacks {lacks}, and {unknown} is unknown.")
+def _field_values(dataclass_type: type, values: object, where: str) -> Mapping[str, Any]:
+    """The values themselves if they are a mapping with exactly the fields of this class; otherwise an error."""
+    expected = {item.name for item in fields(dataclass_type)}
+    if not isinstance(values, Mapping) or set(values) != expected:
+        names = set(map(str, values)) if isinstance(values, Mapping) else set()
+        missing, unknown = (", ".join(sorted(part)) or "nothing" for part in (expected - names, names - expected))
+        raise InputError(f"this is no offer: its {where} lacks {missing}, and {unknown} is unknown.")
     return values

@@ -1,4 +1,4 @@
-"""What lets her browser in: four secrets, new each time. Looks nowhere."""
+"""Random secrets that protect the page: URL prefix, login token, session cookie, CSRF token. Imports nothing."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ def _secret() -> str:
 
 
 @dataclass(frozen=True)
-class Door:
-    """The path of all addresses, the token in the first, the cookie's value it is exchanged for, what changes bring.
+class AccessSecrets:
+    """New secrets for each start of the page.
 
-    A browser sends a machine's cookies to all of its ports, but not to other paths: without the path, whoever serves
-    another page on this machine could be sent the cookie.
+    path     prefix of all URLs. A browser sends a cookie to all ports of a host, but only below the cookie's path:
+             without the prefix, another server on this machine could receive it
+    token    in the first URL; exchanged for the session cookie
+    session  value of the session cookie
+    csrf     value of the header that POST requests must have
+    hosts    accepted names of this machine
     """
 
     path: str = field(default_factory=lambda: secrets.token_urlsafe(12), repr=False)

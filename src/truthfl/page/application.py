@@ -1,7 +1,9 @@
-"""The page's server: an application that serves one participant, on her own machine. Looks at this room and Starlette.
+"""The page's web application, for one participant on her own machine.
 
-Everything it serves is in the package, in her home folder or in her data; nothing is fetched from anywhere. Starlette
-alone, for a page must be there at once: what else a web framework loads takes longer than all the rest of the start.
+It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
+Starlette without a larger web framework, since that would double the start time. Imports Starlette and
+`access_secrets`, `document_routes`, `request_guard`, `requests`, `routing`, `static_files`, `work`; `samples` when a
+sample or an export is requested; `ledger` for types only.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from truthfl.errors import ServiceError, TruthflError
-from truthfl.page.access_secrets import Door
-from truthfl.page.document_routes import paper_routes, what_lies_there, where_to_begin
+from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.document_routes import document_routes, documents_summary, first_page
 from truthfl.page.request_guard import Guard
-from truthfl.page.requests import DecisionSaid, UndoSaid, decision_said, undo_said
-from truthfl.page.routing import begin, getting, posting
+from truthfl.page.requests import DecisionRequest, UndoRequest, parse_decision, parse_undo
+from truthfl.page.routing import get_route, post_route, run_in_background
 from truthfl.page.static_files import PAGES, StaticFile, static_files
-from truthfl.page.work import Change, StaleError, Work
+from truthfl.page.work import Conversion, StaleError, Work
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
@@ -34,107 +36,112 @@ EXPORTS = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def page(work: Work, key: PrivateKey | None, door: Door) -> ASGIApp:
+def page(work: Work, key: PrivateKey | None, access: AccessSecrets) -> ASGIApp:
     """The application for one participant.
 
-    key   signs her answer to an offer
-    door  who may come in
+    key      signs answers to offers
+    access   secrets that a request must have
     """
-    routes = [*_files(work.home), *_labeling(work, door), *paper_routes(work, key, door)]
+    routes = [*_file_routes(work.home), *_labeling_routes(work, access), *document_routes(work, key, access)]
     app = Starlette(
-        routes=[Mount(door.root, routes=routes)],
-        exception_handlers={TruthflError: _as_sentence, HTTPException: _as_sentence, Exception: _as_failure},
+        routes=[Mount(access.root, routes=routes)],
+        exception_handlers={
+            TruthflError: _error_response,
+            HTTPException: _error_response,
+            Exception: _internal_error_response,
+        },
     )
-    return Guard(app, door)
+    return Guard(app, access)
 
 
-def _files(home: Path) -> list[Route]:
+def _file_routes(home: Path) -> list[Route]:
     files = static_files()
 
-    def lead_on(_: Request) -> Response:
-        return RedirectResponse(where_to_begin(home), 303)
+    def redirect(_: Request) -> Response:
+        return RedirectResponse(first_page(home), 303)
 
     async def static(request: Request) -> Response:
         file = files.get(request.path_params["name"])
         if file is None:
             raise HTTPException(404)
-        return _static(request, file)
+        return _file_response(request, file)
 
     pages = [Route(f"/{name}", _page(files[f"{name}.html"])) for name in PAGES]
-    return [getting("/", lead_on), Route("/static/{name}", static), *pages]
+    return [get_route("/", redirect), Route("/static/{name}", static), *pages]
 
 
-def _labeling(work: Work, door: Door) -> list[Route]:
+def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
     def state(_: Request) -> Response:
-        lying = what_lies_there(work.home)  # before the state: what comes between the two is found to be new
-        return JSONResponse(work.state() | {"papers": lying, "csrf": door.csrf})
+        documents = documents_summary(work.home)  # read first: a document that comes after it is reported as new
+        return JSONResponse(work.state() | {"documents": documents, "csrf": access.csrf})
 
-    def decide(said: DecisionSaid) -> dict[str, Any]:
-        return work.decide(said.edition, said.nonce, said.position, said.action, said.label)
+    def decide(request: DecisionRequest) -> dict[str, Any]:
+        return work.decide(request.edition, request.nonce, request.position, request.action, request.label)
 
-    def undo(said: UndoSaid) -> dict[str, Any]:
-        return work.undo(said.edition, said.nonce)
+    def undo(request: UndoRequest) -> dict[str, Any]:
+        return work.undo(request.edition, request.nonce)
 
-    def shown(request: Request, change: Change | None) -> Response:
-        found = work.shown(request.path_params["edition"], request.path_params["position"], change)
-        return Response(found.content, media_type=found.media_type)
+    def media_response(request: Request, convert: Conversion | None) -> Response:
+        media = work.media(request.path_params["edition"], request.path_params["position"], convert)
+        return Response(media.content, media_type=media.media_type)
 
     def sample(request: Request) -> Response:
-        from truthfl.samples.pictures import redrawn
+        from truthfl.samples.pictures import reencoded
 
-        return shown(request, redrawn if "redrawn" in request.query_params else None)
+        return media_response(request, reencoded if "reencoded" in request.query_params else None)
 
     def thumb(request: Request) -> Response:
         from truthfl.samples.pictures import thumbnail
 
-        return shown(request, thumbnail)
+        return media_response(request, thumbnail)
 
     def export(request: Request) -> Response:
         from truthfl.samples.label_exchange import export_text
 
-        form = request.path_params["form"]
-        if form not in EXPORTS:
+        file_format = request.path_params["format"]
+        if file_format not in EXPORTS:
             raise HTTPException(404)
-        text = export_text(form, work.source, work.store.standing())
-        name = {"content-disposition": f"attachment; filename=labels.{form}"}
-        return Response(text, media_type=EXPORTS[form], headers=name)
+        text = export_text(file_format, work.source, work.store.states())
+        headers = {"content-disposition": f"attachment; filename=labels.{file_format}"}
+        return Response(text, media_type=EXPORTS[file_format], headers=headers)
 
     return [
-        getting("/api/work", state),
-        posting("/api/decisions", decision_said, decide),
-        posting("/api/undo", undo_said, undo),
-        getting("/samples/{edition}/{position:int}", sample),
-        getting("/thumbs/{edition}/{position:int}", thumb),
-        getting("/export/labels.{form}", export),
+        get_route("/api/work", state),
+        post_route("/api/decisions", parse_decision, decide),
+        post_route("/api/undo", parse_undo, undo),
+        get_route("/samples/{edition}/{position:int}", sample),
+        get_route("/thumbs/{edition}/{position:int}", thumb),
+        get_route("/export/labels.{format}", export),
     ]
 
 
 def _page(file: StaticFile) -> Endpoint:
     async def show(request: Request) -> Response:
-        begin(_load_pictures)
-        return _static(request, file)
+        run_in_background(_import_pictures)
+        return _file_response(request, file)
 
     return show
 
 
-def _load_pictures() -> None:
-    """What is asked for next, loaded while the browser reads the page."""
+def _import_pictures() -> None:
+    """Import the decoder while the browser loads the page; the next requests need it."""
     import truthfl.samples.pictures  # noqa: F401
 
 
-def _static(request: Request, file: StaticFile) -> Response:
+def _file_response(request: Request, file: StaticFile) -> Response:
     headers = {"etag": file.etag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
 
 
-async def _as_failure(_: Request, __: Exception) -> Response:
-    """What went wrong is told where truthfl was started."""
+async def _internal_error_response(_: Request, __: Exception) -> Response:
+    """An empty response; the traceback is printed in the terminal."""
     return JSONResponse({}, 500)
 
 
-async def _as_sentence(_: Request, error: Exception) -> Response:
+async def _error_response(_: Request, error: Exception) -> Response:
+    """The error's message as JSON."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": "there is no such thing here."}, error.status_code)
     status = 409 if isinstance(error, StaleError) else 503 if isinstance(error, ServiceError) else 422

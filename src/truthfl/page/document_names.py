@@ -1,4 +1,4 @@
-"""A glance at her desk: which papers lie there, unread. Reading them loads far more than looking. Looks nowhere."""
+"""Names of the documents in a participant's folder. Imports nothing, so that the page starts without the ledger."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 from pathlib import Path
 from typing import Any
 
-EMPTY: dict[str, Any] = {"offer": None, "answer": None, "receipt": None, "news": None}
+NO_DOCUMENTS: dict[str, Any] = {"offer": None, "answer": None, "receipt": None, "news": None}
 
 
-def names_of_papers(folder: Path) -> frozenset[str]:
-    """Of those that lie there; a paper is never changed."""
+def document_names(folder: Path) -> frozenset[str]:
+    """Names of the JSON files in a folder; empty if it cannot be read. Documents are never changed."""
     try:
         return frozenset(name for name in os.listdir(folder) if name.endswith(".json"))
     except OSError:
         return frozenset()
 
 
-def is_empty(home: Path) -> bool:
-    """Whether nobody has sent her anything: no news, no offer, no receipt."""
-    return not any(names_of_papers(folder) for folder in (home, home / "offers", home / "receipts"))
+def has_no_documents(home: Path) -> bool:
+    """Whether the participant's folder has no news, no offer and no receipt."""
+    return not any(document_names(folder) for folder in (home, home / "offers", home / "receipts"))

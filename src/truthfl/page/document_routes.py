@@ -1,4 +1,7 @@
-"""What the page is told of offers, answers and receipts. Looks at this room, at `documents_shown` when asked."""
+"""HTTP routes for offers, answers and receipts.
+
+Imports `access_secrets`, `document_names`, `requests`, `routing`, `work`; `document_views` and `ledger` when needed.
+"""
 
 from __future__ import annotations
 
@@ -10,81 +13,82 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from truthfl.errors import InputError
-from truthfl.page.access_secrets import Door
-from truthfl.page.document_names import EMPTY, is_empty
-from truthfl.page.requests import AnswerSaid, answer_said, cost_said
-from truthfl.page.routing import getting, posting
+from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.document_names import NO_DOCUMENTS, has_no_documents
+from truthfl.page.requests import AnswerRequest, parse_answer, parse_cost
+from truthfl.page.routing import get_route, post_route
 from truthfl.page.work import StaleError, Work
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
 
 
-def paper_routes(work: Work, key: PrivateKey | None, door: Door) -> list[Route]:
+def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -> list[Route]:
+    """The routes; `key` signs answers."""
     home = work.home
 
-    def lying(_: Request) -> Response:
-        return JSONResponse(what_lies_there(home))
+    def summary(_: Request) -> Response:
+        return JSONResponse(documents_summary(home))
 
     def offer(request: Request) -> Response:
-        from truthfl.page import documents_shown
+        from truthfl.page import document_views
 
-        labeling, computing = (cost_said(request.query_params.get(name)) for name in ("labeling", "computing"))
-        shown = documents_shown.offer_shown(home, key, labeling, computing)
-        return JSONResponse(shown | {"given": work.given is not None, "csrf": door.csrf})
+        labeling, computing = (parse_cost(request.query_params.get(name)) for name in ("labeling", "computing"))
+        view = document_views.offer_view(home, key, labeling, computing)
+        return JSONResponse(view | {"has_labels": work.existing_labels is not None, "csrf": access.csrf})
 
-    def answer(said: AnswerSaid) -> dict[str, Any]:
+    def answer(request: AnswerRequest) -> dict[str, Any]:
         from truthfl.ledger import participant_folder
-        from truthfl.page import documents_shown
+        from truthfl.page import document_views
 
-        meant = documents_shown.last_offer(home)
-        if meant is None or meant.hash != said.offer:
+        offer = document_views.last_offer(home)
+        if offer is None or offer.hash != request.offer:
             raise StaleError("another offer has come meanwhile; look at that one.")
         if key is None:
             raise InputError("there is no key here to sign with; start the page with --key.")
-        participant_folder.give_answer(home, meant, key, accepted=said.accepted)
-        return {"answer": documents_shown.answer_to(home, meant)}
+        participant_folder.put_answer(home, offer, key, accepted=request.accepted)
+        return {"answer": document_views.answer_to(home, offer)}
 
     def receipt(_: Request) -> Response:
-        from truthfl.page import documents_shown
+        from truthfl.page import document_views
 
-        return JSONResponse(documents_shown.receipt_shown(home))
+        return JSONResponse(document_views.receipt_view(home))
 
     def check(_: Request) -> Response:
-        from truthfl.page import documents_shown
+        from truthfl.page import document_views
 
-        return JSONResponse(documents_shown.receipt_checked(home, key))
+        return JSONResponse(document_views.receipt_check(home, key))
 
     return [
-        getting("/api/papers", lying),
-        getting("/api/offer", offer),
-        posting("/api/answer", answer_said, answer),
-        getting("/api/receipt", receipt),
-        getting("/api/receipt/check", check),
+        get_route("/api/documents", summary),
+        get_route("/api/offer", offer),
+        post_route("/api/answer", parse_answer, answer),
+        get_route("/api/receipt", receipt),
+        get_route("/api/receipt/check", check),
     ]
 
 
-def what_lies_there(home: Path) -> dict[str, Any]:
-    """As `papers` tells it, which is not loaded while nothing lies there."""
-    if is_empty(home):
-        return EMPTY
-    from truthfl.page import documents_shown
+def documents_summary(home: Path) -> dict[str, Any]:
+    """The same as `document_views.documents_summary`, which is not imported while there are no documents."""
+    if has_no_documents(home):
+        return NO_DOCUMENTS
+    from truthfl.page import document_views
 
-    return documents_shown.what_lies_there(home)
+    return document_views.documents_summary(home)
 
 
-def where_to_begin(home: Path) -> str:
-    """The page that is next: an offer to answer, the receipt of the job it was for, or labeling."""
-    if is_empty(home):
+def first_page(home: Path) -> str:
+    """The page to start with: "offer" while it is unanswered, "receipt" once the job has one, otherwise "label"."""
+    if has_no_documents(home):
         return "label"
-    from truthfl.page import documents_shown
+    from truthfl.page import document_views
 
     try:
-        offer, receipt = documents_shown.last_offer(home), documents_shown.last_receipt(home)
+        offer, receipt = document_views.last_offer(home), document_views.last_receipt(home)
         if offer is None:
             return "label" if receipt is None else "receipt"
         if receipt is not None and receipt.get("document", {}).get("job") == offer.job.name:
             return "receipt"
-        return "label" if documents_shown.answer_to(home, offer) == "acceptance" else "offer"
-    except documents_shown.CANNOT_BE_READ:
+        return "label" if document_views.answer_to(home, offer) == "acceptance" else "offer"
+    except document_views.READ_ERRORS:
         return "offer"

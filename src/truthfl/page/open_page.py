@@ -1,8 +1,7 @@
-"""Run the page on this machine, beside whatever else runs.
+"""Serve the page in a thread of this process.
 
-Looks at `work`, `access_secrets`, and at `application` and uvicorn late.
-
-The address is good as soon as the port listens: a browser that comes before the rest is loaded is answered when it is.
+The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded. Imports
+`work`, `access_secrets`, `samples`; `application` and uvicorn in the thread; `ledger` for types only.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.page.access_secrets import Door
+from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.work import Work
 from truthfl.samples.label_store import FILE_NAME, LabelStore
 from truthfl.samples.sample import Source
@@ -29,21 +28,23 @@ if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
 
 HOST = "127.0.0.1"
-STOP_WITHIN_S = 10.0
+SHUTDOWN_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class OpenPage:
-    """A page that is being served: its address, token included, and whether it has ended.
+    """A page that is being served.
 
-    An event is waited for, not the thread: a thread whose `join` was interrupted by Ctrl+C passes for ended.
+    url     with the token
+    ended   set when the server has stopped; an event, since a thread whose `join` was interrupted by Ctrl+C counts as
+            finished
     """
 
     url: str = field(repr=False)
     ended: threading.Event
 
     def wait(self) -> None:
-        """Until somebody interrupts; by itself it does not end, and if it does, that is said."""
+        """Wait for Ctrl+C; raise an error if the server stops by itself."""
         while not self.ended.wait(0.5):
             pass
         raise ServiceError("the page's server ended by itself; what it says about it stands above.")
@@ -56,64 +57,66 @@ def open_page(
     classes: Sequence[str],
     key: PrivateKey | None = None,
     *,
-    given: Sequence[int] | None = None,
+    existing_labels: Sequence[int] | None = None,
     port: int = 0,
 ) -> Iterator[OpenPage]:
-    """Serve the page in a thread for as long as this lasts.
+    """Serve the page until the context ends.
 
-    home     her folder: her papers lie in it, and labels.db
-    classes  names of the classes, unless an offer says them
-    key      signs her answer to an offer
-    given    labels that the samples came with, which are not asked for again
-    port     0 takes one that is free
+    home             the participant's folder, with her documents and labels.db
+    classes          names of the classes, if there is no offer
+    key              signs answers to offers
+    existing_labels  labels in the sample file itself, as indices of classes; they are shown and cannot be changed
+    port             0 for any free one
     """
     store = LabelStore(home / FILE_NAME)
     try:
-        work, door = Work(home, samples, classes, store, given), Door()
-        with listen(port) as listening, _served(work, key, door, listening) as ended:
-            yield OpenPage(f"http://{HOST}:{listening.getsockname()[1]}{door.root}?token={door.token}", ended)
+        work, access = Work(home, samples, classes, store, existing_labels), AccessSecrets()
+        with listen(port) as listener, _served(work, key, access, listener) as ended:
+            yield OpenPage(f"http://{HOST}:{listener.getsockname()[1]}{access.root}?token={access.token}", ended)
     finally:
         store.close()
 
 
 @contextmanager
-def _served(work: Work, key: PrivateKey | None, door: Door, listening: socket.socket) -> Iterator[threading.Event]:
-    """Whether it has ended, while it is served."""
+def _served(
+    work: Work, key: PrivateKey | None, access: AccessSecrets, listener: socket.socket
+) -> Iterator[threading.Event]:
+    """Serve in a thread until the context ends; the event is set when the server has stopped."""
     ended = threading.Event()
-    made: Future[Server | None] = Future()
+    started: Future[Server | None] = Future()
 
     def serve() -> None:
         try:
-            server = _server(work, key, door)
-            made.set_result(server)
-            server.run(sockets=[listening])
+            server = _server(work, key, access)
+            started.set_result(server)
+            server.run(sockets=[listener])
         finally:
-            if not made.done():
-                made.set_result(None)
+            if not started.done():
+                started.set_result(None)
             ended.set()
 
     threading.Thread(target=serve, name="labeling page", daemon=True).start()
     try:
         yield ended
     finally:
-        server = made.result()
+        server = started.result()
         if server is not None:
             server.should_exit = True
-            ended.wait(STOP_WITHIN_S)
+            ended.wait(SHUTDOWN_WAIT_S)
 
 
-def _server(work: Work, key: PrivateKey | None, door: Door) -> Server:
+def _server(work: Work, key: PrivateKey | None, access: AccessSecrets) -> Server:
     import uvicorn
 
     from truthfl.page.application import page
 
     return uvicorn.Server(
         uvicorn.Config(
-            page(work, key, door),
+            page(work, key, access),
             access_log=False,
             log_level="error",
             server_header=False,
-            loop="asyncio",  # the same for everybody: uvloop may be installed or not
+            loop="asyncio",  # the same on all machines, whether uvloop is installed or not
             lifespan="off",
             timeout_graceful_shutdown=1,
             ws="none",
@@ -122,18 +125,22 @@ def _server(work: Work, key: PrivateKey | None, door: Door) -> Server:
 
 
 def listen(port: int) -> socket.socket:
-    """A port that listens. It is TCP by name: only then does asyncio send small answers at once, not 40 ms later."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    """A listening socket.
+
+    The protocol IPPROTO_TCP is explicit, since only then asyncio sets TCP_NODELAY; without it, small responses would
+    take 40 ms longer.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((HOST, port))
-        listening.listen()
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen()
     except OverflowError:
-        listening.close()
+        listener.close()
         raise InputError(f"port is {port}; it must be from 1 to 65535, or 0 for any that is free.") from None
     except OSError as error:
-        listening.close()
-        why = error.strerror
-        raise ServiceError(f"port {port} cannot be used ({why}); name another with --port, or 0 for any.") from None
-    return listening
+        listener.close()
+        reason = error.strerror
+        raise ServiceError(f"port {port} cannot be used ({reason}); name another with --port, or 0 for any.") from None
+    return listener

@@ -1,4 +1,4 @@
-"""What the page says to its server, taken strictly: these fields, of these types, and no others. Looks at `errors`."""
+"""Parsing of request bodies: exactly the expected fields, with the expected types. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from truthfl.errors import InputError
 
 NONCE = re.compile(r"[0-9A-Za-z-]{8,64}")
 ACTIONS = ("label", "skip", "flag", "unflag")
-LARGEST_COST = 1e15
+MAX_COST = 1e15
 
 
 @dataclass(frozen=True)
-class DecisionSaid:
-    """What she decided about the sample at a position; `nonce` is the page's own name for this decision."""
+class DecisionRequest:
+    """A decision about the sample at a position; `nonce` identifies it, also when it is sent again."""
 
     edition: str
     nonce: str
@@ -28,62 +28,63 @@ class DecisionSaid:
 
 
 @dataclass(frozen=True)
-class UndoSaid:
-    """Take the last decision back."""
+class UndoRequest:
+    """Undo the last decision."""
 
     edition: str
     nonce: str
 
 
 @dataclass(frozen=True)
-class AnswerSaid:
-    """Her answer to the offer with this hash."""
+class AnswerRequest:
+    """Answer to the offer with this hash."""
 
     offer: str
     accepted: bool
 
 
-def decision_said(body: bytes) -> DecisionSaid:
-    said = DecisionSaid(
-        **_fields(body, {"edition": str, "nonce": str, "position": int, "action": str}, also={"label": int})
+def parse_decision(body: bytes) -> DecisionRequest:
+    request = DecisionRequest(
+        **_fields(body, {"edition": str, "nonce": str, "position": int, "action": str}, optional={"label": int})
     )
-    _require(NONCE.fullmatch(said.nonce) is not None and said.action in ACTIONS)
-    return said
+    _require(NONCE.fullmatch(request.nonce) is not None and request.action in ACTIONS)
+    return request
 
 
-def undo_said(body: bytes) -> UndoSaid:
-    said = UndoSaid(**_fields(body, {"edition": str, "nonce": str}))
-    _require(NONCE.fullmatch(said.nonce) is not None)
-    return said
+def parse_undo(body: bytes) -> UndoRequest:
+    request = UndoRequest(**_fields(body, {"edition": str, "nonce": str}))
+    _require(NONCE.fullmatch(request.nonce) is not None)
+    return request
 
 
-def answer_said(body: bytes) -> AnswerSaid:
-    return AnswerSaid(**_fields(body, {"offer": str, "accepted": bool}))
+def parse_answer(body: bytes) -> AnswerRequest:
+    return AnswerRequest(**_fields(body, {"offer": str, "accepted": bool}))
 
 
-def cost_said(text: str | None) -> float | None:
-    """A cost in an address; None where none is given."""
+def parse_cost(text: str | None) -> float | None:
+    """A cost in a URL's query; None if it is missing."""
     if text is None:
         return None
     try:
         cost = float(text)
     except ValueError:
         cost = math.nan
-    _require(0 <= cost <= LARGEST_COST)
+    _require(0 <= cost <= MAX_COST)
     return cost
 
 
-def _fields(body: bytes, needed: Mapping[str, type], also: Mapping[str, type] | None = None) -> dict[str, Any]:
-    known = {**needed, **(also or {})}
+def _fields(body: bytes, required: Mapping[str, type], optional: Mapping[str, type] | None = None) -> dict[str, Any]:
+    """The fields of a JSON object; an error if one is missing, unknown or of another type."""
+    types = {**required, **(optional or {})}
     try:
-        said = json.loads(body)
+        fields = json.loads(body)
     except (ValueError, RecursionError):
-        said = None
-    _require(isinstance(said, dict) and needed.keys() <= said.keys() <= known.keys())
-    _require(all(type(value) is known[name] for name, value in said.items()))
-    return dict(said)
+        fields = None
+    _require(isinstance(fields, dict) and required.keys() <= fields.keys() <= types.keys())
+    _require(all(type(value) is types[name] for name, value in fields.items()))
+    return dict(fields)
 
 
-def _require(is_so: bool) -> None:
-    if not is_so:
+def _require(condition: bool) -> None:
+    if not condition:
         raise InputError("this is not what the page sends.")

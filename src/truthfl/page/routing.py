@@ -1,4 +1,4 @@
-"""Routes of the page's server: what an address asks for is done beside other requests. Looks at Starlette."""
+"""Routes whose handlers run in threads, so that they do not block other requests. Imports Starlette."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-AT_ONCE = 32
+MAX_THREADS = 32
 
-Said = TypeVar("Said")
-Given = TypeVar("Given")
-Done = TypeVar("Done")
+Body = TypeVar("Body")
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
-_workers = ThreadPoolExecutor(AT_ONCE, "labeling page")
+_threads = ThreadPoolExecutor(MAX_THREADS, "labeling page")
 
 
-def getting(path: str, answer: Callable[[Request], Response]) -> Route:
-    """Something that is only looked at."""
+def get_route(path: str, respond: Callable[[Request], Response]) -> Route:
+    """A GET route; `respond` runs in a thread."""
 
     async def get(request: Request) -> Response:
-        return await _beside(answer, request)
+        return await _in_thread(respond, request)
 
     return Route(path, get)
 
 
-def posting(path: str, read: Callable[[bytes], Said], do: Callable[[Said], dict[str, Any]]) -> Route:
-    """A change: its body is read strictly."""
+def post_route(path: str, parse: Callable[[bytes], Body], apply: Callable[[Body], dict[str, Any]]) -> Route:
+    """A POST route: `parse` reads the request's body, `apply` runs in a thread and returns the JSON of the response."""
 
     async def post(request: Request) -> Response:
-        said = read(await request.body())
-        return JSONResponse(await _beside(do, said))
+        body = parse(await request.body())
+        return JSONResponse(await _in_thread(apply, body))
 
     return Route(path, post, methods=["POST"])
 
 
-def begin(do: Callable[[], object]) -> None:
-    """Nobody waits for it."""
-    _workers.submit(do)
+def run_in_background(function: Callable[[], object]) -> None:
+    """Run a function in a thread without waiting for it."""
+    _threads.submit(function)
 
 
-async def _beside(do: Callable[[Given], Done], given: Given) -> Done:
-    """With Python's own threads: Starlette's way loads as much again as all the rest of it."""
-    return await asyncio.get_running_loop().run_in_executor(_workers, do, given)
+async def _in_thread(function: Callable[[Argument], Result], argument: Argument) -> Result:
+    """Call a function in a thread of our own pool: Starlette's `run_in_threadpool` would double the import time."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, function, argument)

@@ -1,4 +1,4 @@
-"""The page's own files, read once from the package. Looks nowhere."""
+"""The page's static files, read once from the package. Imports nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEDIA_TYPES = {
 
 @dataclass(frozen=True)
 class StaticFile:
-    """What is sent, and the mark by which a browser knows that it has it already."""
+    """Content of a file, with its ETag for the browser's cache."""
 
     content: bytes
     media_type: str
@@ -25,11 +25,11 @@ class StaticFile:
 
 
 def static_files() -> dict[str, StaticFile]:
-    """By name; there are no others, so no name leads anywhere else."""
-    found = {}
+    """All static files by name. Only these names are served, so a request cannot name a path."""
+    files = {}
     for file in resources.files("truthfl.page").joinpath("static").iterdir():
-        ending = file.name.rsplit(".", 1)[-1]
-        if file.is_file() and ending in MEDIA_TYPES:
+        suffix = file.name.rsplit(".", 1)[-1]
+        if file.is_file() and suffix in MEDIA_TYPES:
             content = file.read_bytes()
-            found[file.name] = StaticFile(content, MEDIA_TYPES[ending], f'"{sha256(content).hexdigest()[:16]}"')
-    return found
+            files[file.name] = StaticFile(content, MEDIA_TYPES[suffix], f'"{sha256(content).hexdigest()[:16]}"')
+    return files

@@ -1,7 +1,8 @@
-"""What is being labeled now: samples, classes, how many are asked for, and what was decided. Looks at this room.
+"""State of the labeling: samples, classes, number of samples to label, decisions.
 
-The last offer, if there is one she has not declined, says which classes there are and how many samples are asked for.
-An `edition` is one list of samples with one list of classes: whoever speaks of another edition must look again.
+Classes and number come from the newest offer unless it was declined. An `edition` identifies one list of samples with
+one list of classes; a request with another edition gets a `StaleError`. Imports `document_names`, `shortcuts`,
+`samples`; `document_views` if there is an offer.
 """
 
 from __future__ import annotations
@@ -15,29 +16,33 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.page.document_names import names_of_papers
+from truthfl.page.document_names import document_names
 from truthfl.page.shortcuts import keys_of
-from truthfl.samples.label_state import NOTHING, Standing
-from truthfl.samples.label_store import Decision, Kept, LabelStore
-from truthfl.samples.sample import Shown, Source, UnreadableError
+from truthfl.samples.label_state import UNTOUCHED, LabelState
+from truthfl.samples.label_store import Decision, LabelStore, StoredDecision
+from truthfl.samples.sample import Media, Source, UnreadableError
 
-DECODED_AT_ONCE = 2
-RECENT = 20
+MAX_DECODERS = 2  # threads that decode at the same time
+RECENT_LABELS = 20
 
 
-Change = Callable[[Shown, str], Shown]
+Conversion = Callable[[Media, str], Media]  # of a picture with this name
 
 
 class StaleError(InputError):
-    """The page speaks of other samples or classes than there are now."""
+    """The request is about other samples, classes or another offer than the current ones."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """classes: with a key each; asked: how many samples, None for all; accepted: whether she has accepted the offer."""
+    """Which classes there are and how much to label.
+
+    requested   number of samples; None for all
+    accepted    whether the offer was accepted
+    """
 
     classes: tuple[str, ...]
-    asked: int | None
+    requested: int | None
     accepted: bool
     edition: str
 
@@ -51,106 +56,111 @@ class Work:
         source: Source,
         classes: Sequence[str],
         store: LabelStore,
-        given: Sequence[int] | None = None,
+        existing_labels: Sequence[int] | None = None,
     ) -> None:
-        """`given`: labels that the samples came with, as numbers of classes; they are only shown."""
+        """`existing_labels`: labels in the sample file itself, as indices of classes; they cannot be changed."""
         self.home, self.source, self.store = home, source, store
-        self.given = None if given is None else list(given)
+        self.existing_labels = None if existing_labels is None else list(existing_labels)
         self.classes = tuple(classes)
         self.position = {sample.id: position for position, sample in enumerate(source.samples)}
         self.unreadable: dict[int, str] = {}
         self._ids_digest = sha256("\n".join(source.ids).encode()).hexdigest()
-        self._decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
-        self._known: tuple[object, Assignment] | None = None
+        self._decoding = threading.BoundedSemaphore(MAX_DECODERS)
+        self._cached: tuple[object, Assignment] | None = None
 
     def assignment(self) -> Assignment:
-        """Read again only when an offer or an answer has come."""
-        offers, answers = (names_of_papers(self.home / folder) for folder in ("offers", "answers"))
-        if self._known is None or self._known[0] != (offers, answers):
-            self._known = ((offers, answers), self._offered() if offers else self._assigned(self.classes))
-        return self._known[1]
+        """The current assignment; documents are read again only if there is a new offer or answer."""
+        offers, answers = (document_names(self.home / folder) for folder in ("offers", "answers"))
+        if self._cached is None or self._cached[0] != (offers, answers):
+            self._cached = ((offers, answers), self._from_offer() if offers else self._assignment(self.classes))
+        return self._cached[1]
 
-    def _offered(self) -> Assignment:
-        from truthfl.page.documents_shown import answer_to, offer_in_force
+    def _from_offer(self) -> Assignment:
+        from truthfl.page.document_views import answer_to, offer_in_force
 
         offer = offer_in_force(self.home)
         if offer is None:
-            return self._assigned(self.classes)
-        return self._assigned(offer.job.classes, offer.client.samples, answer_to(self.home, offer) is not None)
+            return self._assignment(self.classes)
+        return self._assignment(offer.job.classes, offer.client.samples, answer_to(self.home, offer) is not None)
 
-    def _assigned(self, classes: tuple[str, ...], asked: int | None = None, accepted: bool = False) -> Assignment:
-        whole = "\n".join((self._ids_digest, *classes))
-        return Assignment(classes, asked, accepted, sha256(whole.encode()).hexdigest()[:16])
+    def _assignment(self, classes: tuple[str, ...], requested: int | None = None, accepted: bool = False) -> Assignment:
+        identity = "\n".join((self._ids_digest, *classes))
+        return Assignment(classes, requested, accepted, sha256(identity.encode()).hexdigest()[:16])
 
     def state(self) -> dict[str, Any]:
-        """Everything the page needs to begin."""
-        now, found = self.assignment(), self.store.standing()
-        standing = [found.get(sample.id, NOTHING) for sample in self.source.samples]
-        number = {name: at for at, name in enumerate(now.classes)}
-        skipped = [(one.skipped, at) for at, one in enumerate(standing) if one.skipped is not None]
-        times = self.store.recent_times(RECENT)
+        """All values that the page needs when it is loaded."""
+        assignment, stored = self.assignment(), self.store.states()
+        states = [stored.get(sample.id, UNTOUCHED) for sample in self.source.samples]
+        index = {name: number for number, name in enumerate(assignment.classes)}
+        skipped = [(state.skipped, at) for at, state in enumerate(states) if state.skipped is not None]
+        times = self.store.recent_times(RECENT_LABELS)
+        keys = zip(assignment.classes, keys_of(assignment.classes), strict=True)
         return {
-            "edition": now.edition,
+            "edition": assignment.edition,
             "kind": self.source.kind,
-            "classes": [
-                {"name": name, "key": key} for name, key in zip(now.classes, keys_of(now.classes), strict=True)
-            ],
+            "classes": [{"name": name, "key": key} for name, key in keys],
             "total": len(self.source),
-            "asked": now.asked,
-            "accepted": now.accepted,
-            "given": self.given is not None,
-            "labels": self.given or [number.get(one.label or "", -1) for one in standing],
+            "requested": assignment.requested,
+            "accepted": assignment.accepted,
+            "has_labels": self.existing_labels is not None,
+            "labels": self.existing_labels or [index.get(state.label or "", -1) for state in states],
             "skipped": [at for _, at in sorted(skipped)],
-            "flagged": [at for at, one in enumerate(standing) if one.flagged],
-            "unreadable": {str(at): why for at, why in self.unreadable.copy().items()},
-            "problems": [problem.why for problem in self.source.problems],
+            "flagged": [at for at, state in enumerate(states) if state.flagged],
+            "unreadable": {str(at): reason for at, reason in self.unreadable.copy().items()},
+            "problems": [problem.reason for problem in self.source.problems],
             "pauses": [round((b - a).total_seconds(), 3) for a, b in pairwise(times)],
         }
 
-    def shown(self, edition: str, position: int, change: Change | None = None) -> Shown:
-        """One sample, changed if it is a picture; one that cannot be read is passed over from now on."""
-        self._require(edition, position)
+    def media(self, edition: str, position: int, convert: Conversion | None = None) -> Media:
+        """The sample at a position, converted if it is a picture; one that cannot be read is recorded as unreadable."""
+        self._checked_assignment(edition, position)
         with self._decoding:
             try:
-                found = self.source.shown(position)
-                if change is None or self.source.kind == "text":
-                    return found
-                return change(found, self.source.samples[position].name)
+                media = self.source.media(position)
+                if convert is None or self.source.kind == "text":
+                    return media
+                return convert(media, self.source.samples[position].name)
             except UnreadableError as error:
                 self.unreadable[position] = str(error)
                 raise
 
     def decide(self, edition: str, nonce: str, position: int, action: str, label: int | None) -> dict[str, Any]:
-        """Written down when this returns."""
-        now = self._require(edition, position)
-        self._require_open()
-        if (label is not None) != (action == "label") or not 0 <= (label or 0) < len(now.classes):
-            raise InputError(f"label is {label} for the action {action}; it must be one of {len(now.classes)} classes.")
-        name = None if label is None else now.classes[label]
-        return self._told(now, self.store.decide(Decision(nonce, self.source.samples[position].id, action, name)))
+        """Store a decision, on the disk when this returns; return the sample's new state."""
+        assignment = self._checked_assignment(edition, position)
+        self._require_editable()
+        count = len(assignment.classes)
+        if (label is not None) != (action == "label") or not 0 <= (label or 0) < count:
+            raise InputError(f"label is {label} for the action {action}; it must be one of {count} classes.")
+        name = None if label is None else assignment.classes[label]
+        decision = Decision(nonce, self.source.samples[position].id, action, name)
+        return self._result(assignment, self.store.decide(decision))
 
     def undo(self, edition: str, nonce: str) -> dict[str, Any]:
-        now = self._require(edition, 0)
-        self._require_open()
-        kept = self.store.undo(nonce, self.position)
-        return {"position": None} if kept is None else self._told(now, kept)
+        """Undo the last decision; return the sample's new state, with position None if there is no decision."""
+        assignment = self._checked_assignment(edition, 0)
+        self._require_editable()
+        stored = self.store.undo(nonce, self.position)
+        return {"position": None} if stored is None else self._result(assignment, stored)
 
-    def _told(self, now: Assignment, kept: Kept) -> dict[str, Any]:
-        return {"position": self.position.get(kept.sample), "action": kept.action} | _plain(kept.now, now.classes)
+    def _result(self, assignment: Assignment, stored: StoredDecision) -> dict[str, Any]:
+        """JSON of a decision and its sample's new state."""
+        decision = {"position": self.position.get(stored.sample), "action": stored.action}
+        return decision | _state_json(stored.state, assignment.classes)
 
-    def _require_open(self) -> None:
-        if self.given is not None:
+    def _require_editable(self) -> None:
+        if self.existing_labels is not None:
             raise InputError(f"the labels are in {self.source.place} itself; they are changed there.")
 
-    def _require(self, edition: str, position: int) -> Assignment:
-        now = self.assignment()
-        if edition != now.edition:
+    def _checked_assignment(self, edition: str, position: int) -> Assignment:
+        """The current assignment; an error if the request's edition or position is wrong."""
+        assignment = self.assignment()
+        if edition != assignment.edition:
             raise StaleError("there are other samples or classes now; the page must be loaded again.")
         if not 0 <= position < len(self.source):
             raise InputError(f"there is no sample {position}; there are {len(self.source)}.")
-        return now
+        return assignment
 
 
-def _plain(now: Standing, classes: Sequence[str]) -> dict[str, Any]:
-    label = classes.index(now.label) if now.label in classes else -1
-    return {"label": label, "skipped": now.skipped is not None, "flagged": now.flagged}
+def _state_json(state: LabelState, classes: Sequence[str]) -> dict[str, Any]:
+    label = classes.index(state.label) if state.label in classes else -1
+    return {"label": label, "skipped": state.skipped is not None, "flagged": state.flagged}

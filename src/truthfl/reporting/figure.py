@@ -1,7 +1,4 @@
-"""A figure as data: panels, series, and how sure each point is. A plot and a table are made of this and nothing else.
-
-Looks at `errors` only.
-"""
+"""Data of a figure: panels, series, and the confidence interval of each point. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -21,9 +18,9 @@ HEADER = ("panel", "series", "x", "mean", "low", "high")
 
 
 def mean_interval(samples: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Mean over the first axis and the ends of its 95% confidence interval, by Student's t.
+    """Mean over the first axis, and lower and upper end of its 95% confidence interval by Student's t.
 
-    Samples that are not finite make the mean what it is and the interval unbounded.
+    With samples that are not finite, the interval is unbounded.
     """
     values = np.asarray(samples, dtype=float)
     count = len(values)
@@ -31,10 +28,10 @@ def mean_interval(samples: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.f
         raise InputError(f"there are {count} samples; an interval needs at least 2.")
     with np.errstate(invalid="ignore"):
         mean, spread = values.mean(axis=0), values.std(axis=0, ddof=1)
-    reach = np.asarray(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(count))
-    known = np.isfinite(mean) & np.isfinite(reach)
-    near, reach = np.where(known, mean, 0.0), np.where(known, reach, np.inf)
-    return mean, near - reach, near + reach
+    half_width = np.asarray(stdtrit(count - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(count))
+    finite = np.isfinite(mean) & np.isfinite(half_width)
+    center, half_width = np.where(finite, mean, 0.0), np.where(finite, half_width, np.inf)
+    return mean, center - half_width, center + half_width
 
 
 def series(name: str, x: ArrayLike, samples: ArrayLike) -> Series:
@@ -44,12 +41,12 @@ def series(name: str, x: ArrayLike, samples: ArrayLike) -> Series:
 
 
 def exact_series(name: str, x: ArrayLike, y: ArrayLike) -> Series:
-    """A series that was computed, not sampled: its band has no width."""
+    """A series without uncertainty: its interval has no width."""
     return Series(name, _numbers(x), _numbers(y), _numbers(y), _numbers(y))
 
 
 def figure_csv(figure: Figure) -> str:
-    """All points of a figure as CSV; numbers in full."""
+    """All points of a figure as CSV; numbers with all digits."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEADER)
@@ -77,22 +74,22 @@ class Series:
     high: Sequence[float]
 
     def __post_init__(self) -> None:
-        if len({len(part) for part in (self.x, self.mean, self.low, self.high)}) != 1 or not self.x:
+        if len({len(column) for column in (self.x, self.mean, self.low, self.high)}) != 1 or not self.x:
             raise InputError(f"series {self.name!r} is empty, or its x, mean, low and high differ in length.")
 
     @property
     def has_band(self) -> bool:
-        """Whether there is any doubt to show."""
+        """Whether an interval has a width."""
         return any(high > low for low, high in zip(self.low, self.high, strict=True))
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes. Labels carry their units.
+    """One pair of axes. Labels include units.
 
-    level   a horizontal line to compare with, such as 0
-    mark_x  a vertical line, such as at what was asked for
-    log_y   whether equal factors are equally far apart
+    level   a horizontal reference line, such as 0
+    mark_x  a vertical reference line, such as the assigned batch size
+    log_y   whether the y axis is logarithmic
     """
 
     title: str
@@ -106,7 +103,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper, made again: the number it has there, and what was run for it."""
+    """A reproduced figure of the paper; `number` is the paper's."""
 
     number: int
     title: str

@@ -1,7 +1,7 @@
-"""Pictures of figures: PNG and SVG on white for files, one SVG per panel in the page's own colours for a report.
+"""Plots of figures: PNG and SVG on white for files, and one SVG per panel in the colours of an HTML page.
 
-Matplotlib is loaded when the first picture is drawn, and only its objects are used, so nothing here has a state or
-needs a screen. Looks at `figure`.
+Matplotlib is imported when the first plot is drawn, and used without pyplot, so there is no global state and no display
+is needed. Imports `figure`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# Okabe and Ito's colours, without those that white or black swallow; line style and marker tell lines apart as well
+# colour, line style, marker; the colours of Okabe and Ito that are visible on white and on black
 STYLES = (
     ("#0072B2", "-", "o"),
     ("#D55E00", "--", "s"),
@@ -29,36 +29,36 @@ STYLES = (
     ("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),
     ("#56B4E9", (0, (1, 1)), "P"),
 )
-INK = "#123457"  # drawn with this, and replaced by the page's own colour; no line has it
+INK = "#123457"  # placeholder that is replaced by the page's text colour; no line has it
 PANEL_SIZE = (4.9, 4.3)  # inches
-DOTS = 150  # to the inch
-MOST_MARKERS, MOST_TICKS = 12, 12
-SALT = "truthfl"  # the same figure gives the same SVG
+DPI = 150
+MAX_MARKERS, MAX_TICKS = 12, 12
+HASH_SALT = "truthfl"  # fixed, so that the same figure gives the same SVG
 
 
 def figure_pictures(figure: Figure) -> tuple[bytes, str]:
-    """PNG and SVG: all panels side by side, on white. Letters in the SVG are outlines: the same everywhere."""
+    """PNG and SVG with all panels side by side, on white. Text in the SVG is outlines, so that fonts do not matter."""
     return pictures(_drawn(figure.panels, "black"))
 
 
 def pictures(canvas: Canvas) -> tuple[bytes, str]:
-    """PNG and SVG of what was drawn in black."""
+    """PNG and SVG of a Matplotlib figure that was drawn in black."""
     png = io.BytesIO()
-    canvas.savefig(png, format="png", dpi=DOTS, facecolor="white")
-    canvas.set_layout_engine("none")  # what the first picture found stays
+    canvas.savefig(png, format="png", dpi=DPI, facecolor="white")
+    canvas.set_layout_engine("none")  # the SVG gets the layout of the PNG
     return png.getvalue(), _svg(canvas, facecolor="white", text_as_text=False)
 
 
 def panel_svg(panel: Panel, prefix: str) -> str:
-    """One panel for a page: transparent, text and axes in the colour of the text around it.
+    """SVG of one panel for an HTML page: transparent, with text and axes in the page's text colour.
 
-    `prefix` goes before every name inside, so that several can be on one page.
+    prefix   put before every id in the SVG, so that ids on one page are unique
     """
     return page_svg(_drawn((panel,), INK), prefix)
 
 
 def page_svg(canvas: Canvas, prefix: str) -> str:
-    """What was drawn in `INK`, for a page."""
+    """SVG for an HTML page of a Matplotlib figure that was drawn in `INK`."""
     text = _svg(canvas, facecolor="none", text_as_text=True)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
@@ -82,12 +82,12 @@ def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
     import matplotlib as mpl
 
     out = io.StringIO()
-    with mpl.rc_context({"svg.fonttype": "none" if text_as_text else "path", "svg.hashsalt": SALT}):
+    with mpl.rc_context({"svg.fonttype": "none" if text_as_text else "path", "svg.hashsalt": HASH_SALT}):
         canvas.savefig(out, format="svg", facecolor=facecolor, metadata={"Date": None})
     return out.getvalue()
 
 
-def _settings(ink: str) -> Any:  # matplotlib wants its own literal keys
+def _settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return dict.fromkeys(coloured, ink) | {
         "axes.titlecolor": ink,
@@ -121,9 +121,9 @@ def _draw(axes: Axes, panel: Panel, ink: str) -> None:
 def _set_axes(axes: Axes, panel: Panel) -> None:
     from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-    places = sorted({x for line in panel.series for x in line.x})
-    if len(places) <= MOST_TICKS:
-        axes.set_xticks(places)
+    x_values = sorted({x for line in panel.series for x in line.x})
+    if len(x_values) <= MAX_TICKS:
+        axes.set_xticks(x_values)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     if panel.log_y:
@@ -138,39 +138,38 @@ def _set_axes(axes: Axes, panel: Panel) -> None:
 
 
 def _limits(panel: Panel) -> tuple[float, float]:
-    """All means, and of the bands what is no further away than the means from each other: doubt may leave the axes."""
-    scale, back = (np.log, np.exp) if panel.log_y else (np.asarray, np.asarray)
+    """Limits of the y axis: all means, and the bands up to 0.7 times the range of the means beyond it."""
+    scale, unscale = (np.log, np.exp) if panel.log_y else (np.asarray, np.asarray)
     low, mean, high = (
-        np.array([value for line in panel.series for value in getattr(line, part)], dtype=float)
-        for part in ("low", "mean", "high")
+        np.array([value for line in panel.series for value in getattr(line, name)], dtype=float)
+        for name in ("low", "mean", "high")
     )
-    inside = np.isfinite(mean) & ((mean > 0) | (not panel.log_y))
+    drawable = np.isfinite(mean) & ((mean > 0) | (not panel.log_y))
     levels = np.array([] if panel.level is None else [panel.level])
-    there = np.append(mean[inside], levels) if inside.any() else np.ones(1)
-    near = scale(there)
-    bottom, top = float(near.min()), float(near.max())
-    reach = (top - bottom) or abs(top) or 1.0
-    known = inside & np.isfinite(low) & np.isfinite(high)
-    lowest = scale(low[known & ((low > 0) | (not panel.log_y))])
-    bottom = max(min(bottom, lowest.min(initial=np.inf)), bottom - 0.7 * reach)
-    top = min(max(top, scale(high[known]).max(initial=-np.inf)), top + 0.7 * reach)
-    room = 0.04 * (top - bottom)
-    return float(back(bottom - room)), float(back(top + room))
+    values = scale(np.append(mean[drawable], levels) if drawable.any() else np.ones(1))
+    bottom, top = float(values.min()), float(values.max())
+    extent = (top - bottom) or abs(top) or 1.0
+    with_band = drawable & np.isfinite(low) & np.isfinite(high)
+    lowest = scale(low[with_band & ((low > 0) | (not panel.log_y))])
+    bottom = max(min(bottom, lowest.min(initial=np.inf)), bottom - 0.7 * extent)
+    top = min(max(top, scale(high[with_band]).max(initial=-np.inf)), top + 0.7 * extent)
+    margin = 0.04 * (top - bottom)
+    return float(unscale(bottom - margin)), float(unscale(top + margin))
 
 
 def _draw_line(axes: Axes, line: Series, colour: str, dashes: Any, marker: str) -> None:
-    x, mean, low, high = (np.asarray(part, dtype=float) for part in (line.x, line.mean, line.low, line.high))
-    there = np.isfinite(mean) & np.isfinite(low) & np.isfinite(high)
+    x, mean, low, high = (np.asarray(values, dtype=float) for values in (line.x, line.mean, line.low, line.high))
+    finite = np.isfinite(mean) & np.isfinite(low) & np.isfinite(high)
     if line.has_band:
-        axes.fill_between(x[there], low[there], high[there], color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x[finite], low[finite], high[finite], color=colour, alpha=0.18, linewidth=0)
     axes.plot(
-        x[there],
-        mean[there],
+        x[finite],
+        mean[finite],
         color=colour,
         linestyle=dashes,
         marker=marker,
         markersize=4.5,
-        markevery=max(1, -(-int(there.sum()) // MOST_MARKERS)),
+        markevery=max(1, -(-int(finite.sum()) // MAX_MARKERS)),
         linewidth=1.7,
         label=line.name,
     )

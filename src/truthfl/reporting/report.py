@@ -1,7 +1,7 @@
-"""One HTML file that needs nothing else: text, tables, figures; light and dark, on a telephone and on a wide screen.
+"""Reports as one self-contained HTML file: text, tables, figures; for light and dark mode and all screen widths.
 
-Whoever has something to show makes a `Report` and writes `page(report)` to a file. Everything that is text is escaped;
-only a plot's SVG is taken as it is. Looks at `errors` only, and at the machine for `how_made`.
+A caller makes a `Report` and writes `page(report)` to a file. All texts are escaped; SVGs of plots are inserted
+unchanged. Imports `errors`.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ td.bad { color: var(--bad); font-weight: 600; }
 td.open { color: var(--open); font-weight: 600; }
 a { color: inherit; }
 """.strip()
-LONG_CELL = 24  # letters from which on a cell is given room
+LONG_CELL = 24  # cells with more letters get a minimum width
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Some sentences."""
+    """A paragraph of text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text; columns that hold numbers, and perhaps empty cells, are aligned to the right.
+    """Rows of text; columns of numbers (and empty cells) are aligned to the right.
 
-    `tones` gives some texts a colour wherever they are a whole cell: "good", "bad" or "open".
+    tones   pairs (text, CSS class): cells with exactly this text are coloured as "good", "bad" or "open"
     """
 
     columns: Sequence[str]
@@ -74,7 +74,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """Pictures that belong together, as SVG, which is put into the page as it is; and files that hold the same."""
+    """SVGs of one figure with a caption, and names of files with the same content."""
 
     svgs: Sequence[str]
     caption: str
@@ -86,7 +86,7 @@ Part = Paragraph | Table | Plot
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what is under it."""
+    """A heading and its content."""
 
     heading: str
     parts: Sequence[Part]
@@ -94,7 +94,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """The page: a title, a first paragraph that says what was found, and sections."""
+    """A title, a first paragraph with the main result, and sections."""
 
     title: str
     lead: str
@@ -102,7 +102,7 @@ class Report:
 
 
 def page(report: Report) -> str:
-    """The whole file."""
+    """The HTML file."""
     body = "\n".join(_section(section) for section in report.sections)
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -113,7 +113,7 @@ def page(report: Report) -> str:
 
 
 def how_made(*, version: str, command: str, seeds: str, engine: str, seconds: float, more: str = "") -> Section:
-    """The last section of every report: what must be known to make it again."""
+    """The last section of every report: command, versions and machine, so that the report can be made again."""
     import numpy as np
 
     rows = [
@@ -147,9 +147,9 @@ def _part(part: Part) -> str:
 def _table(table: Table) -> str:
     tones = dict(table.tones)
     numeric = [any(cells) and all(map(_is_number, filter(None, cells))) for cells in zip(*table.rows, strict=True)]
-    aligned = [' class="number"' if right else "" for right in numeric] or [""] * len(table.columns)
+    classes = [' class="number"' if is_numeric else "" for is_numeric in numeric] or [""] * len(table.columns)
     head = "".join(
-        f'<th scope="col"{how}>{escape(column)}</th>' for column, how in zip(table.columns, aligned, strict=True)
+        f'<th scope="col"{css}>{escape(column)}</th>' for column, css in zip(table.columns, classes, strict=True)
     )
     rows = "\n".join(
         "<tr>" + "".join(_cell(*pair, tones) for pair in zip(row, numeric, strict=True)) + "</tr>" for row in table.rows
@@ -162,12 +162,12 @@ def _table(table: Table) -> str:
 
 def _cell(cell: str, numeric: bool, tones: dict[str, str]) -> str:
     if cell in tones:
-        kind = f' class="{escape(tones[cell])}"'
+        css = f' class="{escape(tones[cell])}"'
     elif numeric:
-        kind = ' class="number"'
+        css = ' class="number"'
     else:
-        kind = ' class="long"' if len(cell) > LONG_CELL else ""
-    return f"<td{kind}>{escape(cell)}</td>"
+        css = ' class="long"' if len(cell) > LONG_CELL else ""
+    return f"<td{css}>{escape(cell)}</td>"
 
 
 def _is_number(cell: str) -> bool:

@@ -1,7 +1,6 @@
-"""Pictures in one array: an .npz file with `images`, or an idx file. Imports `sample`, `pixels` and
-`learning.array_files`.
+"""Pictures in one array: an .npz file with `images`, or an idx file. A sample's id is a hash of its pixels.
 
-A picture is known by its pixels.
+Imports `sample`, `formats`, `pixels` and `learning.array_files`.
 """
 
 from __future__ import annotations
@@ -14,29 +13,29 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.array_files import read_idx, read_npz
-from truthfl.samples.formats import MOST_PIXELS
+from truthfl.samples.formats import MAX_PIXELS
 from truthfl.samples.pixels import as_png
-from truthfl.samples.sample import Pixels, Shown, Source, content_id, numbered, require_some
+from truthfl.samples.sample import Media, Pixels, Source, content_id, require_samples, samples_with_unique_ids
 
 
 def open_npz(path: Path) -> Source:
-    """The array `images` of an .npz file; other arrays in it are not looked at."""
+    """Open the array `images` of an .npz file; other arrays in it are ignored."""
     return _source(path, read_npz(path, ["images"])["images"])
 
 
 def open_idx(path: Path) -> Source:
-    """An idx file of bytes in three dimensions, plain or gzipped: as MNIST's pictures come."""
+    """Open an idx file of bytes in three dimensions, plain or gzipped, such as MNIST's pictures."""
     return _source(path, read_idx(path, 3))
 
 
 class ArrayReader:
-    """Gives the rows of an array."""
+    """Reads samples from the rows of an array."""
 
     def __init__(self, images: Pixels) -> None:
         self.images = images
 
-    def shown(self, row: int) -> Shown:
-        return Shown(as_png(self.images[row]), "image/png")
+    def media(self, row: int) -> Media:
+        return Media(as_png(self.images[row]), "image/png")
 
     def pixels(self, row: int) -> Pixels:
         return np.asarray(self.images[row])
@@ -52,12 +51,12 @@ def _source(path: Path, images: NDArray[Any]) -> Source:
             f"the images in {path} have shape {images.shape}; it must be (count, height, width) or, with 1 or 3 "
             "channels, (count, height, width, channels)."
         )
-    if images.shape[1] * images.shape[2] > MOST_PIXELS:
+    if images.shape[1] * images.shape[2] > MAX_PIXELS:
         raise InputError(
             f"the images in {path} are of {images.shape[2]:,}×{images.shape[1]:,} pixels; that is too many."
         )
     shape = repr(images.shape[1:]).encode()
     contents = [content_id(shape, np.ascontiguousarray(image).data) for image in images]
     rows = range(len(images))
-    samples = numbered(contents, [f"row {row}" for row in rows], rows)
-    return require_some(Source(str(path), "picture", samples, (), ArrayReader(images)), "at least one picture")
+    samples = samples_with_unique_ids(contents, [f"row {row}" for row in rows], rows)
+    return require_samples(Source(str(path), "picture", samples, (), ArrayReader(images)), "at least one picture")

@@ -1,10 +1,9 @@
-"""Decoded pictures kept on disk: a process that opens the same folder again maps them and decodes none.
+"""Cache file of decoded pictures: a process that opens the same folder again maps it and decodes nothing.
 
-A participant's node answers each message in a new process, so what one process decoded is of no use to the next unless
-it is in a file. The file is known by the names and content ids of all samples in their order: a picture that was added,
-removed, changed or renamed makes it another one. It holds a SHA-256, a line of JSON and the pixels; if anything in it
-is damaged, or it cannot be written, the pictures are decoded as if it were not there. Labels are not in it. Imports
-`sample`, `pixels`, `files`.
+A participant's node handles each message in a new process, so decoded pictures must be in a file to be reused. The
+file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is added,
+removed, changed or renamed. It holds a SHA-256, a line of JSON and the pixels, no labels. If it is damaged or cannot
+be written, the pictures are decoded. Imports `sample`, `pixels`, `files`, `learning.model`.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ import numpy as np
 from truthfl.errors import ServiceError
 from truthfl.files import write_file
 from truthfl.learning.model import Images
-from truthfl.samples.pixels import load
+from truthfl.samples.pixels import load_pictures
 from truthfl.samples.sample import Problem, Source
 
 CACHE = "cache/pictures.bin"
-REVISION = 1  # one more when pictures are decoded to other pixels than before
+REVISION = 1  # to be increased when the decoder gives other pixels than before
 
 
 def load_cached(source: Source, home: Path) -> tuple[Source, Images]:
-    """What `load` gives; the pictures may be read-only."""
+    """The same as `load_pictures`, from the cache in `home` if it is valid; the array may be read-only."""
     path, key = home / CACHE, _key(source)
-    found = _read(path, key, source)
-    if found is None:
-        found = load(source)
-        with suppress(ServiceError):  # a full disk makes it slower, not wrong
-            write_file(path, _content(key, source, *found), private=True, sync=False)
-    return found
+    loaded = _read(path, key, source)
+    if loaded is None:
+        loaded = load_pictures(source)
+        with suppress(ServiceError):  # without the cache the next process decodes again
+            write_file(path, _content(key, source, *loaded), private=True, sync=False)
+    return loaded
 
 
 def _key(source: Source) -> str:
-    known = [REVISION, source.kind, [(sample.id, sample.name) for sample in source.samples]]
-    return sha256(json.dumps(known).encode()).hexdigest()
+    identity = [REVISION, source.kind, [(sample.id, sample.name) for sample in source.samples]]
+    return sha256(json.dumps(identity).encode()).hexdigest()
 
 
 def _content(key: str, source: Source, readable: Source, images: Images) -> bytes:
@@ -47,7 +46,7 @@ def _content(key: str, source: Source, readable: Source, images: Images) -> byte
     header = {
         "key": key,
         "kept": [position[sample.id] for sample in readable.samples],
-        "problems": [(problem.name, problem.why) for problem in readable.problems[len(source.problems) :]],
+        "problems": [(problem.name, problem.reason) for problem in readable.problems[len(source.problems) :]],
         "shape": images.shape,
     }
     line = json.dumps(header).encode() + b"\n"
@@ -57,19 +56,19 @@ def _content(key: str, source: Source, readable: Source, images: Images) -> byte
 
 
 def _read(path: Path, key: str, source: Source) -> tuple[Source, Images] | None:
-    """What the file holds; None where it is not there, is about other samples, or is damaged."""
+    """Content of the cache file; None if it does not exist, has another key, or is damaged."""
     try:
         with path.open("rb") as file:
-            digest, line = file.readline().strip().decode(), file.readline()
+            expected, line = file.readline().strip().decode(), file.readline()
             header = json.loads(line)
             if header["key"] != key:
                 return None
             pixels = np.asarray(np.memmap(file, np.uint8, "r", offset=file.tell()))
-        found = sha256(line)
-        found.update(pixels.data)
-        if found.hexdigest() != digest:
+        digest = sha256(line)
+        digest.update(pixels.data)
+        if digest.hexdigest() != expected:
             return None
-        problems = [Problem(*told) for told in header["problems"]]
-        return source.keeping(header["kept"], problems), pixels.reshape(header["shape"])
+        problems = [Problem(*fields) for fields in header["problems"]]
+        return source.subset(header["kept"], problems), pixels.reshape(header["shape"])
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         return None

@@ -1,7 +1,8 @@
-"""A folder of PNG and JPEG files, and of folders of them. Looks at `sample`, `formats`, and at `pictures` late.
+"""Samples in a folder of PNG and JPEG files and its subfolders.
 
-Nothing is decoded when it is opened. A file is known by its bytes: by all of them up to a megabyte; of a larger one, by
-its size and pieces from its beginning to its end. Nothing outside the folder is read, wherever links lead.
+Nothing is decoded when the folder is opened. A sample's id is a hash of the file: of all its bytes up to a megabyte,
+otherwise of its size and of evenly spaced ranges. Symbolic links out of the folder are not followed. Imports `sample`,
+`formats`; `pictures` and `pixels` when a sample is read.
 """
 
 from __future__ import annotations
@@ -11,30 +12,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truthfl.errors import InputError
-from truthfl.samples.formats import MOST_BYTES, is_picture, media_type
+from truthfl.samples.formats import MAX_BYTES, is_picture, media_type
 from truthfl.samples.sample import (
+    Media,
     Pixels,
     Problem,
-    Shown,
     Source,
     UnreadableError,
     content_id,
-    numbered,
-    require_some,
+    require_samples,
+    samples_with_unique_ids,
 )
 
-ENDINGS = (".png", ".jpg", ".jpeg")
-READ_BYTES = os.O_RDONLY | getattr(os, "O_BINARY", 0)
-SMALL, READ_WHOLE = 16 * 1024, 1_000_000  # bytes
-PIECES, PIECE = 32, 8 * 1024  # of a larger file
+SUFFIXES = (".png", ".jpg", ".jpeg")
+READ_BINARY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+FIRST_READ = 16 * 1024  # bytes
+HASHED_WHOLE = 1_000_000  # bytes; of larger files, only ranges are hashed
+RANGES, RANGE_LENGTH = 32, 8 * 1024
 
 
 def open_folder(folder: Path) -> Source:
-    """Sorted by path."""
+    """Open a folder; its samples are sorted by path."""
     root = folder.resolve()
     paths, names, contents, problems = [], [], [], []
     for path in sorted(_files(root, str(root), "")):
-        name = _for_people(path)
+        name = _printable(path)
         try:
             contents.append(_fingerprint(f"{root}/{path}", name))
         except UnreadableError as error:
@@ -42,52 +44,54 @@ def open_folder(folder: Path) -> Source:
             continue
         paths.append(path)
         names.append(name)
-    samples = numbered(contents, names, range(len(paths)))
-    found = Source(str(folder), "picture", samples, tuple(problems), FolderReader(root, tuple(paths), tuple(contents)))
-    return require_some(found, f"files that end in {', '.join(ENDINGS)}")
+    samples = samples_with_unique_ids(contents, names, range(len(paths)))
+    reader = FolderReader(root, tuple(paths), tuple(contents))
+    source = Source(str(folder), "picture", samples, tuple(problems), reader)
+    return require_samples(source, f"files that end in {', '.join(SUFFIXES)}")
 
 
 class FolderReader:
-    """Reads files below one folder, and only there."""
+    """Reads files below one folder; raises `UnreadableError` for links out of it and for changed files."""
 
     def __init__(self, root: Path, paths: tuple[str, ...], contents: tuple[str, ...]) -> None:
         self.root, self.paths, self.contents = root, paths, contents
 
-    def shown(self, row: int) -> Shown:
-        from truthfl.samples.pictures import decoded
+    def media(self, row: int) -> Media:
+        from truthfl.samples.pictures import decode
 
         raw = self._raw(row)
-        decoded(raw, _for_people(self.paths[row]))
-        return Shown(raw, media_type(raw))
+        decode(raw, _printable(self.paths[row]))
+        return Media(raw, media_type(raw))
 
     def pixels(self, row: int) -> Pixels:
-        from truthfl.samples.pictures import decoded
+        from truthfl.samples.pictures import decode
         from truthfl.samples.pixels import pixels_of
 
-        name = _for_people(self.paths[row])
-        return pixels_of(decoded(self._raw(row), name), name)
+        name = _printable(self.paths[row])
+        return pixels_of(decode(self._raw(row), name), name)
 
     def _raw(self, row: int) -> bytes:
-        name = _for_people(self.paths[row])
+        name = _printable(self.paths[row])
         try:
             path = (self.root / self.paths[row]).resolve(strict=True)
             if not path.is_relative_to(self.root):
                 raise UnreadableError(f"{name} now leads out of the folder.")
             with path.open("rb") as file:
-                raw = file.read(MOST_BYTES + 1)
+                raw = file.read(MAX_BYTES + 1)
         except (OSError, RuntimeError) as error:
             raise UnreadableError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-        if len(raw) > MOST_BYTES:
+        if len(raw) > MAX_BYTES:
             raise UnreadableError(f"{name} {_too_large(len(raw))}")
         if _fingerprint_of(raw) != self.contents[row]:
             raise UnreadableError(f"{name} is another picture than when the folder was opened; open it again.")
         return raw
 
 
-def _files(root: Path, folder: str, before: str) -> Iterator[str]:
-    """Paths of pictures, from `root` on; hidden ones are left out, and links that lead out of it.
+def _files(root: Path, folder: str, prefix: str) -> Iterator[str]:
+    """Paths of pictures, relative to `root`, without hidden files and links out of it.
 
-    Texts, not `Path`s: there may be very many.
+    prefix   path of `folder` relative to `root`, with a trailing slash
+    Strings, not `Path`s, since a folder may hold very many files.
     """
     try:
         entries = list(os.scandir(folder))
@@ -97,54 +101,55 @@ def _files(root: Path, folder: str, before: str) -> Iterator[str]:
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(root, entry.path, f"{before}{entry.name}/")
-        elif entry.name.lower().endswith(ENDINGS) and not _leads_out(entry, root) and entry.is_file():
-            yield before + entry.name
+            yield from _files(root, entry.path, f"{prefix}{entry.name}/")
+        elif entry.name.lower().endswith(SUFFIXES) and not _links_outside(entry, root) and entry.is_file():
+            yield prefix + entry.name
 
 
-def _for_people(path: str) -> str:
-    """As it is written, where it is written in letters; a file's name may be any bytes."""
+def _printable(path: str) -> str:
+    """The path as valid Unicode; bytes that are not UTF-8 are replaced."""
     return path if path.isascii() else os.fsencode(path).decode("utf-8", "replace")
 
 
-def _leads_out(entry: os.DirEntry[str], root: Path) -> bool:
+def _links_outside(entry: os.DirEntry[str], root: Path) -> bool:
     try:
         return entry.is_symlink() and not Path(entry.path).resolve(strict=True).is_relative_to(root)
-    except (OSError, RuntimeError):  # it leads nowhere, or in a circle
+    except (OSError, RuntimeError):  # a broken or circular link
         return True
 
 
 def _fingerprint(path: str, name: str) -> str:
-    """Of the file with this path, by few and small reads: there may be very many."""
+    """Content id of the file at this path, with few and small reads, since there may be very many files."""
     try:
-        handle = os.open(path, READ_BYTES)
+        handle = os.open(path, READ_BINARY)
         try:
-            head = os.read(handle, SMALL)
-            if len(head) < SMALL:
+            head = os.read(handle, FIRST_READ)
+            if len(head) < FIRST_READ:
                 size, parts = len(head), [head]
             else:
                 size = os.fstat(handle).st_size
-                parts = [_read_at(handle, *piece) for piece in _pieces(size)]
+                parts = [_read_at(handle, start, length) for start, length in _hashed_ranges(size)]
         finally:
             os.close(handle)
     except OSError as error:
         raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
     if not is_picture(head):
         raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise UnreadableError(f"{name} {_too_large(size)}")
     return content_id(b"%d " % size, *parts)
 
 
 def _fingerprint_of(raw: bytes) -> str:
-    return content_id(b"%d " % len(raw), *(raw[start : start + length] for start, length in _pieces(len(raw))))
+    """Content id of a file with these bytes."""
+    return content_id(b"%d " % len(raw), *(raw[start : start + length] for start, length in _hashed_ranges(len(raw))))
 
 
-def _pieces(size: int) -> list[tuple[int, int]]:
-    """What a file is known by, as starts and lengths."""
-    if size <= READ_WHOLE:
+def _hashed_ranges(size: int) -> list[tuple[int, int]]:
+    """Start and length of each range of a file that is hashed."""
+    if size <= HASHED_WHOLE:
         return [(0, size)]
-    return [(number * (size - PIECE) // (PIECES - 1), PIECE) for number in range(PIECES)]
+    return [(number * (size - RANGE_LENGTH) // (RANGES - 1), RANGE_LENGTH) for number in range(RANGES)]
 
 
 def _read_at(handle: int, start: int, length: int) -> bytes:
@@ -153,4 +158,4 @@ def _read_at(handle: int, start: int, length: int) -> bytes:
 
 
 def _too_large(size: int) -> str:
-    return f"has {size / 1e6:,.0f} MB; at most {MOST_BYTES / 1e6:,.0f} MB are read."
+    return f"has {size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} MB are read."

@@ -1,7 +1,4 @@
-"""Labels that a person made by hand, from the file her page keeps. Imports `label_store`.
-
-The file is SQLite's and has a view `labels (sample, label)`; how it came to be is the labeling room's business.
-"""
+"""Labels that a participant made by hand, read from her label file. Imports `label_store`, `learning.model`."""
 
 from __future__ import annotations
 
@@ -20,18 +17,20 @@ LOCK_WAIT_S = 10.0
 
 
 def labels_of(path: str | os.PathLike[str], samples: Sequence[str], classes: Sequence[str]) -> Labels | None:
-    """One label per sample, as a position in `classes`, in the samples' order; None until all of them are labeled.
+    """One label per sample, as an index into `classes`, in the samples' order; None until all of them are labeled.
 
-    Samples are named by their ids. A label that is none of these classes is none.
+    path     the label file, an SQLite database with the view `labels (sample, label)`
+    samples  ids
+    classes  names; a label that is not among them counts as missing
     """
     file = Path(path)
     if not file.exists():
         return None
-    number = {name: position for position, name in enumerate(classes)}
+    index = {name: position for position, name in enumerate(classes)}
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_WAIT_S)) as database:
-            found = dict(database.execute("SELECT sample, label FROM labels"))
+            names = dict(database.execute("SELECT sample, label FROM labels"))
     except sqlite3.Error as error:
         raise database_error(error, f"{file} cannot be read as a file of labels") from None
-    made = [number.get(found.get(sample, ""), -1) for sample in samples]
-    return None if -1 in made else np.array(made, dtype=np.int64)
+    labels = [index.get(names.get(sample, ""), -1) for sample in samples]
+    return None if -1 in labels else np.array(labels, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""In which order samples are asked for: those that were there first stay first. Imports `sample`, `files`.
+"""Stable order of samples: new samples go behind those that were there before. Imports `sample`, `files`.
 
-An offer asks for a number of samples, the first ones. Were they the first by name, a file that is added during a job
-would push another one out of them, and labels would be missing that nobody was asked for.
+An offer asks for the first n samples. If they were sorted by name, a file added during a job could push another one
+out of the first n, and that new file would have no label.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ FILE_NAME = "order.json"
 
 
 def in_kept_order(source: Source, home: Path) -> Source:
-    """The samples as they were ordered before, new ones after them; the order is kept in her folder."""
+    """The source with known samples in their stored order, new ones after them; the order is stored in `home`."""
     file = home / FILE_NAME
-    kept = _read(file)
-    place = {sample: number for number, sample in enumerate(kept)}
-    new = [sample for sample in source.ids if sample not in place]
-    place |= {sample: len(kept) + number for number, sample in enumerate(new)}
+    stored = _read(file)
+    rank = {sample: number for number, sample in enumerate(stored)}
+    new = [sample for sample in source.ids if sample not in rank]
+    rank |= {sample: len(stored) + number for number, sample in enumerate(new)}
     if new:
-        write_file(file, json.dumps([*kept, *new]), sync=False)
-    places = [place[sample] for sample in source.ids]
-    return source.keeping(sorted(range(len(source)), key=places.__getitem__), ())
+        write_file(file, json.dumps([*stored, *new]), sync=False)
+    ranks = [rank[sample] for sample in source.ids]
+    return source.subset(sorted(range(len(source)), key=ranks.__getitem__), ())
 
 
 def _read(file: Path) -> list[str]:
+    """The stored sample ids; empty if the file does not exist."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        ids = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        ids = None
+    if not isinstance(ids, list) or not all(isinstance(sample, str) for sample in ids):
         raise InputError(f"{file} cannot be read; it lists samples in their order, and may be deleted between jobs.")
-    return found
+    return ids

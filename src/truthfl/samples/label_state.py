@@ -1,4 +1,4 @@
-"""Where a sample stands, from the decisions about it: labeled, skipped, flagged, or untouched. Looks nowhere."""
+"""Current state of a sample's label, computed from the decisions about it. Imports no other module of truthfl."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A decision as it is written down; `undoes` is the number of another."""
+    """A decision as stored in the table; `undoes` is the number of the decision that it undoes, if any."""
 
     number: int
     sample: str
@@ -19,23 +19,27 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Standing:
-    """label: the class she gave, if she did; skipped: the number of the decision that skipped it, if one did."""
+class LabelState:
+    """State of one sample.
+
+    label    name of its class; None while it is not labeled
+    skipped  number of the decision that skipped it; None if it is not skipped
+    """
 
     label: str | None = None
     skipped: int | None = None
     flagged: bool = False
 
 
-NOTHING = Standing()
+UNTOUCHED = LabelState()
 
 
-def standing(rows: Iterable[Row]) -> Standing:
-    """Of one sample, from its rows in order. Of label and skip, the later counts; what was undone does not."""
-    made = list(rows)
-    undone = {row.undoes for row in made if row.undoes is not None}
+def label_state(rows: Iterable[Row]) -> LabelState:
+    """State of one sample, from its rows in order. Of label and skip, the later one counts; undone ones do not."""
+    decisions = list(rows)
+    undone = {row.undoes for row in decisions if row.undoes is not None}
     label, skipped, flagged = None, None, False
-    for row in made:
+    for row in decisions:
         if row.number in undone or row.action == "undo":
             continue
         if row.action == "label":
@@ -44,12 +48,12 @@ def standing(rows: Iterable[Row]) -> Standing:
             label, skipped = None, row.number
         else:
             flagged = row.action == "flag"
-    return Standing(label, skipped, flagged)
+    return LabelState(label, skipped, flagged)
 
 
-def all_standing(rows: Iterable[Row]) -> dict[str, Standing]:
-    """Of every sample, from all rows in order."""
+def label_states(rows: Iterable[Row]) -> dict[str, LabelState]:
+    """State of every sample in these rows, by sample id; the rows must be in order."""
     by_sample: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_sample[row.sample].append(row)
-    return {sample: standing(made) for sample, made in by_sample.items()}
+    return {sample: label_state(decisions) for sample, decisions in by_sample.items()}

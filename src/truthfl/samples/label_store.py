@@ -1,8 +1,8 @@
-"""Labels in one local SQLite file: every decision a row, none ever changed. Looks at `errors` and `label_state`.
+"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_state`.
 
-The current label of a sample follows from its rows: the last one that was not undone. The file says so itself, in a
-view `labels`, which is all that others read (`learning/handmade.py`). A decision is on the disk before `decide`
-returns, and the same decision sent twice, known by its nonce, is one row.
+The current label of a sample is that of its last row that was not undone; the view `labels` holds it, and
+`handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent
+twice, identified by its nonce, is stored once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.samples.label_state import NOTHING, Row, Standing, all_standing, standing
+from truthfl.samples.label_state import UNTOUCHED, LabelState, Row, label_state, label_states
 
 FILE_NAME = "labels.db"
 VERSION = 1
@@ -50,14 +50,17 @@ CREATE VIEW IF NOT EXISTS labels AS
 PRAGMA user_version = {VERSION};
 """
 
-ROW = "SELECT number, sample, action, label, undoes FROM decisions"
+SELECT_ROWS = "SELECT number, sample, action, label, undoes FROM decisions"
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What she decided about a sample: "label" it so, "skip" it, "flag" or "unflag" it.
+    """A participant's decision about one sample.
 
-    nonce  the page's own name for this decision, the same when it is sent again
+    nonce   identifies the decision; the same when it is sent again
+    sample  id
+    action  "label", "skip", "flag" or "unflag"
+    label   name of the class, only with "label"
     """
 
     nonce: str
@@ -67,17 +70,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A decision on the disk, and where it leaves its sample; `action` is the one that was made or undone."""
+class StoredDecision:
+    """A decision on the disk, and its sample's state after it; `action` is the one that was made or undone."""
 
     number: int
     sample: str
     action: str
-    now: Standing
+    state: LabelState
 
 
 class LabelStore:
-    """The open file. Threads may share it; other processes may read and write the same file."""
+    """The open label file. Threads may share one store; other processes may read and write the same file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,56 +102,58 @@ class LabelStore:
         with self._lock:
             self._database.close()
 
-    def decide(self, decision: Decision) -> Kept:
-        """Write it down, unless it is written already."""
+    def decide(self, decision: Decision) -> StoredDecision:
+        """Write a decision unless its nonce is stored already."""
         with self._writing() as database:
-            known = database.execute("SELECT 1 FROM decisions WHERE nonce = ?", (decision.nonce,)).fetchone()
-            if known is None:
+            stored = database.execute("SELECT 1 FROM decisions WHERE nonce = ?", (decision.nonce,)).fetchone()
+            if stored is None:
                 _insert(database, decision, "page")
-            return self._kept(decision.nonce)
+            return self._stored(decision.nonce)
 
-    def undo(self, nonce: str, among: Container[str]) -> Kept | None:
-        """Take back the last decision made on the page about one of these samples; None if there is none."""
+    def undo(self, nonce: str, samples: Container[str]) -> StoredDecision | None:
+        """Undo the last decision made on the page about one of these samples; None if there is none."""
         with self._writing() as database:
             if database.execute("SELECT 1 FROM decisions WHERE nonce = ?", (nonce,)).fetchone() is None:
-                last = "SELECT number, sample FROM standing WHERE how = 'page' ORDER BY number DESC"
-                found = next((row for row in database.execute(last) if row[1] in among), None)
-                if found is None:
+                latest_first = "SELECT number, sample FROM standing WHERE how = 'page' ORDER BY number DESC"
+                last = next((row for row in database.execute(latest_first) if row[1] in samples), None)
+                if last is None:
                     return None
-                taken_back = "INSERT INTO decisions (nonce, at, how, action, sample, undoes) VALUES (?, ?, ?, ?, ?, ?)"
-                database.execute(taken_back, (nonce, _now(), "page", "undo", found[1], found[0]))
-            return self._kept(nonce)
+                insert = "INSERT INTO decisions (nonce, at, how, action, sample, undoes) VALUES (?, ?, ?, ?, ?, ?)"
+                database.execute(insert, (nonce, _now(), "page", "undo", last[1], last[0]))
+            return self._stored(nonce)
 
-    def take_in(self, labels: Mapping[str, str], skipped: Iterable[str] = (), flagged: Iterable[str] = ()) -> int:
-        """Labels and marks from elsewhere, all or none; those that are there already are not written again.
+    def add_imported(self, labels: Mapping[str, str], skipped: Iterable[str] = (), flagged: Iterable[str] = ()) -> int:
+        """Write imported labels, skips and flags, all or none; return how many labels were written.
 
-        A sample that has a label is not skipped any more. Gives how many labels were written.
+        Those that are stored already are not written again. A sample that has a label is not skipped.
         """
         with self._writing() as database:
-            before = all_standing(self._rows(f"{ROW} ORDER BY number"))
-            new = [one for one in labels.items() if before.get(one[0], NOTHING).label != one[1]]
-            made = [Decision(uuid4().hex, sample, "label", label) for sample, label in new]
-            made += [Decision(uuid4().hex, one, "skip") for one in skipped if before.get(one, NOTHING) == NOTHING]
-            made += [Decision(uuid4().hex, one, "flag") for one in flagged if not before.get(one, NOTHING).flagged]
-            for decision in made:
+            before = label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
+            new_labels = [item for item in labels.items() if before.get(item[0], UNTOUCHED).label != item[1]]
+            new_skips = [sample for sample in skipped if before.get(sample, UNTOUCHED) == UNTOUCHED]
+            new_flags = [sample for sample in flagged if not before.get(sample, UNTOUCHED).flagged]
+            decisions = [Decision(uuid4().hex, sample, "label", label) for sample, label in new_labels]
+            decisions += [Decision(uuid4().hex, sample, "skip") for sample in new_skips]
+            decisions += [Decision(uuid4().hex, sample, "flag") for sample in new_flags]
+            for decision in decisions:
                 _insert(database, decision, "import")
-            return len(new)
+            return len(new_labels)
 
-    def standing(self) -> dict[str, Standing]:
-        """Where every sample stands that anything was ever decided about."""
-        with self._lock, _sentences(self.path):
-            return all_standing(self._rows(f"{ROW} ORDER BY number"))
+    def states(self) -> dict[str, LabelState]:
+        """State of every sample with at least one decision, by sample id."""
+        with self._lock, _truthfl_errors(self.path):
+            return label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
 
     def recent_times(self, count: int) -> list[datetime]:
-        """When the last labels were given on the page, oldest first."""
-        asked = "SELECT at FROM decisions WHERE action = 'label' AND how = 'page' ORDER BY number DESC LIMIT ?"
-        with self._lock, _sentences(self.path):
-            return [datetime.fromisoformat(row[0]) for row in self._database.execute(asked, (count,))][::-1]
+        """Times of the last `count` labels given on the page, oldest first."""
+        query = "SELECT at FROM decisions WHERE action = 'label' AND how = 'page' ORDER BY number DESC LIMIT ?"
+        with self._lock, _truthfl_errors(self.path):
+            return [datetime.fromisoformat(row[0]) for row in self._database.execute(query, (count,))][::-1]
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction; it is on the disk when this is left."""
-        with self._lock, _sentences(self.path):
+        """One transaction, on the disk when the context ends without an error."""
+        with self._lock, _truthfl_errors(self.path):
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield self._database
@@ -158,13 +163,13 @@ class LabelStore:
             self._database.execute("COMMIT")
 
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
-        return (Row(*found) for found in self._database.execute(query, values))
+        return (Row(*record) for record in self._database.execute(query, values))
 
-    def _kept(self, nonce: str) -> Kept:
-        made = next(self._rows(f"{ROW} WHERE nonce = ?", nonce))
-        about = made if made.undoes is None else next(self._rows(f"{ROW} WHERE number = ?", made.undoes))
-        now = standing(self._rows(f"{ROW} WHERE sample = ? ORDER BY number", made.sample))
-        return Kept(made.number, made.sample, about.action, now)
+    def _stored(self, nonce: str) -> StoredDecision:
+        row = next(self._rows(f"{SELECT_ROWS} WHERE nonce = ?", nonce))
+        undone = None if row.undoes is None else next(self._rows(f"{SELECT_ROWS} WHERE number = ?", row.undoes))
+        state = label_state(self._rows(f"{SELECT_ROWS} WHERE sample = ? ORDER BY number", row.sample))
+        return StoredDecision(row.number, row.sample, (undone or row).action, state)
 
     def _prepare(self) -> None:
         try:
@@ -176,7 +181,7 @@ class LabelStore:
             raise database_error(error, f"{self.path} cannot be used for labels") from None
 
     def _is_new(self) -> bool:
-        """Looked up in one transaction: another process may be making the file right now."""
+        """Whether the file has no tables yet; in one transaction, since another process may be creating them."""
         self._database.execute("BEGIN IMMEDIATE")
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
         tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -198,7 +203,8 @@ def _now() -> str:
 
 
 @contextmanager
-def _sentences(path: Path) -> Iterator[None]:
+def _truthfl_errors(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into `InputError` or `ServiceError`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -206,6 +212,6 @@ def _sentences(path: Path) -> Iterator[None]:
 
 
 def database_error(error: Exception, what: str) -> InputError | ServiceError:
-    """The error to raise: a file with other contents is bad input, anything else is the disk or another process."""
-    kind = InputError if getattr(error, "sqlite_errorcode", 0) & 0xFF in WRONG_CONTENTS else ServiceError
-    return kind(f"{what}: {str(getattr(error, 'strerror', None) or error).rstrip('.')}.")
+    """`InputError` if the file has other contents, `ServiceError` otherwise; `what` begins its message."""
+    error_class = InputError if getattr(error, "sqlite_errorcode", 0) & 0xFF in WRONG_CONTENTS else ServiceError
+    return error_class(f"{what}: {str(getattr(error, 'strerror', None) or error).rstrip('.')}.")

@@ -1,7 +1,7 @@
-"""Which sample a line of somebody's file means. Looks at `sample`.
+"""Matching of an imported label to a sample: by id if there is one, otherwise by path or by text. Imports `sample`.
 
-By its id, where one is given, and by nothing else. Otherwise by the picture's path: files get other folders in front of
-them and, when they are uploaded to Label Studio, eight letters and a hyphen; a text is known by itself.
+Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal
+digits and a hyphen before the names of uploaded files; they are ignored.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from truthfl.errors import InputError
 from truthfl.samples.sample import Source, content_id
 
-UPLOADED = re.compile(r"^[0-9a-f]{8}-")
+UPLOAD_PREFIX = re.compile(r"^[0-9a-f]{8}-")
 
 
 class Matcher:
-    """Finds samples of one source."""
+    """Finds samples of one source by id, path or text."""
 
     def __init__(self, source: Source) -> None:
         self.ids = frozenset(source.ids)
@@ -28,12 +28,12 @@ class Matcher:
             self.by_last_part[sample.name.rsplit("/", 1)[-1]].append(sample.id)
 
     def find(self, sample_id: str, name: str) -> str | None:
-        """The id of the sample that is meant; None if there is none."""
+        """The id of the matching sample; None if there is none. `name` is a picture's path or address, or a text."""
         if sample_id:
             return sample_id if sample_id in self.ids else None
         if self.texts:
-            known = content_id(b"text ", name.strip().encode("utf-8", "replace"))
-            return known if known in self.ids else None
+            text_id = content_id(b"text ", name.strip().encode("utf-8", "replace"))
+            return text_id if text_id in self.ids else None
         if name in self.by_name:
             return self.by_name[name]
         return self._by_path(_path_in(name))
@@ -41,18 +41,18 @@ class Matcher:
     def _by_path(self, path: str) -> str | None:
         parts = path.strip("/").split("/")
         for start in range(len(parts)):
-            for last in (parts[-1], UPLOADED.sub("", parts[-1])):
+            for last in (parts[-1], UPLOAD_PREFIX.sub("", parts[-1])):
                 tail = "/".join([*parts[start:-1], last])
                 if tail in self.by_name:
                     return self.by_name[tail]
-        alike = self.by_last_part.get(parts[-1]) or self.by_last_part.get(UPLOADED.sub("", parts[-1])) or []
-        if len(alike) > 1:
-            raise InputError(f"{path} may be any of {len(alike)} pictures of that name; give their paths or ids.")
-        return alike[0] if alike else None
+        ids = self.by_last_part.get(parts[-1]) or self.by_last_part.get(UPLOAD_PREFIX.sub("", parts[-1])) or []
+        if len(ids) > 1:
+            raise InputError(f"{path} may be any of {len(ids)} pictures of that name; give their paths or ids.")
+        return ids[0] if ids else None
 
 
 def _path_in(name: str) -> str:
-    """The path in a picture's address: as it is, behind a host, or in Label Studio's `?d=`."""
+    """The path in a picture's address: the address itself, the path of a URL, or Label Studio's query `?d=`."""
     parts = urlsplit(name) if "://" in name or name.startswith("/data/") else None
     if parts is None:
         return name.replace("\\", "/")

@@ -1,4 +1,4 @@
-"""Pictures as arrays, for training. Looks at `sample`, `pictures` and `learning`."""
+"""Pictures as arrays, for training. Imports `sample`, `pictures`, `learning.model`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from PIL import Image
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Images
-from truthfl.samples.pictures import as_shown
+from truthfl.samples.pictures import upright_and_opaque
 from truthfl.samples.sample import Pixels, Problem, Source, UnreadableError
 
 
-def load(source: Source) -> tuple[Source, Images]:
-    """The source without what cannot be read, and the pictures of what is left, in the same order.
+def load_pictures(source: Source) -> tuple[Source, Images]:
+    """The source without unreadable samples, and the pictures of the others, in the same order.
 
-    They must be of one size. Where one has colours, all get three channels.
+    All pictures must have the same size. If one has colours, all get three channels.
     """
     if source.kind != "picture":
         raise InputError(f"{source.place} holds texts; a model is trained on pictures.")
-    kept: list[int] = []
+    readable: list[int] = []
     arrays: list[Pixels] = []
     problems: list[Problem] = []
     for position, sample in enumerate(source.samples):
@@ -30,25 +30,29 @@ def load(source: Source) -> tuple[Source, Images]:
             problems.append(Problem(sample.name, str(error)))
             continue
         if arrays and array.shape[:2] != arrays[0].shape[:2]:
-            first = source.samples[kept[0]].name
+            first = source.samples[readable[0]].name
             raise InputError(
                 f"{sample.name} has {_size(array)} pixels and {first} {_size(arrays[0])}; in one job, all pictures "
                 f"must be of one size ({source.place})."
             )
-        kept.append(position)
+        readable.append(position)
         arrays.append(array)
     if not arrays:
-        raise InputError(f"{source.place} has no picture that can be read; the first says: {problems[0].why}")
+        raise InputError(f"{source.place} has no picture that can be read; the first says: {problems[0].reason}")
+    return source.subset(readable, problems), _stacked(arrays)
+
+
+def _stacked(arrays: list[Pixels]) -> Images:
     channels = max(array.shape[2] for array in arrays)
     images = np.empty((len(arrays), *arrays[0].shape[:2], channels), dtype=np.uint8)
     for row, array in enumerate(arrays):
         images[row] = array
-    return source.keeping(kept, problems), images
+    return images
 
 
 def pixels_of(image: Image.Image, name: str) -> Pixels:
-    """As the page shows it: (height, width, 1) of grays or (height, width, 3) of colours."""
-    flat = np.asarray(as_shown(image, name), dtype=np.uint8)
+    """The pixels that the page shows: (height, width, 1) of grays or (height, width, 3) of colours."""
+    flat = np.asarray(upright_and_opaque(image, name), dtype=np.uint8)
     return flat[..., None] if flat.ndim == 2 else flat
 
 

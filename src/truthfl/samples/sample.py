@@ -1,6 +1,6 @@
-"""What there is to label: samples that are known by their content, and where they are read from. Looks at `errors`.
+"""Samples to label and the sources they are read from. Imports `errors`.
 
-A sample's content gives it its id, so labels stay with their pictures when files are added, renamed or moved.
+A sample's id is a hash of its content, so labels stay with their pictures when files are added, renamed or moved.
 """
 
 from __future__ import annotations
@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from truthfl.errors import InputError
 
-if TYPE_CHECKING:  # a page of pictures in a folder needs no arrays
+if TYPE_CHECKING:  # the page starts without NumPy
     import numpy as np
     from numpy.typing import NDArray
 
-ID_LETTERS = 32
+ID_LENGTH = 32
 
 Kind = Literal["picture", "text"]
 Pixels: TypeAlias = "NDArray[np.uint8]"
 
 
 class UnreadableError(InputError):
-    """One sample that cannot be read; it is reported and passed over."""
+    """One sample cannot be read; it is reported and left out."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """id: of its content; name: for people, as a path or a row; row: where its reader finds it."""
+    """One sample of a source.
+
+    id    hash of its content
+    name  shown to people: a path, row or line
+    row   its index in the source's reader
+    """
 
     id: str
     name: str
@@ -38,33 +43,37 @@ class Sample:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that was passed over, and why, in a sentence."""
+    """Name of a sample that was left out, and the reason as a sentence."""
 
     name: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A sample as a browser gets it."""
+class Media:
+    """A sample as sent to the browser."""
 
     content: bytes
     media_type: str
 
 
 class Reader(Protocol):
-    """Gives the samples of one place, one at a time. Each may raise `UnreadableError`."""
+    """Reads the samples of one source, one at a time. Both methods may raise `UnreadableError`."""
 
-    def shown(self, row: int) -> Shown:
-        """For the browser, whole and known to be readable."""
+    def media(self, row: int) -> Media:
+        """The sample for the browser, complete and checked to be readable."""
 
     def pixels(self, row: int) -> Pixels:
-        """For training: (height, width, channels), of 1 or 3 channels."""
+        """The sample for training: (height, width, channels), with 1 or 3 channels."""
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The samples of one place, in an order that only depends on what is there."""
+    """The samples of one folder or file, in an order that depends only on its content.
+
+    place     its path, for messages
+    problems  samples that were left out
+    """
 
     place: str
     kind: Kind
@@ -79,35 +88,36 @@ class Source:
     def ids(self) -> tuple[str, ...]:
         return tuple(sample.id for sample in self.samples)
 
-    def shown(self, position: int) -> Shown:
-        return self.reader.shown(self.samples[position].row)
+    def media(self, position: int) -> Media:
+        return self.reader.media(self.samples[position].row)
 
     def pixels(self, position: int) -> Pixels:
         return self.reader.pixels(self.samples[position].row)
 
-    def keeping(self, positions: Iterable[int], problems: Iterable[Problem]) -> Source:
-        """Only these samples, and problems besides those that are known."""
-        kept = tuple(self.samples[position] for position in positions)
-        return replace(self, samples=kept, problems=(*self.problems, *problems))
+    def subset(self, positions: Iterable[int], problems: Iterable[Problem]) -> Source:
+        """The source with only the samples at these positions, in this order, and with these problems added."""
+        samples = tuple(self.samples[position] for position in positions)
+        return replace(self, samples=samples, problems=(*self.problems, *problems))
 
 
 def content_id(*parts: bytes | memoryview) -> str:
-    """What a sample with these bytes is known by."""
-    return sha256(b"".join(parts)).hexdigest()[:ID_LETTERS]
+    """The id of a sample whose content is these bytes."""
+    return sha256(b"".join(parts)).hexdigest()[:ID_LENGTH]
 
 
-def numbered(contents: Sequence[str], names: Sequence[str], rows: Sequence[int]) -> tuple[Sample, ...]:
-    """Samples of these contents; the second of two that are alike is known as the second."""
+def samples_with_unique_ids(contents: Sequence[str], names: Sequence[str], rows: Sequence[int]) -> tuple[Sample, ...]:
+    """Samples with these content ids; the second of two equal ones gets the suffix "-2", and so on."""
     seen: Counter[str] = Counter()
-    made = []
+    samples = []
     for content, name, row in zip(contents, names, rows, strict=True):
         seen[content] += 1
-        made.append(Sample(content if seen[content] == 1 else f"{content}-{seen[content]}", name, row))
-    return tuple(made)
+        samples.append(Sample(content if seen[content] == 1 else f"{content}-{seen[content]}", name, row))
+    return tuple(samples)
 
 
-def require_some(source: Source, wanted: str) -> Source:
+def require_samples(source: Source, wanted: str) -> Source:
+    """The source itself; an error if it is empty. `wanted` says for the message what it should hold."""
     if not source.samples:
-        first = f" ({source.problems[0].why})" if source.problems else ""
+        first = f" ({source.problems[0].reason})" if source.problems else ""
         raise InputError(f"{source.place} has nothing to label{first}; it must hold {wanted}.")
     return source

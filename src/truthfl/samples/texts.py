@@ -1,4 +1,4 @@
-"""Texts to label: a .csv file with a column `text`, or a .jsonl file with a text on each line. Looks at `sample`."""
+"""Texts to label: a .csv file with a column `text`, or a .jsonl file with a text on each line. Imports `sample`."""
 
 from __future__ import annotations
 
@@ -9,57 +9,58 @@ from pathlib import Path
 
 from truthfl.errors import InputError
 from truthfl.samples.sample import (
+    Media,
     Pixels,
     Problem,
-    Shown,
     Source,
     UnreadableError,
     content_id,
-    numbered,
-    require_some,
+    require_samples,
+    samples_with_unique_ids,
 )
 
-MOST_BYTES = 256_000_000
-LONGEST_TEXT = 20_000
-csv.field_size_limit(MOST_BYTES)  # what is too long is passed over by itself, not with the whole file
+MAX_BYTES = 256_000_000
+MAX_LETTERS = 20_000
+csv.field_size_limit(MAX_BYTES)  # a text that is too long is left out; it does not make the whole file unreadable
 
 
 def open_texts(path: Path) -> Source:
-    """In the order of the file; lines that hold no text, or too long a one, are reported and passed over."""
+    """Open texts in the order of the file; lines without a text, or with too long a one, are listed as problems."""
     texts, names, problems = [], [], []
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path} has over {MOST_BYTES / 1e6:.0f} MB; split it into several files.")
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path} has over {MAX_BYTES / 1e6:.0f} MB; split it into several files.")
         for line, text in _csv_lines(path) if path.suffix.lower() == ".csv" else _json_lines(path):
             name = f"line {line}"
-            why = _fault(text)
-            if why is None:
+            fault = _fault(text)
+            if fault is None:
                 assert isinstance(text, str)
                 texts.append(text.strip())
                 names.append(name)
             else:
-                problems.append(Problem(name, f"{name} {why}"))
+                problems.append(Problem(name, f"{name} {fault}"))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read ({error}); it must be text in UTF-8.") from None
     contents = [content_id(b"text ", text.encode("utf-8", "replace")) for text in texts]
-    samples = numbered(contents, names, range(len(texts)))
-    return require_some(Source(str(path), "text", samples, tuple(problems), TextReader(texts)), "at least one text")
+    samples = samples_with_unique_ids(contents, names, range(len(texts)))
+    return require_samples(Source(str(path), "text", samples, tuple(problems), TextReader(texts)), "at least one text")
 
 
 class TextReader:
-    """Gives texts."""
+    """Reads samples from a list of texts."""
 
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
 
-    def shown(self, row: int) -> Shown:
-        return Shown(self.texts[row].encode("utf-8", "replace"), "text/plain; charset=utf-8")
+    def media(self, row: int) -> Media:
+        return Media(self.texts[row].encode("utf-8", "replace"), "text/plain; charset=utf-8")
 
     def pixels(self, row: int) -> Pixels:
         raise UnreadableError(f"line {row + 1} is a text, not a picture.")
 
 
 def _csv_lines(path: Path) -> Iterator[tuple[int, object]]:
+    """Line number and text of each row."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         if "text" not in (reader.fieldnames or ()):
@@ -69,19 +70,20 @@ def _csv_lines(path: Path) -> Iterator[tuple[int, object]]:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, object]]:
+    """Line number and text of each line that is not blank."""
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    found = json.loads(line)
+                    value = json.loads(line)
                 except (ValueError, RecursionError):
-                    found = None
-                yield number, found.get("text") if isinstance(found, dict) else found
+                    value = None
+                yield number, value.get("text") if isinstance(value, dict) else value
 
 
 def _fault(text: object) -> str | None:
     if not isinstance(text, str) or not text.strip():
         return "holds no text."
-    if len(text) > LONGEST_TEXT:
-        return f"has {len(text):,} letters; at most {LONGEST_TEXT:,} are shown."
+    if len(text) > MAX_LETTERS:
+        return f"has {len(text):,} letters; at most {MAX_LETTERS:,} are shown."
     return None

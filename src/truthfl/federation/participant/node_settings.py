@@ -26,7 +26,7 @@ from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
 from truthfl.samples.open_samples import open_samples
-from truthfl.samples.pixels import load
+from truthfl.samples.pixels import load_pictures
 from truthfl.samples.sample import Source
 
 MOST_CLASSES = 100_000
@@ -102,7 +102,7 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
     """Her pictures that can be read, in the order in which they are asked for; a folder is decoded once."""
     ordered = in_kept_order(open_samples(data), home)
-    return load_cached(ordered, home) if data.is_dir() else load(ordered)
+    return load_cached(ordered, home) if data.is_dir() else load_pictures(ordered)
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:

@@ -59,7 +59,7 @@ class Signatory:
             given = (
                 None
                 if decided is None
-                else participant_folder.give_answer(self.folder, offer, self.key, accepted=decided)
+                else participant_folder.put_answer(self.folder, offer, self.key, accepted=decided)
             )
         return given
 

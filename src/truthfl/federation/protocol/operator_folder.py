@@ -12,7 +12,7 @@ from pathlib import Path
 
 from truthfl.errors import InputError
 from truthfl.files import write_file
-from truthfl.ledger.commitment import new_secret, secret_of
+from truthfl.ledger.commitment import new_secret, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
 SECRETS, FAILURE = "secrets.json", "failure.txt"
@@ -28,7 +28,7 @@ class Draws:
 
 def fixed_draws(seed: int) -> Draws:
     """For jobs that are to be repeated exactly; who knows the seed knows the test draw."""
-    return Draws(seed, secret_of(seed))
+    return Draws(seed, secret_from_seed(seed))
 
 
 def kept_draws(folder: Path, *, fresh: bool = False) -> Draws:

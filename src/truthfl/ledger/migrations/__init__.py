@@ -1,1 +1,1 @@
-"""How the ledger's table came to be, step by step, for Alembic. Looks at `schema`."""
+"""Alembic migrations of the ledger's table. Imports `schema`."""

@@ -1,4 +1,4 @@
-"""What Alembic runs to make the steps: on the connection, in the transaction, that `upgrade` hands over."""
+"""Alembic's environment: runs the migrations on the connection that `upgrade` passes in. Imports `schema`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Elements without markup in strings: nothing that comes from a file or an offer is ever read as HTML.
+// Creation of elements without HTML strings, so that no text from a file or an offer is parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -6,10 +6,12 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
+// A new HTML element.
 export function make(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
+// A new SVG element.
 export function draw(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -23,13 +25,15 @@ function filled(element, attributes, children) {
   return element;
 }
 
+// Fill a <dl> with entries [term, value or values, CSS class].
 export function pairs(list, entries) {
   list.replaceChildren(...entries.map(([term, value, kind]) =>
     make("div", { class: kind }, make("dt", {}, term), make("dd", {}, ...[value].flat()))));
 }
 
-export function alarm(sentence) {
-  const place = byId("alarm");
-  place.textContent = sentence;
-  place.hidden = sentence === "";
+// Show an error message, or hide it if it is "".
+export function alarm(message) {
+  const element = byId("alarm");
+  element.textContent = message;
+  element.hidden = message === "";
 }

@@ -1,19 +1,19 @@
-// Numbers as people read them.
+// Formatting of numbers, money and durations.
 
 export function money(amount, offer) {
   const places = Math.max(0, Math.ceil(Math.log10(offer.minor_units)));
-  const shown = places === 0 && amount !== 0 && Math.abs(amount) < 10 && !Number.isInteger(amount) ? 1 : places;
-  return `${number(amount, shown)} ${offer.currency}`;
+  const needed = places === 0 && amount !== 0 && Math.abs(amount) < 10 && !Number.isInteger(amount) ? 1 : places;
+  return `${number(amount, needed)} ${offer.currency}`;
 }
 
-// With more places than are ever paid.
-export function fine(amount) {
+// A parameter of pay, with two decimal places.
+export function parameter(amount) {
   return number(amount, 2);
 }
 
 export function number(value, places) {
-  const shown = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
-  const text = shown.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+  const rounded = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
+  const text = rounded.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
   return text.replace("-", "−");
 }
 
@@ -21,6 +21,7 @@ export function loss(value) {
   return number(value, 4);
 }
 
+// A probability.
 export function chance(share) {
   if (share < 0.0001) return "less than 1 in 10,000";
   if (share < 0.01) return `about 1 in ${Number((1 / share).toPrecision(2)).toLocaleString("en")}`;
@@ -41,6 +42,6 @@ export function duration(seconds) {
   return words.join(" ");
 }
 
-export function count(value, thing) {
-  return `${value.toLocaleString("en")} ${thing}${value === 1 ? "" : "s"}`;
+export function count(value, noun) {
+  return `${value.toLocaleString("en")} ${noun}${value === 1 ? "" : "s"}`;
 }

@@ -1,18 +1,18 @@
-// The bench: one sample at a time; the next one shows when the decision about this one is on the disk.
+// Labeling, one sample at a time; the next one is shown when the decision about this one is on the disk.
 
-import { Refused, SILENT, ask, nonce, tellUntilHeard } from "./api.js";
-import { SINGLE_KEYS, classButtons, classOfKey, flash, keyActs, onPress, press } from "./classes.js";
+import { NO_RESPONSE, RequestError, getJson, nonce, postUntilAnswered } from "./api.js";
+import { SINGLE_KEYS, classButtons, classOfKey, flash, isShortcut, onPress, press } from "./classes.js";
 import { alarm, byId, make } from "./dom.js";
 import { Pace } from "./pace.js";
 import { Queue } from "./queue.js";
-import { Stage, Unreadable } from "./stage.js";
-import { hearOthers, tellOthers } from "./tabs.js";
-import { watchPapers } from "./watch.js";
+import { Stage, UnreadableError } from "./stage.js";
+import { onBroadcastDecision, broadcastDecision } from "./tabs.js";
+import { watchDocuments } from "./new_documents.js";
 
-const AHEAD = 4;
+const AHEAD = 4; // samples that are loaded in advance
 
-const state = await ask("api/work").catch((error) => {
-  alarm(error instanceof Refused ? error.message : SILENT);
+const state = await getJson("api/work").catch((error) => {
+  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
   throw error;
 });
 const queue = new Queue(state);
@@ -20,13 +20,13 @@ const stage = new Stage(byId("stage"), state);
 const first = queue.next(-1);
 stage.prepare(first === null ? [] : [first]);
 const pace = new Pace(state.pauses);
-const thing = state.kind === "text" ? "Text" : "Picture";
-const buttons = classButtons(byId("classes"), state.classes, (number) => alone(() => label(number)));
+const noun = state.kind === "text" ? "Text" : "Picture";
+const buttons = classButtons(byId("classes"), state.classes, (number) => unlessBusy(() => label(number)));
 let current = null;
 let busy = false;
 
-// One thing at a time: what is pressed before the next sample shows was not meant for it.
-async function alone(act) {
+// Run an action unless another one is running: a key pressed before the next sample is shown is ignored.
+async function unlessBusy(act) {
   if (busy) return;
   busy = true;
   try {
@@ -53,20 +53,20 @@ async function skip() {
 
 async function flag() {
   if (current === null) return;
-  const raised = queue.flagged.has(current);
-  if (!(await decide(raised ? "unflag" : "flag"))) return;
-  tellState(raised ? "Flag taken off." : "Flagged.");
+  const flagged = queue.flagged.has(current);
+  if (!(await decide(flagged ? "unflag" : "flag"))) return;
+  updateState(flagged ? "Flag taken off." : "Flagged.");
 }
 
 async function undo() {
-  const now = await send("api/undo", {});
-  if (now === null) return;
-  if (now.position === null) {
-    say("There is nothing to undo.");
+  const result = await send("api/undo", {});
+  if (result === null) return;
+  if (result.position === null) {
+    announce("There is nothing to undo.");
     return;
   }
-  queue.apply(now);
-  await show(now.position, `Undone: ${now.action}.`);
+  queue.apply(result);
+  await show(result.position, `Undone: ${result.action}.`);
 }
 
 async function move(step) {
@@ -74,19 +74,21 @@ async function move(step) {
   if (to !== null) await show(to);
 }
 
+// Send a decision about the current sample; whether the server stored it.
 async function decide(action, number) {
-  const said = { position: current, action };
-  if (action === "label") said.label = number;
-  const now = await send("api/decisions", said);
-  if (now !== null) queue.apply(now);
-  return now !== null;
+  const decision = { position: current, action };
+  if (action === "label") decision.label = number;
+  const result = await send("api/decisions", decision);
+  if (result !== null) queue.apply(result);
+  return result !== null;
 }
 
-async function send(path, said) {
+// The server's response, or null after an error.
+async function send(path, fields) {
   try {
-    const now = await tellUntilHeard(path, { edition: state.edition, nonce: nonce(), ...said }, alarm);
-    if (now.position !== null) tellOthers(state.edition, now);
-    return now;
+    const result = await postUntilAnswered(path, { edition: state.edition, nonce: nonce(), ...fields }, alarm);
+    if (result.position !== null) broadcastDecision(state.edition, result);
+    return result;
   } catch (error) {
     if (error.status === 409) location.reload();
     alarm(error.message);
@@ -94,12 +96,13 @@ async function send(path, said) {
   }
 }
 
-function forward(words) {
-  return show(queue.next(current ?? -1), words);
+function forward(message) {
+  return show(queue.next(current ?? -1), message);
 }
 
-async function show(at, words = "") {
-  if (at === null) return finish(words);
+// Show the sample at a position, or the end if it is null; message is for screen readers.
+async function show(at, message = "") {
+  if (at === null) return finish(message);
   let element;
   try {
     element = await stage.get(at);
@@ -112,63 +115,63 @@ async function show(at, words = "") {
   if (state.kind === "picture") element.alt = `Picture ${queue.numberOf(at)}`;
   stage.show(element);
   document.body.dataset.at = at;
-  tellState(words);
-  const around = [at, ...queue.upcoming(at, AHEAD), queue.neighbour(at, -1)].filter((one) => one !== null);
-  stage.prepare(around);
+  updateState(message);
+  const positions = [at, ...queue.upcoming(at, AHEAD), queue.neighbour(at, -1)];
+  stage.prepare(positions.filter((position) => position !== null));
   return undefined;
 }
 
 async function cannotShow(at, error) {
-  if (error instanceof Unreadable) {
-    queue.passOver(at, error.message);
-    tellPassedOver();
+  if (error instanceof UnreadableError) {
+    queue.markUnreadable(at, error.message);
+    updateUnreadable();
     return show(queue.next(at));
   }
   if (error.status === 409) return location.reload();
-  alarm(error instanceof Refused ? error.message : SILENT);
-  if (error instanceof Refused) {
-    current = null; // the picture that still shows is not the one that a key would be for
-    return tellState("");
+  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+  if (error instanceof RequestError) {
+    current = null; // the picture that is still shown must not get a label
+    return updateState("");
   }
   await new Promise((resolve) => setTimeout(resolve, 1000));
   alarm("");
   return show(at);
 }
 
-function finish(words) {
+function finish(message) {
   current = null;
   delete document.body.dataset.at;
   byId("stage").hidden = true;
   byId("done").hidden = false;
-  tellDone();
-  tellState(`${words} All are labeled.`);
+  updateDone();
+  updateState(`${message} All are labeled.`);
   byId("done-title").focus();
 }
 
-function tellDone() {
+function updateDone() {
   const flagged = [...queue.flagged].filter((at) => at < queue.end).length;
-  const things = thing.toLowerCase();
-  byId("done-words").textContent = `${queue.wanted.toLocaleString("en")} ${things}${queue.wanted === 1 ? " has" : "s have"} a label` +
+  byId("done-words").textContent = `${queue.target.toLocaleString("en")} ${noun.toLowerCase()}${queue.target === 1 ? " has" : "s have"} a label` +
     `${flagged ? `, ${flagged} of them with a flag` : ""}. ` +
-    whatNext();
+    nextStep();
 }
 
-function whatNext() {
-  if (state.given) return "The labels came with your file, and are changed there.";
-  if (state.asked === null) return "They are in labels.db.";
+// A sentence about the next step after all samples are labeled.
+function nextStep() {
+  if (state.has_labels) return "The labels came with your file, and are changed there.";
+  if (state.requested === null) return "They are in labels.db.";
   if (!state.accepted) return "The offer is still to be answered; only then does the job go on.";
-  if (state.asked > queue.wanted) return `The offer asks for ${state.asked.toLocaleString("en")}; there are no more here.`;
+  if (state.requested > queue.target) return `The offer asks for ${state.requested.toLocaleString("en")}; there are no more here.`;
   return "Your computer takes it from here; leave truthfl running.";
 }
 
-function tellState(words) {
-  const { labeled, wanted } = queue;
-  byId("bar").max = Math.max(1, wanted);
+function updateState(message) {
+  const { labeled, target } = queue;
+  byId("bar").max = Math.max(1, target);
   byId("bar").value = labeled;
-  const left = queue.skipped.filter((at) => at < queue.end).length;
-  byId("count").textContent = `${labeled.toLocaleString("en")} of ${wanted.toLocaleString("en")} labeled` +
-    (left ? ` · ${left} skipped` : "");
-  byId("pace").textContent = pace.words(wanted - labeled);
+  const skipped = queue.skipped.filter((at) => at < queue.end).length;
+  byId("count").textContent = `${labeled.toLocaleString("en")} of ${target.toLocaleString("en")} labeled` +
+    (skipped ? ` · ${skipped} skipped` : "");
+  byId("pace").textContent = pace.text(target - labeled);
   const flagged = current !== null && queue.flagged.has(current);
   byId("flag").setAttribute("aria-pressed", String(flagged));
   const marks = [];
@@ -176,44 +179,47 @@ function tellState(words) {
   if (current !== null && queue.skipped.includes(current)) marks.push("skipped before");
   byId("marks").replaceChildren(...marks.map((mark) => make("span", { class: "mark" }, mark)));
   press(buttons, current === null ? -1 : queue.labels[current]);
-  const fixed = current === null || state.given;
-  for (const button of [byId("skip"), byId("flag"), ...buttons]) button.disabled = fixed;
-  byId("undo").disabled = state.given;
-  const where = current === null ? "" : ` ${thing} ${queue.numberOf(current).toLocaleString("en")} of ${wanted.toLocaleString("en")}.`;
-  say(words + where);
+  const readOnly = current === null || state.has_labels;
+  for (const button of [byId("skip"), byId("flag"), ...buttons]) button.disabled = readOnly;
+  byId("undo").disabled = state.has_labels;
+  const position = current === null ? "" : ` ${noun} ${queue.numberOf(current).toLocaleString("en")} of ${target.toLocaleString("en")}.`;
+  announce(message + position);
 }
 
-function say(words) {
-  byId("said").textContent = words.trim();
+// Set the text that screen readers read aloud.
+function announce(message) {
+  byId("announcement").textContent = message.trim();
 }
 
-function tellPassedOver() {
-  const sentences = [...state.problems, ...queue.unreadable.values()];
-  const place = byId("passed");
-  place.hidden = sentences.length === 0;
-  place.querySelector("summary").textContent =
-    `${sentences.length.toLocaleString("en")} cannot be read and ${sentences.length === 1 ? "is" : "are"} passed over`;
-  place.querySelector("ul").replaceChildren(...sentences.slice(0, 200).map((why) => make("li", {}, why)));
+// List the samples that cannot be read.
+function updateUnreadable() {
+  const reasons = [...state.problems, ...queue.unreadable.values()];
+  const details = byId("unreadable");
+  details.hidden = reasons.length === 0;
+  details.querySelector("summary").textContent =
+    `${reasons.length.toLocaleString("en")} cannot be read and ${reasons.length === 1 ? "is" : "are"} passed over`;
+  details.querySelector("ul").replaceChildren(...reasons.slice(0, 200).map((reason) => make("li", {}, reason)));
 }
 
 function onKey(event) {
-  const within = event.target instanceof Element ? event.target : document.body;
-  if (byId("help").open || within.closest("input, textarea, select")) return;
-  const onControl = within.closest("button, a, summary") !== null && within.matches(":focus-visible");
+  const target = event.target instanceof Element ? event.target : document.body;
+  if (byId("help").open || target.closest("input, textarea, select")) return;
+  const onControl = target.closest("button, a, summary") !== null && target.matches(":focus-visible");
   if (onControl && (event.key === " " || event.key === "Enter")) return;
   const action = actionOf(event);
   if (action === null) return;
   event.preventDefault();
-  alone(action);
+  unlessBusy(action);
 }
 
+// The function that a key calls, or null.
 function actionOf(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const always = { ArrowLeft: () => move(-1), ArrowRight: () => move(1) };
   if (event.key in always) return always[event.key];
-  if (!keyActs(event)) return null;
+  if (!isShortcut(event)) return null;
   const number = classOfKey(state.classes, event);
-  if (state.given) return event.key === "?" ? help : null;
+  if (state.has_labels) return event.key === "?" ? help : null;
   if (number >= 0) return () => label(number);
   return { " ": skip, Backspace: undo, f: flag, F: flag, "?": help }[event.key] ?? null;
 }
@@ -227,27 +233,27 @@ function fillHelp() {
   const tools = [["space", "skip; it comes back at the end"], ["backspace", "undo"], ["← →", "go back and forth"],
     ["f", "flag, to look at again"], ["?", "this help"]];
   const list = rows.length > 10 && rows.every(([key, name]) => key === name) ? [] : rows;
-  byId("help-keys").replaceChildren(...[...list, ...tools].flatMap(([key, words]) =>
-    [make("dt", {}, make("kbd", {}, key)), make("dd", {}, words)]));
+  byId("help-keys").replaceChildren(...[...list, ...tools].flatMap(([key, meaning]) =>
+    [make("dt", {}, make("kbd", {}, key)), make("dd", {}, meaning)]));
   byId("single-keys").checked = localStorage.getItem(SINGLE_KEYS) !== "off";
   byId("single-keys").addEventListener("change", (event) => localStorage.setItem(SINGLE_KEYS, event.target.checked ? "on" : "off"));
 }
 
 const tools = { undo, skip, flag, "help-open": help, back: () => move(-1), forward: () => move(1) };
-for (const [id, action] of Object.entries(tools)) onPress(byId(id), () => alone(action));
+for (const [id, action] of Object.entries(tools)) onPress(byId(id), () => unlessBusy(action));
 byId("help-close").addEventListener("click", () => byId("help").close());
 document.addEventListener("keydown", onKey);
-hearOthers(state.edition, (now) => {
-  queue.apply(now);
-  if (current === null && queue.labeled < queue.wanted) alone(() => show(queue.next(-1)));
-  else tellState("");
+onBroadcastDecision(state.edition, (result) => {
+  queue.apply(result);
+  if (current === null && queue.labeled < queue.target) unlessBusy(() => show(queue.next(-1)));
+  else updateState("");
 });
-watchPapers("label", async () => {
-  const fresh = await ask("api/work").catch(() => state);
-  if (fresh.edition !== state.edition || fresh.asked !== state.asked) location.reload();
+watchDocuments("label", async () => {
+  const fresh = await getJson("api/work").catch(() => state);
+  if (fresh.edition !== state.edition || fresh.requested !== state.requested) location.reload();
   state.accepted = fresh.accepted;
-  if (current === null) tellDone();
-}, state.papers);
+  if (current === null) updateDone();
+}, state.documents);
 fillHelp();
-tellPassedOver();
-await alone(() => show(first));
+updateUnreadable();
+await unlessBusy(() => show(first));

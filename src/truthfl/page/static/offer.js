@@ -1,56 +1,56 @@
-// The offer: what is asked, what is paid, what it costs, what doing less would leave; and her answer.
+// The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
-import { Refused, SILENT, ask, tell } from "./api.js";
+import { NO_RESPONSE, RequestError, getJson, postJson } from "./api.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { chance, count, duration, fine, loss, money, number } from "./format.js";
+import { chance, count, duration, loss, money, number, parameter } from "./format.js";
 import { plot } from "./plot.js";
-import { watchPapers } from "./watch.js";
+import { watchDocuments } from "./new_documents.js";
 
-const WAYS = {
+const BEHAVIOURS = { // name: title and explanation
   truthful: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
   "lazy labeler": ["Label at random", "Saves all the labeling."],
   "half batch": ["Use half the batch", "Saves half the computing."],
   exaggerator: ["Inflate your report", "Claims twice the change that came out; saves nothing."],
 };
-const ON_THE_LINE = { truthful: "honest work", "lazy labeler": "random labels", "half batch": "half the batch",
+const PLOT_LABELS = { truthful: "honest work", "lazy labeler": "random labels", "half batch": "half the batch",
   exaggerator: "inflated report" };
 
-let shown = null;
-let latest = 0; // number of the last question; an answer to an earlier one is not shown
-const edited = new Set();
+let view = null; // the server's response: the offer and the values computed from it
+let lastRequest = 0; // responses to earlier requests are not shown
+const edited = new Set(); // names of the costs that the participant entered
 
-async function load() {
+async function fetchView() {
   const fields = [...edited].map((name) => [name, byId(`cost-${name}`).value]);
   const entered = fields.filter(([, value]) => value !== "");
-  const query = shown === null ? "" : `?${new URLSearchParams(entered)}`;
-  return ask(`api/offer${query}`);
+  const query = view === null ? "" : `?${new URLSearchParams(entered)}`;
+  return getJson(`api/offer${query}`);
 }
 
-async function begin() {
-  shown = await load();
-  byId("none").hidden = shown.offer !== null;
-  byId("offer").hidden = shown.offer === null;
-  if (shown.offer === null) {
-    shown = null;
+async function load() {
+  view = await fetchView();
+  byId("none").hidden = view.offer !== null;
+  byId("offer").hidden = view.offer === null;
+  if (view.offer === null) {
+    view = null;
     return;
   }
   edited.clear();
-  tellTask(shown.offer, shown.spread);
-  tellPay(shown);
-  tellSmallPrint(shown.offer, shown);
-  byId("cost-labeling").value = number(shown.costs.labeling, 2).replaceAll(",", "");
-  byId("cost-computing").value = number(shown.costs.computing, 2).replaceAll(",", "");
-  for (const unit of document.querySelectorAll(".unit")) unit.textContent = `(${shown.offer.currency})`;
-  tellCosts(shown);
-  tellAnswer(shown);
+  showTask(view.offer, view.spread);
+  showPay(view);
+  showSmallPrint(view.offer, view);
+  byId("cost-labeling").value = number(view.costs.labeling, 2).replaceAll(",", "");
+  byId("cost-computing").value = number(view.costs.computing, 2).replaceAll(",", "");
+  for (const unit of document.querySelectorAll(".unit")) unit.textContent = `(${view.offer.currency})`;
+  showCosts(view);
+  showAnswer(view);
 }
 
-function tellTask(offer, spread) {
+function showTask(offer, spread) {
   byId("title").textContent = `An offer to ${offer.client}`;
   byId("again").hidden = offer.version === 1;
-  const often = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
+  const rounds = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
   byId("lead").textContent = `Label ${count(offer.samples, "picture")}, once, in ${offer.classes.length} classes. ` +
-    `Then your computer trains on them by itself, in ${often} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
+    `Then your computer trains on them by itself, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
     `You have ${duration(offer.label_seconds)} for the labels. ` +
     "Your pictures and labels stay on this machine; only the trained model’s numbers leave it.";
   pairs(byId("facts"), [
@@ -61,7 +61,7 @@ function tellTask(offer, spread) {
   ]);
 }
 
-function tellPay({ offer, spread, explanation, outlooks, plot: drawn }) {
+function showPay({ offer, spread, explanation, outlooks, plot: plotData }) {
   byId("pay-words").textContent = explanation.join(" ");
   pairs(byId("pay-figures"), [
     ["expected", money(spread.expected, offer)],
@@ -71,8 +71,8 @@ function tellPay({ offer, spread, explanation, outlooks, plot: drawn }) {
   ]);
   const words = `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
     `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
-  const points = outlooks.map((way, k) => ({ ...drawn.points[k], name: ON_THE_LINE[way.name], key: way.name === "truthful" }));
-  plot(byId("plot"), { ...drawn, points, words, unit: offer.currency });
+  const points = outlooks.map(({ name }, k) => ({ ...plotData.points[k], name: PLOT_LABELS[name], key: name === "truthful" }));
+  plot(byId("plot"), { ...plotData, points, words, unit: offer.currency });
   byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
 }
 
@@ -81,34 +81,35 @@ function worstCase(offer, spread) {
     : "worst case: the model learns nothing";
 }
 
-function tellCosts({ offer, outlooks, costs }) {
+function showCosts({ offer, outlooks, costs }) {
   const [honest] = outlooks;
   const total = costs.labeling + costs.computing;
   byId("cost-words").textContent = `Honest work costs you ${money(total, offer)} and is expected to leave you ` +
     `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
-  byId("ways").replaceChildren(...outlooks.map((way) => {
-    const [what, how] = WAYS[way.name];
-    const [kind, beside] = besideHonest(way, offer);
+  byId("behaviours").replaceChildren(...outlooks.map((outlook) => {
+    const [title, explanation] = BEHAVIOURS[outlook.name];
+    const [kind, comparison] = comparedToHonest(outlook, offer);
     return make("li", { class: kind },
-      make("span", { class: "what" }, what), " ",
-      make("span", { class: "left" }, money(way.left, offer)), " ",
-      make("span", { class: "how" }, `${how} Paid ${money(way.pay, offer)}, costs ${money(way.cost, offer)}.`), " ",
-      make("span", { class: "beside" }, beside));
+      make("span", { class: "title" }, title), " ",
+      make("span", { class: "left" }, money(outlook.left, offer)), " ",
+      make("span", { class: "explanation" }, `${explanation} Paid ${money(outlook.pay, offer)}, costs ${money(outlook.cost, offer)}.`), " ",
+      make("span", { class: "comparison" }, comparison));
   }));
 }
 
-function besideHonest(way, offer) {
-  if (way.name === "truthful") return ["honest", "left for you"];
-  if (Math.abs(way.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
-  const difference = money(way.difference, offer);
-  return way.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
+// CSS class and text.
+function comparedToHonest(outlook, offer) {
+  if (outlook.name === "truthful") return ["honest", "left for you"];
+  if (Math.abs(outlook.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
+  const difference = money(outlook.difference, offer);
+  return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 
-function tellSmallPrint(offer, { hash, fingerprints }) {
+function showSmallPrint(offer, { hash, fingerprints }) {
   const code = (text) => make("span", { class: "code" }, text);
   pairs(byId("print"), [
     ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
-    ["The formula", `${offer.formula}. ${terms(offer.pay)}; one ${offer.currency} is ${count(offer.minor_units, "unit")}.`],
+    ["The formula", `${offer.formula}. ${payParameters(offer.pay)}; one ${offer.currency} is ${count(offer.minor_units, "unit")}.`],
     ["If you drop out", offer.dropping_out],
     ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round.`],
     ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
@@ -119,32 +120,32 @@ function tellSmallPrint(offer, { hash, fingerprints }) {
   ]);
 }
 
-function terms(pay) {
-  const words = Object.entries(pay).map(([name, value]) => `${name.replaceAll("_", " ")} ${fine(value)}`).join(", ");
+function payParameters(pay) {
+  const words = Object.entries(pay).map(([name, value]) => `${name.replaceAll("_", " ")} ${parameter(value)}`).join(", ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-function tellAnswer({ offer, answer, given, cannot_sign: why }) {
-  const place = byId("answer");
+function showAnswer({ offer, answer, has_labels: hasLabels, cannot_sign: obstacle }) {
+  const container = byId("answer");
   const words = {
     acceptance: ["You accepted this offer.", "Your signature is kept beside it. " +
-      (given ? "Your pictures have labels already: leave truthfl running." : "Next: label your pictures.")],
+      (hasLabels ? "Your pictures have labels already: leave truthfl running." : "Next: label your pictures.")],
     refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
   }[answer];
   if (words) {
-    const next = answer === "acceptance" && !given ? make("a", { class: "main", href: "label" }, "Start labeling") : null;
-    place.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
+    const next = answer === "acceptance" && !hasLabels ? make("a", { class: "main", href: "label" }, "Start labeling") : null;
+    container.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
     return;
   }
-  if (why) {
-    place.replaceChildren(make("p", { class: "state" }, "It cannot be answered here."), make("p", {}, why));
+  if (obstacle) {
+    container.replaceChildren(make("p", { class: "state" }, "It cannot be answered here."), make("p", {}, obstacle));
     return;
   }
   const accept = make("button", { type: "button", class: "main" }, "Accept");
   const decline = make("button", { type: "button", class: "plain" }, "Decline");
   accept.addEventListener("click", () => confirm(offer, true));
   decline.addEventListener("click", () => confirm(offer, false));
-  place.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer to this offer is the one that counts."),
+  container.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer to this offer is the one that counts."),
     make("div", { class: "row" }, accept, decline));
 }
 
@@ -154,68 +155,69 @@ function confirm(offer, accepted) {
     ? `You label ${count(offer.samples, "picture")} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
     : "The server goes on without you. This cannot be taken back.";
   byId("sign-yes").textContent = accepted ? "Sign: I accept" : "Sign: I decline";
-  const meant = shown.hash;
-  byId("sign-yes").onclick = () => answer(meant, accepted);
+  const offerHash = view.hash;
+  byId("sign-yes").onclick = () => sendAnswer(offerHash, accepted);
   byId("sign").showModal();
 }
 
-async function answer(meant, accepted) {
+async function sendAnswer(offerHash, accepted) {
   byId("sign-yes").disabled = true;
   try {
-    const said = await tell("api/answer", { offer: meant, accepted });
-    if (shown.hash === meant) shown.answer = said.answer;
+    const response = await postJson("api/answer", { offer: offerHash, accepted });
+    if (view.hash === offerHash) view.answer = response.answer;
     alarm("");
   } catch (error) {
-    alarm(error instanceof Refused ? error.message : SILENT);
+    alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
   } finally {
     byId("sign-yes").disabled = false;
     byId("sign").close();
   }
-  tellAnswer(shown);
+  showAnswer(view);
   byId("answer").querySelector(".state, button").focus();
 }
 
-async function follow() {
-  const wrong = [...edited].some((name) => !byId(`cost-${name}`).checkValidity());
-  if (wrong) {
+// Compute the outlooks again for the entered costs.
+async function updateCosts() {
+  const invalid = [...edited].some((name) => !byId(`cost-${name}`).checkValidity());
+  if (invalid) {
     byId("cost-words").textContent = "A cost must be a number from 0 on.";
     return;
   }
-  latest += 1;
-  const asked = latest;
-  const now = await load().catch((error) => {
+  lastRequest += 1;
+  const request = lastRequest;
+  const fresh = await fetchView().catch((error) => {
     byId("cost-words").textContent = error.message;
     return null;
   });
-  if (now !== null && asked === latest && shown !== null && now.hash === shown.hash) {
-    shown = { ...now, answer: shown.answer ?? now.answer };
-    tellCosts(shown);
+  if (fresh !== null && request === lastRequest && view !== null && fresh.hash === view.hash) {
+    view = { ...fresh, answer: view.answer ?? fresh.answer };
+    showCosts(view);
   }
 }
 
-async function restart() {
+async function reload() {
   try {
     if (byId("sign").open) byId("sign").close();
-    shown = null;
-    await begin();
+    view = null;
+    await load();
     alarm("");
   } catch (error) {
-    alarm(error instanceof Refused ? error.message : SILENT);
+    alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
   }
 }
 
 for (const name of ["labeling", "computing"]) {
   byId(`cost-${name}`).addEventListener("input", () => {
     edited.add(name);
-    follow();
+    updateCosts();
   });
 }
 byId("sign-no").addEventListener("click", () => byId("sign").close());
-watchPapers("offer", (now, before) => {
-  if (now.offer !== before.offer) restart();
-  else if (now.answer !== before.answer && shown !== null) {
-    shown.answer = now.answer;
-    tellAnswer(shown);
+watchDocuments("offer", (current, previous) => {
+  if (current.offer !== previous.offer) reload();
+  else if (current.answer !== previous.answer && view !== null) {
+    view.answer = current.answer;
+    showAnswer(view);
   }
 });
-await restart();
+await reload();

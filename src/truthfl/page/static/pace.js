@@ -1,24 +1,26 @@
-// How fast labels are given, and how long the rest will take: the median of the last pauses, breaks left out.
+// Labeling speed and remaining time, from the median of the last pauses between labels, without breaks.
 
-const REMEMBERED = 20;
-const ENOUGH = 3;
-const A_BREAK = 60; // seconds
+const MAX_PAUSES = 20;
+const MIN_PAUSES = 3;
+const BREAK_S = 60; // a longer pause does not count
 
 export class Pace {
   constructor(pauses) {
-    this.pauses = pauses.filter((pause) => pause < A_BREAK);
+    this.pauses = pauses.filter((pause) => pause < BREAK_S);
     this.last = null;
   }
 
+  // To be called after each label.
   labeled() {
     const now = performance.now() / 1000;
-    if (this.last !== null && now - this.last < A_BREAK) this.pauses.push(now - this.last);
-    this.pauses = this.pauses.slice(-REMEMBERED);
+    if (this.last !== null && now - this.last < BREAK_S) this.pauses.push(now - this.last);
+    this.pauses = this.pauses.slice(-MAX_PAUSES);
     this.last = now;
   }
 
-  words(left) {
-    if (this.pauses.length < ENOUGH || left === 0) return "";
+  // Speed, and time for the samples that are left.
+  text(left) {
+    if (this.pauses.length < MIN_PAUSES || left === 0) return "";
     const sorted = [...this.pauses].sort((a, b) => a - b);
     const pause = Math.max(sorted[sorted.length >> 1], 0.01);
     return `${Math.max(1, Math.round(60 / pause)).toLocaleString("en")}/min · ${duration(pause * left)} left`;

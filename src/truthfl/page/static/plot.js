@@ -1,48 +1,50 @@
-// Pay against test loss: the line that the server computed, where the job is expected to end, and some points on it.
+// SVG plot of pay by test loss: the curve, the range of expected losses, and labeled points.
 
 import { draw } from "./dom.js";
 import { loss, number } from "./format.js";
 
 const HEIGHT = 320;
-const EDGE = { top: 44, right: 16, bottom: 46, left: 64 }; // at the top there is room for names
+const EDGE = { top: 44, right: 16, bottom: 46, left: 64 }; // margins in pixels; the top has space for labels
 const LABEL_STEP = 19;
-const LETTER = 7; // a letter's width, about
+const LETTER = 7; // approximate width of a letter in pixels
 
-const watched = new WeakMap(); // an observer per place
+const observers = new WeakMap(); // by container
 
-// shown: {curve: [[loss, pay]], band: [from, to] or null, points: [{loss, pay, name, key}], words, unit}
-export function plot(place, shown) {
-  const redraw = () => place.replaceChildren(picture(Math.max(280, place.clientWidth), shown));
-  watched.get(place)?.disconnect();
-  watched.set(place, new ResizeObserver(redraw));
-  watched.get(place).observe(place);
+// Draw a plot into a container, again whenever its width changes.
+// data: {curve: [[loss, pay]], band: [from, to] or null, points: [{loss, pay, name, key}], words, unit}
+//   words: description for screen readers; key: whether the point is emphasized
+export function plot(container, data) {
+  const redraw = () => container.replaceChildren(picture(Math.max(280, container.clientWidth), data));
+  observers.get(container)?.disconnect();
+  observers.set(container, new ResizeObserver(redraw));
+  observers.get(container).observe(container);
   redraw();
 }
 
-function picture(width, shown) {
-  const from = shown.curve[0][0];
-  const to = shown.curve[shown.curve.length - 1][0];
-  const pays = shown.curve.map(([, pay]) => pay);
+function picture(width, data) {
+  const from = data.curve[0][0];
+  const to = data.curve[data.curve.length - 1][0];
+  const pays = data.curve.map(([, pay]) => pay);
   const low = Math.min(0, ...pays);
   const high = Math.max(0, ...pays);
   const x = (value) => EDGE.left + ((value - from) / (to - from || 1)) * (width - EDGE.left - EDGE.right);
   const y = (value) => EDGE.top + ((high - value) / (high - low || 1)) * (HEIGHT - EDGE.top - EDGE.bottom);
   const frame = { left: EDGE.left, right: width - EDGE.right, top: EDGE.top, bottom: HEIGHT - EDGE.bottom };
-  return draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": shown.words },
-    shown.band && draw("rect", { class: "band", x: x(shown.band[0]), y: frame.top,
-      width: x(shown.band[1]) - x(shown.band[0]), height: frame.bottom - frame.top }),
-    ...payAxis(low, high, y, frame, shown.unit),
+  return draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": data.words },
+    data.band && draw("rect", { class: "band", x: x(data.band[0]), y: frame.top,
+      width: x(data.band[1]) - x(data.band[0]), height: frame.bottom - frame.top }),
+    ...payAxis(low, high, y, frame, data.unit),
     ...lossAxis(from, to, x, frame, width),
     draw("line", { class: "zero", x1: frame.left, x2: frame.right, y1: y(0), y2: y(0) }),
-    draw("polyline", { class: "pay", points: shown.curve.map(([value, pay]) => `${x(value)},${y(pay)}`).join(" ") }),
-    ...named(shown.points, x, y, frame));
+    draw("polyline", { class: "pay", points: data.curve.map(([value, pay]) => `${x(value)},${y(pay)}`).join(" ") }),
+    ...labeledPoints(data.points, x, y, frame));
 }
 
-// Names stand in the free corner above the falling line, one below the other, tied to their dots; below it where there
-// is no room.
-function named(points, x, y, frame) {
+// Labels are above and right of their points, one below the other, with a line to the point; a label that would leave
+// the frame is below and left of its point.
+function labeledPoints(points, x, y, frame) {
   const sorted = [...points].sort((a, b) => b.loss - a.loss);
-  const drawn = [];
+  const elements = [];
   let last = Infinity;
   sorted.forEach((point) => {
     const [px, py] = [x(point.loss), y(point.pay)];
@@ -52,11 +54,11 @@ function named(points, x, y, frame) {
     if (right) last = above;
     const tx = right ? px + 16 : px - 16;
     const kind = point.key ? " key" : "";
-    drawn.push(draw("path", { class: "lead", d: `M${px},${py} L${tx + (right ? -4 : 4)},${level}` }));
-    drawn.push(draw("circle", { class: `dot${kind}`, cx: px, cy: py, r: point.key ? 6 : 5 }));
-    drawn.push(draw("text", { class: `name${kind}`, x: tx, y: level + 4, "text-anchor": right ? "start" : "end" }, point.name));
+    elements.push(draw("path", { class: "lead", d: `M${px},${py} L${tx + (right ? -4 : 4)},${level}` }));
+    elements.push(draw("circle", { class: `dot${kind}`, cx: px, cy: py, r: point.key ? 6 : 5 }));
+    elements.push(draw("text", { class: `name${kind}`, x: tx, y: level + 4, "text-anchor": right ? "start" : "end" }, point.name));
   });
-  return drawn;
+  return elements;
 }
 
 function payAxis(low, high, y, frame, unit) {
@@ -74,11 +76,12 @@ function lossAxis(from, to, x, frame, width) {
   return [...marks, name];
 }
 
+// About `count` round numbers between two values.
 function ticks(from, to, count) {
   const rough = (to - from) / count || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
-  const found = [];
-  for (let value = Math.ceil(from / step) * step; value <= to + step * 1e-9; value += step) found.push(value);
-  return found;
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough);
+  const values = [];
+  for (let value = Math.ceil(from / step) * step; value <= to + step * 1e-9; value += step) values.push(value);
+  return values;
 }

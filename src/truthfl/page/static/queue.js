@@ -1,80 +1,83 @@
-// Which sample comes next: the open ones in order, then those that were skipped, in the order they were.
+// Order of the samples to label: undecided ones by position, then skipped ones in the order in which they were skipped.
 
 export class Queue {
   constructor(state) {
     this.total = state.total;
-    this.asked = Math.min(state.asked ?? state.total, state.total);
+    this.requested = Math.min(state.requested ?? state.total, state.total);
     this.labels = Int32Array.from(state.labels);
     this.skipped = state.skipped.slice();
     this.flagged = new Set(state.flagged);
-    this.unreadable = new Map(Object.entries(state.unreadable).map(([at, why]) => [Number(at), why]));
-    this.measure();
+    this.unreadable = new Map(Object.entries(state.unreadable).map(([at, reason]) => [Number(at), reason]));
+    this.recount();
   }
 
-  // The asked number of readable samples ends somewhere; nothing beyond is shown.
-  measure() {
-    let left = this.asked;
+  // Compute `end`, behind the last sample to label, `target`, the number of readable samples before it, and how many of
+  // them are labeled.
+  recount() {
+    let left = this.requested;
     let at = 0;
     while (at < this.total && left > 0) {
       if (!this.unreadable.has(at)) left -= 1;
       at += 1;
     }
     this.end = at;
-    this.wanted = this.asked - left;
+    this.target = this.requested - left;
     this.labeled = 0;
     for (let i = 0; i < this.end; i += 1) if (this.labels[i] >= 0 && !this.unreadable.has(i)) this.labeled += 1;
   }
 
-  apply(now) {
-    const at = now.position;
+  // Apply the server's response to a decision: the new state of one sample.
+  apply(result) {
+    const at = result.position;
     if (at === null || at === undefined) return;
-    const before = this.labels[at] >= 0;
-    this.labels[at] = now.label;
-    if (at < this.end && !this.unreadable.has(at)) this.labeled += (now.label >= 0) - before;
-    this.skipped = this.skipped.filter((one) => one !== at);
-    if (now.skipped) this.skipped.push(at);
-    if (now.flagged) this.flagged.add(at);
+    const wasLabeled = this.labels[at] >= 0;
+    this.labels[at] = result.label;
+    if (at < this.end && !this.unreadable.has(at)) this.labeled += (result.label >= 0) - wasLabeled;
+    this.skipped = this.skipped.filter((position) => position !== at);
+    if (result.skipped) this.skipped.push(at);
+    if (result.flagged) this.flagged.add(at);
     else this.flagged.delete(at);
   }
 
-  passOver(at, why) {
-    this.unreadable.set(at, why);
-    this.measure();
+  markUnreadable(at, reason) {
+    this.unreadable.set(at, reason);
+    this.recount();
   }
 
-  // The next `count` samples to decide, were the one at `current` decided; -1 begins at the first.
+  // Positions of the next `count` samples to decide after the one at `current`; -1 for the start.
   upcoming(current, count) {
-    const found = [];
+    const positions = [];
     const skipped = this.skippedSet();
-    for (let step = 1; step <= this.end && found.length < count; step += 1) {
+    for (let step = 1; step <= this.end && positions.length < count; step += 1) {
       const at = (current + step) % this.end;
-      if (at !== current && this.labels[at] < 0 && !skipped.has(at) && !this.unreadable.has(at)) found.push(at);
+      if (at !== current && this.labels[at] < 0 && !skipped.has(at) && !this.unreadable.has(at)) positions.push(at);
     }
     for (const at of this.skipped) {
-      if (found.length >= count) break;
-      if (at !== current && at < this.end && !this.unreadable.has(at)) found.push(at);
+      if (positions.length >= count) break;
+      if (at !== current && at < this.end && !this.unreadable.has(at)) positions.push(at);
     }
-    return found;
+    return positions;
   }
 
-  // What is shown after a decision about `current`; null when all is labeled.
+  // Position of the sample to show after a decision about `current`; null if all are labeled.
   next(current) {
-    const [found] = this.upcoming(current, 1);
-    if (found !== undefined) return found;
-    return this.labeled < this.wanted ? current : null;
+    const [next] = this.upcoming(current, 1);
+    if (next !== undefined) return next;
+    return this.labeled < this.target ? current : null;
   }
 
+  // Position of the next readable sample in the direction of `step`, 1 or -1; null if there is none.
   neighbour(current, step) {
     let at = current + step;
     while (at >= 0 && at < this.end && this.unreadable.has(at)) at += step;
     return at >= 0 && at < this.end ? at : null;
   }
 
-  // Its number among those that are asked for, counted from one.
+  // Number of a sample among the readable ones, from 1 on.
   numberOf(at) {
-    let before = 0;
-    for (const bad of this.unreadable.keys()) if (bad < at) before += 1;
-    return at + 1 - before;
+    let unreadableBefore = 0;
+    for (const position of this.unreadable.keys()) if (position < at) unreadableBefore += 1;
+    return at + 1 - unreadableBefore;
   }
 
   skippedSet() {

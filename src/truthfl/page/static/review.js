@@ -1,17 +1,17 @@
-// The grid: all that have one label, side by side; what does not belong there gets another.
+// Review: a grid of all samples with the same label, in which labels can be changed.
 
-import { Refused, SILENT, ask, nonce, tellUntilHeard } from "./api.js";
-import { classButtons, classOfKey, keyActs, press } from "./classes.js";
+import { NO_RESPONSE, RequestError, getJson, nonce, postUntilAnswered } from "./api.js";
+import { classButtons, classOfKey, isShortcut, press } from "./classes.js";
 import { alarm, byId, make } from "./dom.js";
 import { Queue } from "./queue.js";
 import { Stage } from "./stage.js";
-import { hearOthers, tellOthers } from "./tabs.js";
-import { watchPapers } from "./watch.js";
+import { onBroadcastDecision, broadcastDecision } from "./tabs.js";
+import { watchDocuments } from "./new_documents.js";
 
-const AT_ONCE = 120;
+const PAGE_SIZE = 120; // thumbnails
 
-const state = await ask("api/work").catch((error) => {
-  alarm(error instanceof Refused ? error.message : SILENT);
+const state = await getJson("api/work").catch((error) => {
+  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
   throw error;
 });
 const queue = new Queue(state);
@@ -21,52 +21,52 @@ const groups = [
   ...state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number })),
   { name: "Flagged", has: (at) => queue.flagged.has(at) },
   { name: "Skipped", has: (at) => skipped.has(at) },
-].map((one) => ({ ...one, button: groupButton(one) }));
+].map((item) => ({ ...item, button: groupButton(item.name) }));
 let skipped = new Set();
 let group = null;
-let members = [];
-let shown = 0;
+let positions = [];
+let shownCount = 0;
 let opened = null;
 let busy = false;
 
-function groupButton(one) {
-  const button = make("button", { type: "button", "aria-pressed": "false" }, make("b", { dir: "auto" }, one.name), " ",
+function groupButton(name) {
+  const button = make("button", { type: "button", "aria-pressed": "false" }, make("b", { dir: "auto" }, name), " ",
     make("span"));
-  button.addEventListener("click", () => open(groups.find(({ button: its }) => its === button)));
+  button.addEventListener("click", () => open(groups.find((item) => item.button === button)));
   return button;
 }
 
-function membersOf(one) {
+function positionsIn(someGroup) {
   const inside = [];
   skipped = queue.skippedSet();
-  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && one.has(at)) inside.push(at);
+  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && someGroup.has(at)) inside.push(at);
   return inside;
 }
 
-function tellGroups() {
-  for (const one of groups) {
-    one.button.setAttribute("aria-pressed", String(one === group));
-    one.button.querySelector("span").textContent = membersOf(one).length.toLocaleString("en");
+function updateGroups() {
+  for (const item of groups) {
+    item.button.setAttribute("aria-pressed", String(item === group));
+    item.button.querySelector("span").textContent = positionsIn(item).length.toLocaleString("en");
   }
 }
 
 function open(chosen) {
   group = chosen;
-  tellGroups();
-  members = membersOf(chosen);
-  shown = 0;
-  byId("group-title").textContent = members.length === 0 ? `${chosen.name}: none` : chosen.name;
+  updateGroups();
+  positions = positionsIn(chosen);
+  shownCount = 0;
+  byId("group-title").textContent = positions.length === 0 ? `${chosen.name}: none` : chosen.name;
   byId("grid").classList.toggle("texts", state.kind === "text");
   byId("grid").replaceChildren();
-  more();
+  showMore();
 }
 
-function more() {
-  const next = members.slice(shown, shown + AT_ONCE);
-  byId("grid").append(...next.map((at, i) => make("li", {}, thumb(at, shown + i === 0))));
-  shown += next.length;
-  byId("more").hidden = shown >= members.length;
-  byId("more").textContent = `Show ${Math.min(AT_ONCE, members.length - shown)} more`;
+function showMore() {
+  const next = positions.slice(shownCount, shownCount + PAGE_SIZE);
+  byId("grid").append(...next.map((at, i) => make("li", {}, thumb(at, shownCount + i === 0))));
+  shownCount += next.length;
+  byId("more").hidden = shownCount >= positions.length;
+  byId("more").textContent = `Show ${Math.min(PAGE_SIZE, positions.length - shownCount)} more`;
 }
 
 function thumb(at, first) {
@@ -74,7 +74,7 @@ function thumb(at, first) {
     "aria-label": `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}` });
   const address = `thumbs/${state.edition}/${at}`;
   if (state.kind === "text") {
-    fetch(address).then((answer) => answer.text()).then((text) => button.prepend(text), () => {});
+    fetch(address).then((response) => response.text()).then((text) => button.prepend(text), () => {});
   } else {
     button.append(make("img", { src: address, alt: "", loading: "lazy", width: 80, height: 80 }));
   }
@@ -101,14 +101,15 @@ async function enlarge(at) {
   }
 }
 
-async function send(said) {
+// Send a decision; the server's response, or null after an error.
+async function send(decision) {
   if (busy) return null;
   busy = true;
   try {
-    const now = await tellUntilHeard("api/decisions", { edition: state.edition, nonce: nonce(), ...said }, alarm);
-    queue.apply(now);
-    tellOthers(state.edition, now);
-    return now;
+    const result = await postUntilAnswered("api/decisions", { edition: state.edition, nonce: nonce(), ...decision }, alarm);
+    queue.apply(result);
+    broadcastDecision(state.edition, result);
+    return result;
   } catch (error) {
     if (error.status === 409) location.reload();
     alarm(error.message);
@@ -124,20 +125,20 @@ async function relabel(at, number) {
   const button = buttonAt(at);
   button?.querySelector(".note")?.remove();
   if (groups[number] !== group) button?.append(make("span", { class: "note" }, `now ${name}`));
-  byId("said").textContent = `Labeled ${name}.`;
-  tellGroups();
+  byId("announcement").textContent = `Labeled ${name}.`;
+  updateGroups();
   if (byId("large").open) byId("large").close();
 }
 
 async function flag(at) {
-  const raised = queue.flagged.has(at);
-  if ((await send({ position: at, action: raised ? "unflag" : "flag" })) === null) return;
-  byId("large-flag").setAttribute("aria-pressed", String(!raised));
+  const flagged = queue.flagged.has(at);
+  if ((await send({ position: at, action: flagged ? "unflag" : "flag" })) === null) return;
+  byId("large-flag").setAttribute("aria-pressed", String(!flagged));
   const button = buttonAt(at);
   button?.querySelector(".flag")?.remove();
-  if (!raised) button?.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
-  byId("said").textContent = raised ? "Flag taken off." : "Flagged.";
-  tellGroups();
+  if (!flagged) button?.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
+  byId("announcement").textContent = flagged ? "Flag taken off." : "Flagged.";
+  updateGroups();
 }
 
 function buttonAt(at) {
@@ -149,7 +150,7 @@ function onGridKey(event) {
   if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
   const all = [...byId("grid").querySelectorAll("button")];
   const here = all.indexOf(event.target);
-  const columns = all.findIndex((one) => one.offsetTop > all[0].offsetTop);
+  const columns = all.findIndex((button) => button.offsetTop > all[0].offsetTop);
   const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: columns > 0 ? -columns : -1, ArrowDown: columns > 0 ? columns : 1,
     Home: -here, End: all.length - 1 - here };
   if (event.key in steps) {
@@ -168,7 +169,7 @@ function focusOn(all, from, to) {
 }
 
 function onDecisionKey(event, at) {
-  if (!keyActs(event)) return;
+  if (!isShortcut(event)) return;
   const number = classOfKey(state.classes, event);
   if (number >= 0) relabel(at, number);
   else if (event.key.toLowerCase() === "f") flag(at);
@@ -181,11 +182,11 @@ byId("large").addEventListener("keydown", (event) => onDecisionKey(event, opened
 byId("large").addEventListener("close", () => buttonAt(opened)?.focus());
 byId("large-close").addEventListener("click", () => byId("large").close());
 byId("large-flag").addEventListener("click", () => flag(opened));
-byId("more").addEventListener("click", more);
+byId("more").addEventListener("click", showMore);
 byId("groups").replaceChildren(...groups.map(({ button }) => button));
-hearOthers(state.edition, (now) => {
-  queue.apply(now);
-  tellGroups();
+onBroadcastDecision(state.edition, (result) => {
+  queue.apply(result);
+  updateGroups();
 });
-watchPapers("review", undefined, state.papers);
-open(groups.find((one) => membersOf(one).length > 0) ?? groups[0]);
+watchDocuments("review", undefined, state.documents);
+open(groups.find((item) => positionsIn(item).length > 0) ?? groups[0]);

@@ -1,32 +1,32 @@
-// Samples, fetched before they are wanted and shown at once. Only a few are held.
+// Display of one sample; the next few are loaded in advance.
 
-import { CLOSED, Refused, sentenceOf } from "./api.js";
+import { RequestError, SESSION_CLOSED, errorMessage } from "./api.js";
 import { make } from "./dom.js";
 
-export class Unreadable extends Error {}
+export class UnreadableError extends Error {}
 
 export class Stage {
-  constructor(place, state) {
-    this.place = place;
+  constructor(container, state) {
+    this.container = container;
     this.edition = state.edition;
     this.kind = state.kind;
-    this.held = new Map();
+    this.loaded = new Map(); // promises of elements, by position
   }
 
-  // The element that shows a sample, once it is ready.
+  // Promise of the element of a sample.
   get(at) {
-    if (!this.held.has(at)) this.held.set(at, this.kind === "text" ? this.text(at) : this.picture(at));
-    return this.held.get(at);
+    if (!this.loaded.has(at)) this.loaded.set(at, this.kind === "text" ? this.text(at) : this.picture(at));
+    return this.loaded.get(at);
   }
 
-  // Hold these, and nothing else.
+  // Load the samples at these positions, and forget all others.
   prepare(positions) {
-    for (const at of this.held.keys()) if (!positions.includes(at)) this.held.delete(at);
+    for (const at of this.loaded.keys()) if (!positions.includes(at)) this.loaded.delete(at);
     for (const at of positions) this.get(at).catch(() => {});
   }
 
   show(element) {
-    this.place.replaceChildren(element);
+    this.container.replaceChildren(element);
   }
 
   address(at) {
@@ -34,12 +34,12 @@ export class Stage {
   }
 
   async picture(at) {
-    const image = make("img", { fetchpriority: "high" }); // it is looked at, or next
+    const image = make("img", { fetchpriority: "high" });
     image.src = this.address(at);
     try {
       await image.decode();
     } catch {
-      await this.redrawn(image, at);
+      await this.loadReencoded(image, at);
     }
     image.style.setProperty("--ratio", image.naturalWidth / image.naturalHeight);
     return image;
@@ -51,28 +51,28 @@ export class Stage {
       response = await fetch(this.address(at));
       if (response.ok) return make("p", { class: "text", tabindex: "0", dir: "auto" }, await response.text());
     } catch (error) {
-      this.held.delete(at);
+      this.loaded.delete(at);
       throw error;
     }
-    this.held.delete(at);
-    throw await refusal(response);
+    this.loaded.delete(at);
+    throw await responseError(response);
   }
 
-  // A picture that did not come, or of a kind that this browser does not know: as a plain one, or why not.
-  async redrawn(image, at) {
-    image.src = `${this.address(at)}?redrawn`;
+  // Load a picture that could not be decoded again, re-encoded by the server; throw the server's error if it cannot.
+  async loadReencoded(image, at) {
+    image.src = `${this.address(at)}?reencoded`;
     try {
       await image.decode();
     } catch (error) {
-      this.held.delete(at);
+      this.loaded.delete(at);
       const response = await fetch(image.src);
-      throw response.ok ? error : await refusal(response);
+      throw response.ok ? error : await responseError(response);
     }
   }
 }
 
-async function refusal(response) {
-  if (response.status === 403) return new Refused(403, CLOSED);
-  const sentence = await sentenceOf(response);
-  return response.status === 422 ? new Unreadable(sentence) : new Refused(response.status, sentence);
+async function responseError(response) {
+  if (response.status === 403) return new RequestError(403, SESSION_CLOSED);
+  const message = await errorMessage(response);
+  return response.status === 422 ? new UnreadableError(message) : new RequestError(response.status, message);
 }

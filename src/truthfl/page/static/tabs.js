@@ -1,18 +1,19 @@
-// What is decided in one tab is known in the others that show the same samples.
+// Exchange of decisions between tabs that show the same edition.
 
 const channel = new BroadcastChannel("truthfl decisions");
 
-export function tellOthers(edition, now) {
-  channel.postMessage({ edition, now });
+// result: the server's response to a decision
+export function broadcastDecision(edition, result) {
+  channel.postMessage({ edition, result });
 }
 
-export function hearOthers(edition, apply) {
+export function onBroadcastDecision(edition, apply) {
   channel.addEventListener("message", ({ data }) => {
-    if (data.edition === edition) apply(data.now);
+    if (data.edition === edition) apply(data.result);
   });
 }
 
-// A page that the browser kept in the drawer shows what was true when it was put there.
+// A page from the browser's back/forward cache may be out of date.
 addEventListener("pageshow", (event) => {
   if (event.persisted) location.reload();
 });

@@ -1,4 +1,4 @@
-"""The table of entries, and triggers that refuse to change or remove any."""
+"""Create the table of entries and triggers that forbid UPDATE and DELETE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REFUSAL = "what is in the ledger stays as it is"
 SQLITE_TRIGGERS = (
     f"CREATE TRIGGER entries_do_not_change BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
     f"CREATE TRIGGER entries_do_not_leave BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
-    # INSERT OR REPLACE would remove the row that is in its way without asking the trigger above
+    # INSERT OR REPLACE would remove an existing row without calling the trigger above
     f"""
     CREATE TRIGGER entries_are_not_replaced BEFORE INSERT ON entries
     WHEN EXISTS (

@@ -1,1 +1,1 @@
-"""One file per step. A step that was released is not changed any more."""
+"""One file per migration. A released migration must not be changed."""

@@ -1,8 +1,7 @@
-"""Her offer and her receipt as her page shows them: plain values.
+"""Offers and receipts as JSON values for the page.
 
-Looks at the ledger, `offer_outlook`, `document_names`.
-
-What lies on her desk came from others: what cannot be read becomes a sentence, never a crash.
+Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
+`document_names`, `numbers`, `offer_outlook`; `mechanism.observation` when a receipt is shown.
 """
 
 from __future__ import annotations
@@ -19,86 +18,91 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
-from truthfl.page.document_names import EMPTY
-from truthfl.page.numbers import in_calculation, money
+from truthfl.page.document_names import NO_DOCUMENTS
+from truthfl.page.numbers import calculation_term, money
 from truthfl.page.offer_outlook import outlooks, own_costs, pay_curve, spread
 
-CANNOT_BE_READ = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
+READ_ERRORS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
 
 
 def last_offer(home: Path) -> Offer | None:
-    found = participant_folder.offers(home)
-    return found[-1] if found else None
+    """The newest offer in the participant's folder `home`; None if there is none."""
+    offers = participant_folder.offers(home)
+    return offers[-1] if offers else None
 
 
 def offer_in_force(home: Path) -> Offer | None:
-    """The last offer that she has not declined; None also where it cannot be read."""
+    """The newest offer; None if there is none, if it was declined, or if it cannot be read."""
     try:
         offer = last_offer(home)
         if (
             offer is None
             or answer_to(home, offer) == "refusal"
-            or not all(isinstance(c, str) for c in offer.job.classes)
+            or not all(isinstance(name, str) for name in offer.job.classes)
         ):
             return None
         return offer
-    except CANNOT_BE_READ:
+    except READ_ERRORS:
         return None
 
 
 def answer_to(home: Path, offer: Offer) -> str | None:
-    """What she answered: "acceptance", "refusal", or None."""
-    paper = participant_folder.read_answer(home, offer)
-    document = None if paper is None else paper.get("document")
+    """The participant's answer: "acceptance", "refusal", or None."""
+    signed_answer = participant_folder.read_answer(home, offer)
+    document = None if signed_answer is None else signed_answer.get("document")
     return str(document.get("kind")) if isinstance(document, dict) else None
 
 
 def last_receipt(home: Path) -> dict[str, Any] | None:
-    found = participant_folder.receipts(home)
-    return found[-1] if found else None
+    """The newest signed receipt; None if there is none."""
+    receipts = participant_folder.receipts(home)
+    return receipts[-1] if receipts else None
 
 
-def what_lies_there(home: Path) -> dict[str, Any]:
-    """Enough to see whether something new has come."""
-    told = EMPTY.copy()
+def documents_summary(home: Path) -> dict[str, Any]:
+    """Hashes of the newest documents, by which the browser notices new ones; `trouble` is an error message."""
+    summary = NO_DOCUMENTS.copy()
     try:
-        heard = participant_folder.news(home)
-        told["news"] = None if heard is None else heard[0]
+        news = participant_folder.news(home)
+        summary["news"] = None if news is None else news[0]
         offer = last_offer(home)
         if offer is not None:
-            told |= {"offer": offer.hash, "answer": answer_to(home, offer)}
+            summary |= {"offer": offer.hash, "answer": answer_to(home, offer)}
         receipt = last_receipt(home)
         if receipt is not None:
-            told["receipt"] = digest(receipt)
-    except CANNOT_BE_READ as error:
-        told["trouble"] = _sentence(error)
-    return told
+            summary["receipt"] = digest(receipt)
+    except READ_ERRORS as error:
+        summary["trouble"] = _message(error)
+    return summary
 
 
-def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, computing: float | None) -> dict[str, Any]:
-    """The last offer with what it comes to; `offer` is None while there is none."""
+def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, computing: float | None) -> dict[str, Any]:
+    """The newest offer with expected pay and costs; `offer` is None while there is none.
+
+    labeling, computing   costs that the participant entered; None for the offer's assumptions
+    """
     offer = last_offer(home)
     if offer is None:
         return {"offer": None}
     try:
         costs = own_costs(offer, labeling, computing)
-        ways = outlooks(offer, costs)
-        comes_to = {
+        expected = outlooks(offer, costs)
+        computed = {
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
             "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
-            "outlooks": [asdict(one) for one in ways],
-            "plot": _plotted(offer, [one.loss for one in ways]),
+            "outlooks": [asdict(outlook) for outlook in expected],
+            "plot": _plot(offer, [outlook.loss for outlook in expected]),
         }
     except TruthflError:
         raise
-    except CANNOT_BE_READ as error:
-        raise InputError(f"the offer cannot be read: {_sentence(error)}") from None
-    return comes_to | {
-        "offer": _view(offer),
+    except READ_ERRORS as error:
+        raise InputError(f"the offer cannot be read: {_message(error)}") from None
+    return computed | {
+        "offer": _offer_terms(offer),
         "hash": offer.hash,
         "answer": answer_to(home, offer),
         "costs": asdict(costs),
-        "cannot_sign": _why_not(offer, key),
+        "cannot_sign": _signing_obstacle(offer, key),
         "fingerprints": {
             "yours": fingerprint(offer.client.public_key),
             "operator": fingerprint(offer.job.operator_key),
@@ -106,21 +110,21 @@ def offer_shown(home: Path, key: PrivateKey | None, labeling: float | None, comp
     }
 
 
-def receipt_shown(home: Path) -> dict[str, Any]:
-    """The last receipt; `receipt` is None while there is none, and `trouble` says why it cannot be shown."""
-    paper = last_receipt(home)
-    if paper is None:
+def receipt_view(home: Path) -> dict[str, Any]:
+    """The newest receipt; `receipt` is None while there is none, `trouble` is the reason why it cannot be shown."""
+    receipt = last_receipt(home)
+    if receipt is None:
         return {"receipt": None}
     try:
-        document = paper["document"]
+        document = receipt["document"]
         offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
-        shown = {
-            "offer": _view(offer),
+        view = {
+            "offer": _offer_terms(offer),
             "offer_hash": offer.hash,
             "expected_pay": offer.expected_pay,
             "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
             "calculation": _calculation(offer, test["loss"], settlement),
-            "plot": _plotted(offer, [offer.job.expected_loss, test["loss"]]),
+            "plot": _plot(offer, [offer.job.expected_loss, test["loss"]]),
             "loss": float(test["loss"]),
             "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
             "test": {name: test[name] for name in ("test_set", "samples", "secret")},
@@ -129,20 +133,20 @@ def receipt_shown(home: Path) -> dict[str, Any]:
             "last_link": str(document["chain"][-1]["hash"]),
             "operator": fingerprint(str(document["public_key"])),
         }
-    except CANNOT_BE_READ as error:
-        return {"receipt": digest(paper), "trouble": _sentence(error)}
-    return {"receipt": digest(paper)} | shown
+    except READ_ERRORS as error:
+        return {"receipt": digest(receipt), "trouble": _message(error)}
+    return {"receipt": digest(receipt)} | view
 
 
-def receipt_checked(home: Path, key: PrivateKey | None) -> dict[str, Any]:
-    """Everything computed again: by itself, and that it is about an offer on this desk, answered with her key."""
+def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
+    """The first fault of the newest receipt, by itself and compared with the participant's folder and key."""
     from truthfl.ledger.receipts import receipt_fault
 
-    paper = last_receipt(home)
-    if paper is None:
+    receipt = last_receipt(home)
+    if receipt is None:
         raise InputError("there is no receipt to check yet.")
-    fault = receipt_fault(paper) or _not_hers(home, paper, key)
-    return {"receipt": digest(paper), "fault": fault}
+    fault = receipt_fault(receipt) or _mismatch(home, receipt, key)
+    return {"receipt": digest(receipt), "fault": fault}
 
 
 def fingerprint(public_key: str) -> str:
@@ -155,10 +159,11 @@ def fingerprint(public_key: str) -> str:
     return "SHA256:" + b64encode(raw).decode().rstrip("=")
 
 
-def _not_hers(home: Path, paper: dict[str, Any], key: PrivateKey | None) -> str | None:
-    offer = offer_from(paper["document"]["offer"])
+def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:
+    """How the receipt's offer differs from the offers in the participant's folder; None if it is one of them."""
+    offer = offer_from(receipt["document"]["offer"])
     if participant_folder.read_offer(home, offer.hash) is None:
-        return "its offer is not one that lies on your desk"
+        return "its offer is not one in your folder"
     if not participant_folder.has_accepted(home, offer):
         return "its offer is not one that you accepted"
     if key is not None and public_line(key) != offer.client.public_key:
@@ -166,8 +171,8 @@ def _not_hers(home: Path, paper: dict[str, Any], key: PrivateKey | None) -> str 
     return None
 
 
-def _why_not(offer: Offer, key: PrivateKey | None) -> str | None:
-    """Why she cannot answer it from here."""
+def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
+    """The reason why this page cannot sign an answer; None if it can."""
     if key is None:
         return "There is no key here to sign with. Start the page with --key and the file of your private key."
     if public_line(key) != offer.client.public_key:
@@ -175,18 +180,18 @@ def _why_not(offer: Offer, key: PrivateKey | None) -> str | None:
     return None
 
 
-def _view(offer: Offer) -> dict[str, Any]:
-    """The offer's terms side by side, for the page."""
-    named = {"job": offer.job.name, "client": offer.client.name}
-    return {**offer.job.document(), **asdict(offer.client), **named}
+def _offer_terms(offer: Offer) -> dict[str, Any]:
+    """The job's and the client's terms in one flat object."""
+    names = {"job": offer.job.name, "client": offer.client.name}
+    return {**offer.job.document(), **asdict(offer.client), **names}
 
 
 def _money(offer: Offer, amount: float) -> str:
     return money(amount, offer.job.minor_units, offer.job.currency)
 
 
-def _plotted(offer: Offer, losses: list[float]) -> dict[str, Any]:
-    """The line of pay by test loss, pay at these losses, and where 19 of 20 honest jobs end."""
+def _plot(offer: Offer, losses: list[float]) -> dict[str, Any]:
+    """Data of the plot: pay by test loss, points at these losses, and the range of 19 in 20 honest jobs."""
     job = offer.job
     band = [job.expected_loss - 2 * job.loss_error, job.expected_loss + 2 * job.loss_error]
     points = [{"loss": loss, "pay": offer.amount(loss)} for loss in losses]
@@ -194,17 +199,17 @@ def _plotted(offer: Offer, losses: list[float]) -> dict[str, Any]:
 
 
 def _calculation(offer: Offer, loss: float, settlement: dict[str, Any]) -> list[dict[str, str]]:
-    """How the pay came about, step by step; the last result is what is paid."""
+    """The calculation of pay step by step; the last result is the pay."""
     from truthfl.mechanism.observation import Observation
 
-    seen = Observation(loss, delivered=settlement["delivered"], asked=settlement["asked"])
-    steps = offer.mechanism.calculation(seen)
+    observation = Observation(loss, delivered=settlement["delivered"], asked=settlement["asked"])
+    steps = offer.mechanism.calculation(observation)
     units = offer.job.minor_units
     lines = [
         {
             "formula": step.formula,
-            "numbers": " ".join(map(in_calculation, step.numbers)),
-            "result": in_calculation(step.result),
+            "numbers": " ".join(map(calculation_term, step.numbers)),
+            "result": calculation_term(step.result),
         }
         for step in steps
     ]
@@ -217,6 +222,6 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _sentence(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     text = str(error).strip() or type(error).__name__
     return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."
