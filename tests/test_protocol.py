@@ -13,12 +13,12 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.participant.received_models import received_models
 from truthfl.federation.protocol import enrolment
-from truthfl.federation.protocol.ask_nodes import ask
-from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, question
-from truthfl.federation.protocol.offers import TOO_LATE, WITHOUT_YOU
+from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_message
+from truthfl.federation.protocol.offers import DECLINED_NEWS, LATE_LABELS_NEWS
 from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.server import Operator, conduct, job_name
-from truthfl.federation.simulated.embedded import grid_of, run_job, simulated
+from truthfl.federation.protocol.server import Operator, conduct_job, job_name
+from truthfl.federation.simulated.embedded import grid_of, run_job, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour
@@ -67,14 +67,14 @@ class Setting:
         self.scene = self.job.scene()
         names = self.job.clients.behaviour
         self.labels = Profile(names, 1).labels(self.scene.federated, seed)
-        self.people = simulated(self.job, self.scene, self.folder, self.labels)
+        self.people = simulated_participants(self.job, self.scene, self.folder, self.labels)
         self.grid = grid_of(self.people)
 
     def go(self, grid=None):
         with open_ledger(self.folder / "ledger.db") as book:
             operator = Operator(book, self.folder, kept_key(self.folder / "operator"), secret_of(self.seed), self.seed)
             name = job_name(book, self.job, self.seed)
-            return conduct(grid or self.grid, self.job, name, operator, self.plans, nothing)
+            return conduct_job(grid or self.grid, self.job, name, operator, self.plans, nothing)
 
     def model(self, found):
         return np.load(self.folder / "models" / f"{found.name}.npy")
@@ -156,7 +156,7 @@ class Rebuilt(dict):
     """Participants of whom every message finds another, as in a process of its own."""
 
     def __getitem__(self, node):
-        return replace(super().__getitem__(node), accepted={})
+        return replace(super().__getitem__(node), accepted_offers={})
 
 
 def test_what_a_behaviour_remembers_outlives_her_node(tmp_path, plans):
@@ -329,7 +329,7 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Cleo", "Dora"]
     assert {offer.job.version for offer in found.agreement.offers} == {2}
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
-    assert papers.news(setting.people[1001].folder) == (WITHOUT_YOU, True)
+    assert papers.news(setting.people[1001].folder) == (DECLINED_NEWS, True)
     assert papers.news(setting.people[1000].folder) is None
     assert sum(offer.client.weight for offer in found.agreement.offers) == pytest.approx(1.0)
     with open_ledger(setting.folder / "ledger.db") as book:
@@ -344,7 +344,7 @@ def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     assert found.delivered["Ada"] == 0
     reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}
     assert reasons == {"error: not all samples are labeled yet."}
-    assert papers.news(setting.people[1000].folder) == (TOO_LATE, False)
+    assert papers.news(setting.people[1000].folder) == (LATE_LABELS_NEWS, False)
     assert papers.news(setting.people[1001].folder) is None
 
 
@@ -371,8 +371,8 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     """An impostor with Ada's name and another key, and a stranger: both are refused, the job goes on."""
     impostor, stranger = setting.people[1002], setting.people[1003]
     people = dict(setting.people)
-    people[2000] = replace(impostor, name="Ada", accepted={}, folder=setting.folder / "impostor")
-    people[2001] = replace(stranger, name="Mallory", accepted={}, folder=setting.folder / "stranger")
+    people[2000] = replace(impostor, name="Ada", accepted_offers={}, folder=setting.folder / "impostor")
+    people[2001] = replace(stranger, name="Mallory", accepted_offers={}, folder=setting.folder / "stranger")
     found = setting.go(grid_of(people))
     reasons = [e.document["reason"] for e in found.rejections if e.document["stage"] == "enrolment"]
     assert sorted(reasons) == ["'Mallory' is not among the job's clients.", "Ada enrolled with another key."]
@@ -387,10 +387,10 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
 def test_who_does_not_say_who_she_is_is_waited_for_as_long_as_a_round_lasts(monkeypatch, round_seconds, patience):
     """Or a node that is dead, and still listed for a minute, would hold up all the others for that minute."""
     waited = []
-    monkeypatch.setattr(enrolment, "ask", lambda *_, timeout: waited.append(timeout) or [])
+    monkeypatch.setattr(enrolment, "ask_nodes", lambda *_, timeout: waited.append(timeout) or [])
     grid = InProcessGrid(lambda message, _: message, {1001: {}})
     roster = enrolment.Roster(grid, None, "job", ("Ada",), ServerSettings(round_seconds=round_seconds), None)
-    roster.look()
+    roster.refresh()
     assert waited == [patience]
 
 
@@ -398,7 +398,7 @@ def test_answers_come_in_the_order_of_the_questions():
     """So that two runs of one job write the same book, and who was asked first is taken in first."""
     nodes = list(range(300, 200, -1))
     grid = InProcessGrid(lambda message, _: Message(RecordDict(), reply_to=message), {node: {} for node in nodes})
-    replies = ask(grid, [question(ENROL, node, {}) for node in nodes], timeout=1)
+    replies = ask_nodes(grid, [query_message(ENROL, node, {}) for node in nodes], timeout=1)
     assert [node for node, _ in replies] == nodes
 
 
@@ -456,15 +456,15 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
     with pytest.raises(InputError, match="not accepted here"):
         ada.report(changed(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
     with pytest.raises(InputError, match="with another key"):
-        ada.consider(changed(offer, client="Ben").document())
+        ada.answer_offer(changed(offer, client="Ben").document())
 
 
 def test_run_goes_on_in_the_same_ledger(tmp_path):
     job = read_job(small_job_file(tmp_path, *STEP))
     first = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
     untold = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
-    assert untold.found.name == first.found.name  # its results were never written: it is not over
-    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.found.name}))
+    assert untold.view.name == first.view.name  # its results were never written: it is not over
+    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.view.name}))
     second = run_job(job, tmp_path / "out", seed=1, effort=QUICK)
     assert (first.pay == second.pay).all()
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:
