@@ -1,6 +1,6 @@
 """`truthfl join`: take part in a job as a participant.
 
-Imports `label`, `progress` and, when called, `federation`, the ledger, `page` and `studies`.
+Imports `progress` and, when called, `label`, `federation`, the ledger, `page` and `studies`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PRIVATE_FOLDER_MODE = 0o700
 POLL_SECONDS = 0.5
 CONNECT_TIMEOUT = 10.0  # seconds
-RETRY_SECONDS = 120.0  # after a crash, a SuperLink takes a key for in use for about a minute
+RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for about a minute
 
 
 def join(
@@ -92,7 +92,7 @@ def join(
     shown = _ShownDocuments(offers, len(participant_folder.receipts(home)))
     try:
         with ExitStack() as open_pages:
-            open_page = _open_page(open_pages, home, data, key, no_browser) if with_page else None
+            opened_page = _open_page(open_pages, home, data, key, no_browser) if with_page else None
             with start_supernode(
                 home,
                 host,
@@ -107,8 +107,8 @@ def join(
                 while not _show_new_documents(home, key, shown, ask=ask) or stay:
                     _require_running(node)
                     time.sleep(POLL_SECONDS)
-            if open_page is not None:
-                _keep_open(open_page)
+            if opened_page is not None:
+                _keep_open(opened_page)
         if shown.over:
             raise typer.Exit(FAILED)
     except KeyboardInterrupt:

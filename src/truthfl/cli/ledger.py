@@ -1,6 +1,6 @@
 """`truthfl ledger`: show, check and export a ledger.
 
-Imports `output`, `files` and, when called, the ledger and `federation.protocol.audit`.
+Imports `output`, `progress`, `files` and, when called, the ledger and `federation.protocol.audit`.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def start_superlink(
         protection += ["--enable-supernode-auth"] if authentication else []
     _require_free(host, port)
     database_file = database or folder / "superlink.db"
-    link = [
+    superlink_command = [
         sys.executable,
         "-m",
         "truthfl.federation.flower_patches.restricted_superlink",
@@ -95,9 +95,9 @@ def start_superlink(
         str(port),
         *protection,
     ]
-    link += ["--isolation", "process", *_paths(superexec_auth_secret_file=secret, database=database_file)]
+    superlink_command += ["--isolation", "process", *_paths(superexec_auth_secret_file=secret, database=database_file)]
     connection = Connection(host_to_reach(host), port, root, home)
-    children = [start("superlink", link, folder, home=home)]
+    children = [start("superlink", superlink_command, folder, home=home)]
     try:
         wait_until(lambda: is_reachable(connection), children, "The SuperLink did not start", timeout)
         children.append(_start_executor([program("flower-superexec")], folder, connection.address, root))
@@ -148,11 +148,17 @@ def start_supernode(
     home, secret, runtime_port = folder / FLOWER_HOME, _secret(folder), free_port()
     settings = folder / NODE_CONFIG
     write_file(settings, toml_lines(node_config or {}), private=True)
-    node = [sys.executable, "-m", "truthfl.federation.flower_patches.prompt_supernode", str(poll_seconds), *protection]
-    node += ["--superlink", address(host, port)]
-    node += ["--isolation", "process", "--host", LOOPBACK, "--port", str(runtime_port)]
-    node += _paths(superexec_auth_secret_file=secret, node_config=settings)
-    executor = [
+    supernode_command = [
+        sys.executable,
+        "-m",
+        "truthfl.federation.flower_patches.prompt_supernode",
+        str(poll_seconds),
+        *protection,
+    ]
+    supernode_command += ["--superlink", address(host, port)]
+    supernode_command += ["--isolation", "process", "--host", LOOPBACK, "--port", str(runtime_port)]
+    supernode_command += _paths(superexec_auth_secret_file=secret, node_config=settings)
+    executor_command = [
         sys.executable,
         "-c",
         "from truthfl.federation.flower_patches.forking_executor import main; main()",
@@ -160,10 +166,10 @@ def start_supernode(
     ]
     retry_until = time.monotonic() + retry_seconds
     while True:
-        children = [start("supernode", node, folder, home=home)]
+        children = [start("supernode", supernode_command, folder, home=home)]
         try:
-            _wait_for_output(children[0], CONNECTED, f"No place at {host}:{port}", timeout)
-            children.append(_start_executor(executor, folder, address(LOOPBACK, runtime_port), None))
+            _wait_for_output(children[0], CONNECTED, f"The SuperLink at {host}:{port} did not admit this node", timeout)
+            children.append(_start_executor(executor_command, folder, address(LOOPBACK, runtime_port), None))
             _wait_for_output(children[1], EXECUTING, "The SuperNode's executor did not start", timeout)
             return SuperNode(tuple(children), int(children[0].output().split(CONNECTED, 1)[1].split()[0]))
         except BaseException as error:

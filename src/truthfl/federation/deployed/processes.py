@@ -1,7 +1,7 @@
 """Flower's commands as child processes: environment, logs, waiting and stopping.
 
 A child and its descendants are one process group, which `stop` ends as a whole; `end_with_parent` ends it if this
-process is killed. Imports no other module than `errors`.
+process is killed. Imports `errors`.
 """
 
 from __future__ import annotations

@@ -269,11 +269,8 @@ class PaidStrategy(Strategy):
         if clients.name != names or training.rounds != rounds:
             raise InputError(f"the promise is to {clients.name} for {training.rounds} rounds, not {names}, {rounds}.")
         task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)
-        plan = {
-            "step_size": training.step_size,
-            "expected_loss": promise.expected_loss,
-            "loss_error": promise.loss_error,
-        }
+        plan = {"step_size": training.step_size, "expected_loss": promise.expected_loss}
+        plan |= {"loss_error": promise.loss_error}
         return plan, agreement_of(promise, self.roster, opening, task, version)
 
 
@@ -293,10 +290,7 @@ def _finite_metrics(content: RecordDict) -> dict[str, int | float]:
 
 
 def _reply_with(content: RecordDict, node: int, reply: Message) -> Message:
-    """A copy of a reply with other content and source node.
-
-    Flower makes replies from the receiver to the sender; the private attributes turn the direction around.
-    """
+    """A copy of a reply with other content and source node; Flower would swap source and destination."""
     copy = Message(content, reply_to=reply)
     vars(copy.metadata).update(_src_node_id=node, _dst_node_id=reply.metadata.dst_node_id)
     return copy

@@ -1,6 +1,6 @@
 """Validation of the clients' replies in a round. Imports `messages` and Flower.
 
-Replies are not trusted: weights come from the contract, and nothing else in a reply is used.
+Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
 """
 
 from __future__ import annotations
