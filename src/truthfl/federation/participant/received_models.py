@@ -30,9 +30,9 @@ def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: 
         return [common]
     kept = {int(path.stem): path for path in folder.glob("*.npy") if path.stem.isdecimal()}
     earlier = sorted(number for number in kept if number < round_)
-    buffer = BytesIO()
-    np.save(buffer, common)
-    write_file(folder / f"{round_}.npy", buffer.getvalue())
+    packed = BytesIO()
+    np.save(packed, common)
+    write_file(folder / f"{round_}.npy", packed.getvalue())
     for number in earlier[: -behaviour.remembers - REPEATABLE_ROUNDS]:
         with suppress(OSError):
             kept[number].unlink()

@@ -53,7 +53,7 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
         drawn = asked_field(view.agreement, offers_in_round(view.agreement, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
-    params = _load_array(model_file)
+    params = _loaded(model_file)
     if not isinstance(params, np.ndarray) or params.dtype != np.float32:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != recorded["model"]:
@@ -68,7 +68,7 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
     return None
 
 
-def _load_array(path: Path) -> Any:
+def _loaded(path: Path) -> Any:
     try:
         return np.load(path, allow_pickle=False)
     except FileNotFoundError:
