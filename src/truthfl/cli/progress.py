@@ -11,28 +11,29 @@ import typer
 
 FAILED, INTERRUPTED = 1, 130
 
-ReportProgress = Callable[[str, int, int], None]
+ActivityProgress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
 
 
 @contextmanager
-def progress_bar() -> Iterator[ReportProgress | None]:
+def progress_bar() -> Iterator[ActivityProgress | None]:
     """Show a progress bar on standard error; yield the function that updates it, or None if that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with RichProgress(*columns, console=console, transient=True) as bars:
         bar = bars.add_task("starting", total=None)
 
-        def report_progress(activity: str, finished: int, total: int) -> None:
+        def progress(activity: str, finished: int, total: int) -> None:
             bars.update(bar, description=activity, completed=finished, total=total or None)
 
-        yield report_progress
+        yield progress
 
 
 @contextmanager

@@ -59,9 +59,9 @@ def reproduce(
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
-        with progress_bar() as report_progress:
+        with progress_bar() as progress:
             store = Store(out / "tasks")
-            reproduction = run_studies(paper, studies, store, workers=workers, watch=report_progress)
+            reproduction = run_studies(paper, studies, store, workers=workers, watch=progress)
         report = write_reproduction(reproduction, out, _provenance(reproduction, time.monotonic() - started))
     if json:
         print_json({"claims": reproduction.claims, "tasks_done": reproduction.tasks_done, "report": str(report)})

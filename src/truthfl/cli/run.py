@@ -62,13 +62,13 @@ def run(
     require_writable(out)
     started = time.monotonic()
     try:
-        with progress_bar() as report_progress:
+        with progress_bar() as progress:
             outcome = run_job(
                 job,
                 out,
                 seed=seed,
                 ledger=ledger,
-                report_progress=report_progress or (lambda *_: None),
+                progress=progress or (lambda *_: None),
                 in_flower=simulation,
             )
     except KeyboardInterrupt:

@@ -67,8 +67,8 @@ def _verify_by_training(job: DataJob, quick: bool, seed: int, out: Path, workers
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
-        with progress_bar() as report_progress:
-            watch = report_progress or (lambda *_: None)
+        with progress_bar() as progress:
+            watch = progress or (lambda *_: None)
             verification = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch)
         provenance, scope = _provenance(seed, time.monotonic() - started), _scope_sentence(verification.examined)
         report = write_verification(verification.verified, verification.absent, scope, out, provenance)

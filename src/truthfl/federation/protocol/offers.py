@@ -49,10 +49,10 @@ def reach_agreement(roster: Roster, make_offers: MakeOffers) -> Agreement:
         version += 1
 
 
-def wait_for_labels(roster: Roster, agreement: Agreement, report_progress: Callable[[int], None]) -> None:
+def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[int], None]) -> None:
     """Wait until all clients have labeled or the labeling time is up.
 
-    report_progress  called with the number of clients who have labeled
+    progress  called with the number of clients who have labeled
     """
     waiting = {offer.client.name: offer for offer in agreement.offers}
     deadline = time.monotonic() + agreement.terms.label_seconds
@@ -67,7 +67,7 @@ def wait_for_labels(roster: Roster, agreement: Agreement, report_progress: Calla
             name = name_of.get(node)
             if name in waiting and not reply.has_error() and _field_of(reply, "ready") is True:
                 del waiting[name]
-        report_progress(len(agreement.offers) - len(waiting))
+        progress(len(agreement.offers) - len(waiting))
         if not waiting:
             return
         if time.monotonic() >= deadline:

@@ -41,12 +41,10 @@ class TrainingRun:
         return self.agreement.terms.rounds
 
 
-def train_rounds(
-    roster: Roster, training: TrainingRun, test: LabeledImages, report_progress: Callable[[int], None]
-) -> Params:
+def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, progress: Callable[[int], None]) -> Params:
     """Run all rounds that are not in the ledger yet; return the final model.
 
-    report_progress  called with the number of finished rounds
+    progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
     evaluate_every = max(1, training.rounds // EVALUATIONS)
@@ -61,7 +59,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.images, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), document)])
-            report_progress(round_ + 1)
+            progress(round_ + 1)
     return params
 
 

@@ -39,7 +39,7 @@ from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
 
-ReportProgress = Callable[[str, int, int], None]
+ActivityProgress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
 
 
@@ -75,7 +75,7 @@ def job_name(ledger: Ledger, job: DataJob, seed: int, *, is_published: Callable[
 
 
 def conduct_job(
-    grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, report_progress: ReportProgress
+    grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, progress: ActivityProgress
 ) -> JobView:
     """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
     ledger, side = operator.ledger, job.server_side()
@@ -88,20 +88,20 @@ def conduct_job(
     roster = Roster(grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated)
     roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
     with _send_news_on_failure(roster):
-        report_progress("waiting for clients", 0, 0)
+        progress("waiting for clients", 0, 0)
         if earlier.offers:
             roster.refresh()
         else:
             wait_for_clients(roster)
-        report_progress("planning on pilot data", 0, 0)
+        progress("planning on pilot data", 0, 0)
         agreement = reach_agreement(roster, partial(planned_offers, roster, job, make_plan, opening))
         if earlier.test is None:
             if not earlier.rounds:
                 clients = len(agreement.offers)
-                wait_for_labels(roster, agreement, lambda labeled: report_progress("labeling", labeled, clients))
+                wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
             training = TrainingRun(model_of(agreement.terms), agreement, operator.folder / "checkpoints" / name)
             params = train_rounds(
-                roster, training, side.test, lambda rounds: report_progress("training", rounds, training.rounds)
+                roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
             publish_model(operator.folder, name, params, side.test)
             samples, secret = job.server.test_samples, operator.secret

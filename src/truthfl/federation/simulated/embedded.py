@@ -23,7 +23,7 @@ from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.rounds import offers_in_round
-from truthfl.federation.protocol.server import Operator, ReportProgress, conduct_job, job_name
+from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
@@ -86,7 +86,7 @@ def run_job(
     seed: int = 0,
     ledger: str | None = None,
     effort: Effort | None = None,
-    report_progress: ReportProgress = lambda *_: None,
+    progress: ActivityProgress = lambda *_: None,
     in_flower: bool = False,
 ) -> RunOutcome:
     """Run a job: plan, offer, label, train, test, pay. Then train once more for each liar, with her alone honest.
@@ -104,7 +104,7 @@ def run_job(
         name = job_name(opened_ledger, job, seed, is_published=lambda name: _has_results(folder, name))
 
         def serve(grid: Grid) -> JobView:
-            return conduct_job(grid, job, name, operator, lambda job, side: job.plan(side, effort), report_progress)
+            return conduct_job(grid, job, name, operator, lambda job, side: job.plan(side, effort), progress)
 
         if in_flower:
             participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
