@@ -27,9 +27,9 @@ from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.messages import model_in, model_record
-from truthfl.federation.protocol.offers import agree
+from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
-from truthfl.federation.protocol.rounds import LOOKS, Course, train_rounds
+from truthfl.federation.protocol.rounds import EVALUATIONS, TrainingRun, train_rounds
 from truthfl.federation.simulated.embedded import FIRST_NODE
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings
@@ -104,19 +104,19 @@ def agreed(roster, count, rounds):
     promise = Promise(clients, training, loss, lceme(clients, loss, training, np.full(count, float(BATCH))))
     opening = Opening(0, "0" * 64, public_line(new_key()))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
-    return agree(roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)))
+    return reach_agreement(roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)))
 
 
-def looks(course, test):
+def looks(training, test):
     """FedAvg looks at the test set as often as our rounds do."""
-    every = max(1, course.rounds // LOOKS)
+    every = max(1, training.rounds // EVALUATIONS)
 
     def look(round_, arrays):
         if round_ == 0 or round_ % every:
             return None
         params = model_in(arrays)
-        loss = course.model.loss(params, test.images, test.labels)
-        return MetricRecord({"loss": loss, "accuracy": course.model.accuracy(params, test.images, test.labels)})
+        loss = training.model.loss(params, test.images, test.labels)
+        return MetricRecord({"loss": loss, "accuracy": training.model.accuracy(params, test.images, test.labels)})
 
     return look
 
@@ -128,7 +128,7 @@ def now():
 
 def measure(count, rounds, blocks):
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db") as book:
+    with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db") as ledger:
         participants, test = people(count, Path(place))
         grid = InProcessGrid(
             client_app(lambda context: participants[context.node_id]), {node: {} for node in participants}
@@ -136,18 +136,18 @@ def measure(count, rounds, blocks):
         names = tuple(one.name for one in participants.values())
         ours, bare, final = [], [], {}
         for block in range(blocks + 1):
-            roster = Roster(grid, book, f"block-{block}", names, ServerSettings(), (28, 28, 1))
+            roster = Roster(grid, ledger, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
             agreement = agreed(roster, count, rounds)
-            course = Course(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}")
-            start = course.model.init(0)
+            training = TrainingRun(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}")
+            start = training.model.init(0)
             began = now()
-            final["ours"] = train_rounds(roster, course, test, lambda _: None)
+            final["ours"] = train_rounds(roster, training, test, lambda _: None)
             ours.append((now() - began) / rounds)
-            plain = InProcessGrid(bare_app(participants, course.model), {node: {} for node in participants})
+            plain = InProcessGrid(bare_app(participants, training.model), {node: {} for node in participants})
             strategy = FedAvg(fraction_evaluate=0.0, min_train_nodes=count, min_available_nodes=count)
             began = now()
-            result = strategy.start(plain, model_record(start), rounds, evaluate_fn=looks(course, test))
+            result = strategy.start(plain, model_record(start), rounds, evaluate_fn=looks(training, test))
             bare.append((now() - began) / rounds)
             final["bare"] = model_in(result.arrays)
     difference = float(np.abs(final["ours"] - final["bare"]).max())

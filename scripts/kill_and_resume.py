@@ -71,7 +71,7 @@ def settled(folder):
 
 
 def stage(folder):
-    """How far the book was when the run was killed."""
+    """How far the ledger was when the run was killed."""
     rows = entries(folder)
     return rows[-1].kind if rows else "nothing"
 
@@ -122,7 +122,7 @@ def main():
             assert settled(folder) == expected, "the pay differs from the undisturbed run's"
             fell += more
             print(f"{len(fell)} kills: the ledger is whole, the pay is the same", flush=True)
-    print("the last row in the book when it was killed:", dict(Counter(fell)))
+    print("the last row in the ledger when it was killed:", dict(Counter(fell)))
 
 
 if __name__ == "__main__":

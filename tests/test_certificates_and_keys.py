@@ -107,7 +107,7 @@ def test_sentences_for_what_cannot_be_used(made, tmp_path, monkeypatch):
         ("past", timedelta(days=900), "was valid until"),
         ("future", -timedelta(days=2), "clock"),
     ):
-        monkeypatch.setattr(certificates, "CLOCKS_DIFFER_BY", begun)
+        monkeypatch.setattr(certificates, "CLOCK_TOLERANCE", begun)
         make_certificates(tmp_path / name)
         with pytest.raises(InputError, match=said):
             read_certificates(tmp_path / name, "localhost")

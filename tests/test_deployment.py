@@ -14,23 +14,23 @@ from types import SimpleNamespace
 import pytest
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.app_folder import app_folder, settings_of
+from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.flower_servers import mend, start_superlink, start_supernode
-from truthfl.federation.deployed.processes import free_port, remains
+from truthfl.federation.deployed.flower_servers import restart_ended, start_superlink, start_supernode
+from truthfl.federation.deployed.processes import free_port, is_running
 from truthfl.federation.deployed.superlink_client import (
     Connection,
-    answers,
-    participants,
+    is_reachable,
     register,
+    registered_nodes,
     run_log,
     run_status,
     stop_run,
     submit,
     wait_for_run,
 )
-from truthfl.federation.flower_patches.restricted_superlink import may_pass
-from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.flower_patches.restricted_superlink import is_allowed
+from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.ledger.signing import new_key, read_public_line, write_key
 
 HERE = Path(__file__).parent
@@ -48,7 +48,7 @@ def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
         write_key(new_key(), tmp_path / name / name, name)
     port, file = free_port(), tmp_path / "found.json"
     with ExitStack() as stack, ThreadPoolExecutor(2) as threads:
-        link = start_superlink(tmp_path / "link", HOST, port, certificates=tmp_path / "server", deadline=SECONDS)
+        link = start_superlink(tmp_path / "link", HOST, port, certificates=tmp_path / "server", timeout=SECONDS)
         servers = {"link": link}
         stack.callback(lambda: [server.stop() for server in reversed(servers.values())])
         nodes = {name: register(link.connection, tmp_path / name / f"{name}.pub", name) for name in ("ann", "bob")}
@@ -60,13 +60,13 @@ def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
         ann.result(timeout=SECONDS)
         with pytest.raises(ServiceError, match="Failed to activate SuperNode"):
             stranger.result(timeout=SECONDS)
-        assert [(one.name, one.online) for one in participants(link.connection)] == [("ann", True), ("bob", False)]
+        assert [(one.name, one.online) for one in registered_nodes(link.connection)] == [("ann", True), ("bob", False)]
         _wait(lambda: run_status(link.connection, run).state == "running")
 
         os.killpg(link.children[0].process.pid, signal.SIGKILL)
         _wait(lambda: link.children[0].ended)
         bob = threads.submit(_start, servers, tmp_path, "bob", port)
-        servers["link"] = link = mend(link)  # and the run, still waiting for Bob, goes on
+        servers["link"] = link = restart_ended(link)  # and the run, still waiting for Bob, goes on
         bob.result(timeout=SECONDS)
         status = wait_for_run(link.connection, run, SECONDS)
         assert status.state == "completed", run_log(link.connection, run)
@@ -81,19 +81,19 @@ def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
         assert not (tmp_path / "ann" / "flower" / "apps").exists()  # nothing of the operator's was installed
     for server in servers.values():
         for child in server.children:
-            assert not remains(child)
+            assert not is_running(child)
 
 
 def _start(servers, folder, name, port):
     keys = {"root_certificate": folder / "server" / "ca.crt", "private_key": folder / name / name}
-    settings = {"node_config": {"name": NAMES[name]}, "clientapp": f"{APP}:client_app", "poll": 0.3}
+    settings = {"node_config": {"name": NAMES[name]}, "clientapp": f"{APP}:client_app", "poll_seconds": 0.3}
     servers[name] = start_supernode(folder / name, HOST, port, **keys, **settings)
 
 
 def _submit(connection, folder, file):
     settings = {"nodes": 2, "file": "", "greeting": ""}
-    app = app_folder(folder, f"{APP}:server_app", f"{APP}:client_app", settings)
-    assert settings_of(app) == settings
+    app = write_app_folder(folder, f"{APP}:server_app", f"{APP}:client_app", settings)
+    assert read_run_config(app) == settings
     with pytest.raises(InputError, match="has no setting 'colour'"):
         submit(connection, app, {"colour": "red"})
     return submit(connection, app, {"file": str(file), "greeting": GREETING})
@@ -107,12 +107,12 @@ def _wait(what):
 
 
 def _only_tls_and_only_from_here(connection, folder):
-    assert answers(connection)
+    assert is_reachable(connection)
     plain = Connection(connection.host, connection.port, None, folder)
-    assert not answers(plain)
+    assert not is_reachable(plain)
     make_certificates(folder / "another")
     with pytest.raises(InputError, match="does not vouch"):
-        answers(Connection(connection.host, connection.port, folder / "another" / "ca.crt", folder))
+        is_reachable(Connection(connection.host, connection.port, folder / "another" / "ca.crt", folder))
     assert _status(connection, "/v1/control/list-runs") != http.client.NOT_FOUND
     elsewhere = {"X-Forwarded-For": "192.0.2.7"}  # as a proxy on this machine tells of those it serves
     for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/docs", "/v1/responses"):
@@ -149,7 +149,7 @@ def _status(connection, path, headers=None):
     ],
 )
 def test_the_gate(path, peer, here, passes):
-    assert may_pass(path, peer, here) is passes
+    assert is_allowed(path, peer, here) is passes
 
 
 def test_without_tls_on_the_loopback_interface_alone(tmp_path):
@@ -193,7 +193,7 @@ def test_nodes_answer_and_those_that_do_not_are_missing():
             return [_reply(number) for number in numbers if number != "to 3"]
 
     questions = [SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in (1, 2, 3, 4)]
-    replies = ask(Nodes(), questions, timeout=0.05, every=0.01)
+    replies = ask_nodes(Nodes(), questions, timeout=0.05, poll_seconds=0.01)
     assert [(node, reply.metadata.reply_to_message_id) for node, reply in replies] == [(1, "to 1"), (2, "to 2")]
 
 
@@ -205,11 +205,11 @@ def test_settings_in_any_letters(tmp_path):
     import tomllib
 
     settings = {"text": "a \"b\" 'c' = \\ \n\t \x7f \x00 ü 🙂", "whole": -3, "real": 1e-300, "yes": True}
-    assert settings_of(app_folder(tmp_path, run_config=settings)) == settings
+    assert read_run_config(write_app_folder(tmp_path, run_config=settings)) == settings
     components = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
     assert components["components"]["clientapp"] == "truthfl.federation.deployed.apps:client_app"
     for wrong, said in (({"a b": 1}, "no name of a setting"), ({"a": float("nan")}, "finite"), ({"a": None}, "text")):
         with pytest.raises(InputError, match=said):
-            app_folder(tmp_path, run_config=wrong)
+            write_app_folder(tmp_path, run_config=wrong)
     with pytest.raises(InputError, match="no folder with a Flower app"):
-        settings_of(tmp_path / "nowhere")
+        read_run_config(tmp_path / "nowhere")

@@ -14,7 +14,7 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import apps
 from truthfl.federation.protocol import server
-from truthfl.federation.protocol.operator_folder import noted_failure
+from truthfl.federation.protocol.operator_folder import take_failure
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.document_views import documents_summary, offer_in_force
@@ -123,14 +123,16 @@ def test_a_failed_service_is_noted_for_the_operator(folder, monkeypatch):
     config = apps.RUN_CONFIG | {"job-file": str(folder / "job.toml"), "folder": str(folder), "ledger": "x", "seed": 1}
     with pytest.raises(ServiceError):
         apps.main(None, type("Context", (), {"run_config": config}))
-    assert noted_failure(folder) == "the disk is gone."
+    assert take_failure(folder) == "the disk is gone."
 
 
 def test_those_who_wait_are_told_of_a_failed_service(monkeypatch):
     told = []
-    monkeypatch.setattr(server, "tell", lambda _, nodes, sentence, over: told.append((list(nodes), sentence, over)))
+    monkeypatch.setattr(
+        server, "send_news", lambda _, nodes, sentence, over: told.append((list(nodes), sentence, over))
+    )
     roster = type("Roster", (), {"grid": None, "node_of": {"Ada": 7}})
-    with pytest.raises(ServiceError), server._its_end_told(roster):
+    with pytest.raises(ServiceError), server._send_news_on_failure(roster):
         raise ServiceError("the disk is full.")
     assert told == [([7], "The operator's server ended the job: the disk is full.", True)]
 

@@ -14,7 +14,7 @@ import truthfl
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.protocol.audit import publish_model
-from truthfl.federation.protocol.operator_folder import kept_draws, note_failure
+from truthfl.federation.protocol.operator_folder import kept_draws, write_failure
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
 from truthfl.files import write_file
 from truthfl.learning.images import LabeledImages
@@ -140,7 +140,7 @@ WRITERS = {
     ),
     "news": lambda folder, n: participant_folder.put_news(folder, f"{n}", over=False),
     "result": lambda folder, n: Store(folder).put(WorkItem("m:f", {}), {"a": np.zeros(n)}),
-    "failure": lambda folder, n: note_failure(folder, f"{n}"),
+    "failure": lambda folder, n: write_failure(folder, f"{n}"),
     "order": _order,
 }
 

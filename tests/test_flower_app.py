@@ -340,7 +340,7 @@ def test_whole_numbers_stay_whole_and_weights_may_have_any_name(config):
     made, result, _ = counted(config, FedAvg(weighted_by_key="rows", fraction_evaluate=0.0))
     steps, weight = result.arrays.to_numpy_ndarrays()
     assert (steps.dtype, weight.dtype) == (np.int64, np.float32)
-    assert weight == pytest.approx(3 * sum(i * offer.client.weight for i, offer in enumerate(made.agreed.offers)))
+    assert weight == pytest.approx(3 * sum(i * offer.client.weight for i, offer in enumerate(made.agreement.offers)))
     assert [one.delivered for one in made.settled] == [3, 3, 3, 3]
 
 
@@ -355,7 +355,7 @@ def test_reports_are_waited_for_as_long_as_the_offers_say(config, monkeypatch, g
 
     monkeypatch.setattr(InProcessGrid, "send_and_receive", send_and_receive)
     made, _, _ = counted(config, FedAvg(fraction_evaluate=0.0), **given)
-    assert waited == {offer.job.round_seconds for offer in made.agreed.offers} == {given.get("timeout", 600.0)}
+    assert waited == {offer.job.round_seconds for offer in made.agreement.offers} == {given.get("timeout", 600.0)}
 
 
 @pytest.mark.usefixtures("known_loss")

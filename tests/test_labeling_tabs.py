@@ -6,7 +6,7 @@ import pytest
 
 from participants import Ada, draw_pictures
 from test_labeling_page import DIGITS, DONE, browser, count, decisions, looking, press, showing  # noqa: F401
-from truthfl.cli.label import show
+from truthfl.cli.label import open_in_browser
 from truthfl.ledger import participant_folder
 from truthfl.page.open_page import open_page
 from truthfl.samples.open_samples import open_samples
@@ -164,7 +164,7 @@ def test_the_page_opens_by_way_of_a_file_that_only_she_can_read(browser, tmp_pat
     monkeypatch.setattr(webbrowser, "open", came.append)
     (tmp_path / "home").mkdir()
     with open_page(tmp_path / "home", open_samples(data), DIGITS) as opened, looking(browser, "about:blank") as page:
-        show(opened.url, tmp_path / "home")
+        open_in_browser(opened.url, tmp_path / "home")
         assert "token" not in came[0]
         assert (tmp_path / "home" / "page.html").stat().st_mode & 0o077 == 0
         page.watch.elsewhere = []

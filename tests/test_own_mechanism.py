@@ -89,10 +89,10 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert planned.contract.pay_range(0.0, 10.0)[1] == pytest.approx((1 + BONUS_SHARE) * planned.contract.cost)
 
     outcome = run_job(job, tmp_path / "run", design=QUICK)
-    terms = outcome.agreed.terms
+    terms = outcome.agreement.terms
     assert (terms.contract, terms.formula) == ("cost and bonus", bonus.formula)
     loss = outcome.test_loss
-    for offer, pay, refused in zip(outcome.agreed.offers, outcome.pay, outcome.refused, strict=True):
+    for offer, pay, refused in zip(outcome.agreement.offers, outcome.pay, outcome.refused, strict=True):
         own = offer.client.pay
         right = own["cost"] + max(0.0, own["bonus"] * (1 - loss / own["reference"]))
         assert pay == (0 if refused else round(right))
@@ -103,7 +103,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert receipt_fault(participant_folder.receipts(ada)[0]) is None
     shown = offer_view(ada, read_key(ada / "key"), None, None)
     assert shown["explanation"] == [f"{bonus.formula.capitalize()}."]
-    assert shown["spread"]["worst"] == pytest.approx(outcome.agreed.offers[0].client.pay["cost"], rel=0.05)
+    assert shown["spread"]["worst"] == pytest.approx(outcome.agreement.offers[0].client.pay["cost"], rel=0.05)
     assert receipt_view(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
 
     unregister("cost and bonus")  # somebody who has not installed it is told so

@@ -13,11 +13,11 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import processes
 from truthfl.federation.deployed.processes import (
     environment,
+    is_running,
     program,
-    remains,
+    restart,
     run_to_end,
     start,
-    start_again,
     stop,
     wait_until,
 )
@@ -33,7 +33,7 @@ def _python(code):
 
 
 def _is_up(child, lines=1):
-    return lambda: child.said().count("up") >= lines
+    return lambda: child.output().count("up") >= lines
 
 
 def _exists(pid):
@@ -48,7 +48,7 @@ def test_stop_ends_all_that_a_child_started_even_who_does_not_listen(tmp_path):
     child = start("family", _python(FAMILY), tmp_path, home=tmp_path)
     wait_until(_is_up(child, 2), [child], "The family did not start", SECONDS)
     stop([child], grace=0.5)
-    assert not remains(child)
+    assert not is_running(child)
     stop([child])
 
 
@@ -97,9 +97,9 @@ def test_one_that_ends_too_soon_is_a_sentence_with_its_last_lines(tmp_path):
     )
     with pytest.raises(ServiceError, match=r"did not start: broken ended. The last lines of .*broken.log:\none\ntwo$"):
         wait_until(lambda: False, [child], "It did not start", SECONDS)
-    again = start_again(child)
+    again = restart(child)
     again.process.wait()
-    assert (again.said(), again.log.read_text().count("two")) == ("one\ntwo\n", 2)
+    assert (again.output(), again.log.read_text().count("two")) == ("one\ntwo\n", 2)
 
 
 def test_one_that_never_gets_ready_is_a_sentence(tmp_path):
@@ -135,9 +135,9 @@ def test_programs_are_found_beside_our_own(monkeypatch):
 
 
 def test_a_short_command_has_a_deadline(tmp_path):
-    assert run_to_end(_python("print(1)"), home=tmp_path, deadline=SECONDS).stdout == "1\n"
+    assert run_to_end(_python("print(1)"), home=tmp_path, timeout=SECONDS).stdout == "1\n"
     with pytest.raises(ServiceError, match=r"had no answer after 0.5 seconds"):
-        run_to_end(_python("import time; time.sleep(60)"), home=tmp_path, deadline=0.5)
+        run_to_end(_python("import time; time.sleep(60)"), home=tmp_path, timeout=0.5)
 
 
 def test_a_free_port_is_free():
@@ -147,7 +147,7 @@ def test_a_free_port_is_free():
 def test_who_answers_a_message_leaves_when_the_executor_was_killed():
     executor = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     module = "truthfl.federation.flower_patches.forking_executor"
-    code = f"from {module} import end_with; print(flush=True); end_with({executor.pid})"
+    code = f"from {module} import exit_with_executor; print(flush=True); exit_with_executor({executor.pid})"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as answering:
         answering.stdout.readline()
         assert answering.poll() is None

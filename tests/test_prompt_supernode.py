@@ -11,9 +11,8 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.nodestate import NodeStateFactory
 
-from truthfl.federation.flower_patches.prompt_supernode import LOOP, RECEIVE, send_answers_when_they_are_there
-from truthfl.federation.protocol.messages import ENROL, paper_record
-from truthfl.federation.protocol.messages import question as question_of_ours
+from truthfl.federation.flower_patches.prompt_supernode import LOOP, RECEIVE, send_replies_promptly
+from truthfl.federation.protocol.messages import ENROL, document_record, query_message
 
 loop = import_module(LOOP)
 NODE = 7
@@ -57,7 +56,7 @@ class Node:
 
     def ask(self, run):
         TaskIdentity.run_id = run
-        question = question_of_ours(ENROL, NODE, {"number": next(self.numbers)})
+        question = query_message(ENROL, NODE, {"number": next(self.numbers)})
         vars(question.metadata)["_message_id"] = question.object_id
         self.parts = {name: one.deflate() for name, one in get_all_nested_objects(question).items()}
         self.waiting.append((question, get_object_tree(question)))
@@ -66,7 +65,7 @@ class Node:
     def answer(self, question):
         """As whoever runs the task does."""
         TaskIdentity.run_id = question.metadata.run_id
-        loop._insert_message(Message(paper_record({}), reply_to=question), self.state, self.store)
+        loop._insert_message(Message(document_record({}), reply_to=question), self.state, self.store)
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ def node(monkeypatch):
     ):
         monkeypatch.setattr(what, name, getattr(what, name))  # as it was, when this is over
     TaskIdentity.node_id, TaskIdentity.task_id = NODE, 1
-    send_answers_when_they_are_there()
+    send_replies_promptly()
     return Node()
 
 

@@ -13,13 +13,13 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.participant.received_models import received_models
 from truthfl.federation.protocol import enrolment
-from truthfl.federation.protocol.ask_nodes import ask
-from truthfl.federation.protocol.audit import audit, published
-from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, question
-from truthfl.federation.protocol.offers import TOO_LATE, WITHOUT_YOU
+from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_message
+from truthfl.federation.protocol.offers import DECLINED_NEWS, LATE_LABELS_NEWS
 from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.server import Operator, conduct, job_name
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job, simulated
+from truthfl.federation.protocol.server import Operator, conduct_job, job_name
+from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour
@@ -69,7 +69,7 @@ class Setting:
         self.scene = self.job.scene()
         names = self.job.clients.behaviour
         self.labels = Profile(names, 1).labels(self.scene.federated, seed)
-        self.people = simulated(self.job, self.scene, self.folder, self.labels)
+        self.people = simulated_participants(self.job, self.scene, self.folder, self.labels)
         self.grid = grid_of(self.people)
 
     def go(self, grid=None):
@@ -78,7 +78,7 @@ class Setting:
                 book, self.folder, kept_key(self.folder / "operator"), secret_from_seed(self.seed), self.seed
             )
             name = job_name(book, self.job, self.seed)
-            return conduct(grid or self.grid, self.job, name, operator, self.plans, nothing)
+            return conduct_job(grid or self.grid, self.job, name, operator, self.plans, nothing)
 
     def model(self, found):
         return np.load(self.folder / "models" / f"{found.name}.npy")
@@ -176,18 +176,18 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     with open_ledger(setting.folder / "ledger.db") as book:
         entries = book.entries()
     assert check(entries) is None
-    assert audit(found, *published(setting.folder, found.name)) is None
+    assert audit(found, *published_files(setting.folder, found.name)) is None
     assert receipt_fault(papers.receipts(setting.people[FIRST_NODE + 1].folder)[0]) is None
     asked = [entry for entry in found.rounds if "asked" in entry.document]
     asked[0].document["asked"] = ["Ada"]
-    assert "asked other clients than the seed draws" in audit(found, *published(setting.folder, found.name))
+    assert "asked other clients than the seed draws" in audit(found, *published_files(setting.folder, found.name))
 
 
 class Rebuilt(dict):
     """Participants of whom every message finds another, as in a process of its own."""
 
     def __getitem__(self, node):
-        return replace(super().__getitem__(node), accepted={})
+        return replace(super().__getitem__(node), accepted_offers={})
 
 
 def test_what_a_behaviour_remembers_outlives_her_node(tmp_path, plans):
@@ -360,7 +360,7 @@ def test_who_declines_is_left_out_and_the_others_are_offered_anew(setting):
     assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Cleo", "Dora"]
     assert {offer.job.version for offer in found.agreement.offers} == {2}
     assert found.answers["1/Ben"].document["document"]["kind"] == "refusal"
-    assert papers.news(setting.people[1001].folder) == (WITHOUT_YOU, True)
+    assert papers.news(setting.people[1001].folder) == (DECLINED_NEWS, True)
     assert papers.news(setting.people[1000].folder) is None
     assert sum(offer.client.weight for offer in found.agreement.offers) == pytest.approx(1.0)
     with open_ledger(setting.folder / "ledger.db") as book:
@@ -375,7 +375,7 @@ def test_who_has_not_labeled_in_time_earns_nothing(tmp_path, plans):
     assert found.delivered["Ada"] == 0
     reasons = {e.document["reason"] for e in found.rejections if e.document["client"] == "Ada"}
     assert reasons == {"error: not all samples are labeled yet."}
-    assert papers.news(setting.people[1000].folder) == (TOO_LATE, False)
+    assert papers.news(setting.people[1000].folder) == (LATE_LABELS_NEWS, False)
     assert papers.news(setting.people[1001].folder) is None
 
 
@@ -402,8 +402,8 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     """An impostor with Ada's name and another key, and a stranger: both are refused, the job goes on."""
     impostor, stranger = setting.people[1002], setting.people[1003]
     people = dict(setting.people)
-    people[2000] = replace(impostor, name="Ada", accepted={}, folder=setting.folder / "impostor")
-    people[2001] = replace(stranger, name="Mallory", accepted={}, folder=setting.folder / "stranger")
+    people[2000] = replace(impostor, name="Ada", accepted_offers={}, folder=setting.folder / "impostor")
+    people[2001] = replace(stranger, name="Mallory", accepted_offers={}, folder=setting.folder / "stranger")
     found = setting.go(grid_of(people))
     reasons = [e.document["reason"] for e in found.rejections if e.document["stage"] == "enrolment"]
     assert sorted(reasons) == ["'Mallory' is not among the job's clients.", "Ada enrolled with another key."]
@@ -418,10 +418,10 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
 def test_who_does_not_say_who_she_is_is_waited_for_as_long_as_a_round_lasts(monkeypatch, round_seconds, patience):
     """Or a node that is dead, and still listed for a minute, would hold up all the others for that minute."""
     waited = []
-    monkeypatch.setattr(enrolment, "ask", lambda *_, timeout: waited.append(timeout) or [])
+    monkeypatch.setattr(enrolment, "ask_nodes", lambda *_, timeout: waited.append(timeout) or [])
     grid = InProcessGrid(lambda message, _: message, {1001: {}})
     roster = enrolment.Roster(grid, None, "job", ("Ada",), ServerSettings(round_seconds=round_seconds), None)
-    roster.look()
+    roster.refresh()
     assert waited == [patience]
 
 
@@ -429,7 +429,7 @@ def test_answers_come_in_the_order_of_the_questions():
     """So that two runs of one job write the same book, and who was asked first is taken in first."""
     nodes = list(range(300, 200, -1))
     grid = InProcessGrid(lambda message, _: Message(RecordDict(), reply_to=message), {node: {} for node in nodes})
-    replies = ask(grid, [question(ENROL, node, {}) for node in nodes], timeout=1)
+    replies = ask_nodes(grid, [query_message(ENROL, node, {}) for node in nodes], timeout=1)
     assert [node for node, _ in replies] == nodes
 
 
@@ -487,15 +487,15 @@ def test_a_client_trains_only_on_offers_she_accepted(setting):
     with pytest.raises(InputError, match="not accepted here"):
         ada.report(changed(offer, batch_size=1).hash, np.zeros(650, np.float32), 0)
     with pytest.raises(InputError, match="with another key"):
-        ada.consider(changed(offer, client="Ben").document())
+        ada.answer_offer(changed(offer, client="Ben").document())
 
 
 def test_run_goes_on_in_the_same_ledger(tmp_path):
     job = read_job(small_job_file(tmp_path, *STEP))
     first = run_job(job, tmp_path / "out", seed=1, design=QUICK)
     untold = run_job(job, tmp_path / "out", seed=1, design=QUICK)
-    assert untold.found.name == first.found.name  # its results were never written: it is not over
-    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.found.name}))
+    assert untold.view.name == first.view.name  # its results were never written: it is not over
+    (tmp_path / "out" / "results.json").write_text(json.dumps({"job": first.view.name}))
     second = run_job(job, tmp_path / "out", seed=1, design=QUICK)
     assert (first.pay == second.pay).all()
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as database:

@@ -13,7 +13,7 @@ from truthfl import Strategies
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.simulated import embedded
 from truthfl.federation.simulated.embedded import run_job
-from truthfl.federation.simulated.run_report import client_rows, sentences
+from truthfl.federation.simulated.run_report import client_rows, summary_sentences
 from truthfl.job import read_job
 from truthfl.learning.behaviour import from_strategy
 from truthfl.learning.federations import Data, ModelChoice, build, with_training
@@ -83,7 +83,7 @@ def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     assert outcome.refused.tolist() == [False, True, False, False]
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
-    assert np.isnan(outcome.honest).tolist() == [True, False, True, False]
+    assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, True, False]
     assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
     assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 
@@ -97,18 +97,18 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     job, _, _ = planned
     lively = ["truthful", "echo", "free rider", "few labels"]
     outcome = run_job(with_behaviours(job, lively), tmp_path / "lively", seed=3, design=QUICK)
-    assert outcome.found.delivered == {"Ada": 30, "Ben": 29, "Dora": 30}
+    assert outcome.view.delivered == {"Ada": 30, "Ben": 29, "Dora": 30}
     assert outcome.refused.tolist() == [False, False, True, False]
-    batch = [offer.client.batch_size for offer in outcome.agreed.offers]
+    batch = [offer.client.batch_size for offer in outcome.agreement.offers]
     assert outcome.cost == pytest.approx([120 + 30 * 0.05 * batch[0], 0, 0, 9 + 30 * 0.05 * batch[3]])
-    assert np.isnan(outcome.honest).tolist() == [True, False, False, False]
+    assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, False, False]
     draws = fixed_draws(3)  # all that is used of an operator
-    again = embedded._payoff_if(job, planned[1], outcome.agreed, tuple(lively), draws)
+    again = embedded._simulated_payoff(job, planned[1], outcome.agreement, tuple(lively), draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     for client in (1, 2):
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
         other = run_job(with_behaviours(job, instead), tmp_path / str(client), seed=3, design=QUICK)
-        assert outcome.honest[client] == pytest.approx(other.payoff[client], abs=1.0)
+        assert outcome.payoff_if_honest[client] == pytest.approx(other.payoff[client], abs=1.0)
 
 
 def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):
@@ -116,11 +116,11 @@ def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):
     own = from_strategy("half of everything", labeling_effort=0.5, batch_share=0.5, report_scale=0.5)
     outcome = run_job(with_behaviours(job, ["truthful", own, own, "truthful"]), tmp_path, seed=3, design=QUICK)
     assert outcome.behaviour == ("truthful", "half of everything", "half of everything", "truthful")
-    batch = outcome.agreed.offers[1].client.batch_size
+    batch = outcome.agreement.offers[1].client.batch_size
     assert outcome.cost[1] == pytest.approx(60 + 30 * 0.05 * round(batch / 2))
-    assert np.isfinite(outcome.honest[1])
+    assert np.isfinite(outcome.payoff_if_honest[1])
     assert client_rows(outcome)[1][1] == "half of everything"
-    assert sum("half of everything" in one for one in sentences(job, outcome)) == 2
+    assert sum("half of everything" in one for one in summary_sentences(job, outcome)) == 2
 
 
 def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.node_keys import registrations
 
 SECONDS = 120
@@ -22,7 +22,7 @@ def ask_all(grid: Grid, context: Context) -> None:
     end = time.monotonic() + SECONDS
     while len(known := registrations(grid)) < int(context.run_config["nodes"]) and time.monotonic() < end:
         time.sleep(0.2)
-    replies = ask(grid, [Message(RecordDict(), node, "query.whoami") for node in known], timeout=SECONDS)
+    replies = ask_nodes(grid, [Message(RecordDict(), node, "query.whoami") for node in known], timeout=SECONDS)
     answers = {node: str(reply.content["me"]["name"]) for node, reply in replies}
     found = {"known": known, "answers": answers, "greeting": context.run_config["greeting"]}
     Path(str(context.run_config["file"])).write_text(json.dumps(found), encoding="utf-8")

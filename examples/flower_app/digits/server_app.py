@@ -19,16 +19,16 @@ def main(grid: Grid, context: Context) -> None:
     config, folder = context.run_config, Path(context.run_config["folder"])
     folder.mkdir(parents=True, exist_ok=True)
     strategy = FedAvg()
-    with open_ledger(folder / "ledger.db") as book:
-        strategy = under_contract(strategy, config, folder, book)
+    with open_ledger(folder / "ledger.db") as ledger:
+        strategy = under_contract(strategy, config, folder, ledger)
         result = strategy.start(grid, ArrayRecord(Softmax().get_weights()), num_rounds=config["num-server-rounds"])
     np.savez(folder / "model.npz", *result.arrays.to_numpy_ndarrays())
 
 
-def under_contract(strategy, config, folder, book):
+def under_contract(strategy, config, folder, ledger):
     draws = kept_draws(folder, fresh=True)
     key = kept_key(folder / "operator")
-    operator = Operator(book, folder, key, draws.secret, draws.seed, authenticated=config["authenticated"])
+    operator = Operator(ledger, folder, key, draws.secret, draws.seed, authenticated=config["authenticated"])
     samples = {name.removeprefix("clients."): config[name] for name in config if name.startswith("clients.")}
     return PaidStrategy(strategy, samples, lambda names: promise(names, samples, config), a_test(config), operator)
 

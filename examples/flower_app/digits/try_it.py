@@ -51,15 +51,15 @@ def run(config, grid):
 
 def show(folder):
     """What the ledger says of the last job."""
-    with open_for_reading(Path(folder) / "ledger.db") as book:
-        entries = book.entries()
+    with open_for_reading(Path(folder) / "ledger.db") as ledger:
+        entries = ledger.entries()
     job = entries[-1].job
-    found = view_of_job(job, [entry for entry in entries if entry.job == job])
+    view = view_of_job(job, [entry for entry in entries if entry.job == job])
     print(f"{'client':8}{'batch':>6}{'expected':>10}{'cost':>8}{'pay':>6}")
-    for offer in found.agreement.offers:
-        pay = found.settlements[offer.client.name].document["pay"]
+    for offer in view.agreement.offers:
+        pay = view.settlements[offer.client.name].document["pay"]
         print(f"{offer.client.name:8}{offer.client.batch_size:6}{offer.expected_pay:10.0f}{offer.cost:8.0f}{pay:6}")
-    print(f"Test loss {found.test.document['loss']:.4f}, expected {found.agreement.terms.expected_loss:.4f}.")
+    print(f"Test loss {view.test.document['loss']:.4f}, expected {view.agreement.terms.expected_loss:.4f}.")
     print(f"The ledger has {check(entries) or 'no fault'}.")
 
 

@@ -1,1 +1,1 @@
-"""The command line: parses, calls, prints. Looks at every other room; none looks here."""
+"""The command line: one module per command, which parses options, calls other rooms and prints. Imports all rooms."""

@@ -1,4 +1,4 @@
-"""The `truthfl` command: which commands there are, and how errors leave. One module per command."""
+"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code. Imports `errors`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EXIT_CODES = (
     "3 network, disk, a port or a process failed, and trying again may help; 130 interrupted."
 )
 
-COMMANDS = (  # each is what is called so in the module that is called so
+COMMANDS = (  # module and function share this name
     "run",
     "label",
     "plan",
@@ -41,36 +41,36 @@ COMMANDS = (  # each is what is called so in the module that is called so
 )
 
 
-class OnDemand(TyperGroup):
-    """Loads the command that is asked for, and no other."""
+class LazyCommands(TyperGroup):
+    """A group that imports the module of a command only when the command is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        return _loaded(cmd_name) if cmd_name in COMMANDS else None
+        return _load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS:
-            near = "".join(f"did you mean {name}? " for name in get_close_matches(args[0], COMMANDS, 1))
-            raise InputError(f"there is no command {args[0]!r}; {near}truthfl -h shows them all.")
+            suggestion = "".join(f"did you mean {name}? " for name in get_close_matches(args[0], COMMANDS, 1))
+            raise InputError(f"there is no command {args[0]!r}; {suggestion}truthfl -h shows them all.")
         return super().resolve_command(ctx, args)
 
 
-def _loaded(name: str) -> click.Command:
-    found = getattr(import_module(f"truthfl.cli.{name}"), name)
-    alone = typer.Typer()
-    if isinstance(found, typer.Typer):
-        alone.add_typer(found, name=name)
+def _load_command(name: str) -> click.Command:
+    command = getattr(import_module(f"truthfl.cli.{name}"), name)
+    group = typer.Typer()
+    if isinstance(command, typer.Typer):
+        group.add_typer(command, name=name)
     else:
-        alone.command(name)(found)
-    return get_group(alone).commands[name]
+        group.command(name)(command)
+    return get_group(group).commands[name]
 
 
 app = typer.Typer(
-    cls=OnDemand,
+    cls=LazyCommands,
     help="Federated learning that pays people for honest work.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -80,31 +80,31 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"truthfl {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    _version_asked: Annotated[
-        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+    _version_requested: Annotated[
+        bool, typer.Option("--version", help="Show the version and leave.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Federated learning that pays people for honest work."""
 
 
 def main() -> None:
-    """Run a command; errors leave as one sentence: exit code 2 for bad input, 3 for network, disk or processes."""
+    """Run a command; print an error as one sentence and exit with 2 for bad input, 3 for network, disk or processes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without our letters shows others, and no traceback
+            stream.reconfigure(errors="replace")  # no UnicodeEncodeError on a terminal without some character
     try:
         app()
     except TruthflError as error:
         print(f"truthfl: {error}", file=sys.stderr)
         sys.exit(SERVICE_FAILED if isinstance(error, ServiceError) else BAD_INPUT)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output ended
         sys.stderr.close()
         sys.exit(1)

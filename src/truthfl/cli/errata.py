@@ -1,4 +1,4 @@
-"""`truthfl errata`: the paper's errors, computed both ways."""
+"""`truthfl errata`: the paper's errors, computed as printed and as corrected. Imports `output`, `studies.reproduce`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def errata(json: Annotated[bool, typer.Option("--json", help="One object per err
 
     Example: truthfl errata
     """
-    from truthfl.studies.reproduce import errata as known
+    from truthfl.studies.reproduce import errata as paper_errata
 
-    found = known.errata()
+    errors = paper_errata.errata()
     if json:
-        print_json(found)
+        print_json(errors)
         return
-    rows = [[str(e.number), e.where, e.quantity, f"{e.printed:.4g}", f"{e.correct:.4g}", e.consequence] for e in found]
+    rows = [[str(e.number), e.where, e.quantity, f"{e.printed:.4g}", f"{e.correct:.4g}", e.consequence] for e in errors]
     columns = ["#", "where", "what", "printed", "correct", "what goes wrong"]
     console().print(table("The paper's errors", columns, rows, text=(0, 1, 2, 5)))

@@ -1,4 +1,7 @@
-"""`truthfl join`: take part in a job from one's own machine. What it needs is loaded when it is called."""
+"""`truthfl join`: take part in a job as a participant.
+
+Imports `progress` and, when called, `label`, `federation`, the ledger, `page` and `studies`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ if TYPE_CHECKING:
     from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
 
-HERS_ALONE = 0o700
-LOOK_EVERY = 0.5  # seconds
-SERVER_ANSWERS_WITHIN = 10.0
-PATIENCE = 120.0  # after a crash, a SuperLink holds a key for taken for about a minute
+PRIVATE_FOLDER_MODE = 0o700
+POLL_SECONDS = 0.5
+CONNECT_TIMEOUT = 10.0  # seconds
+RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for about a minute
 
 
 def join(
@@ -74,21 +77,22 @@ def join(
     for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
         if not 0 <= cost < float("inf"):
             raise InputError(f"{field} is {cost}; it must be a number from 0 on.")
-    manner = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
-    shown = (manner == ASK or labeled_pictures(data) is None) if page is None else page
-    if manner == ASK and not shown and not sys.stdin.isatty():
+    accept_policy = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
+    with_page = (accept_policy == ASK or labeled_pictures(data) is None) if page is None else page
+    if accept_policy == ASK and not with_page and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
-    require_writable(home, HERS_ALONE)
+    require_writable(home, PRIVATE_FOLDER_MODE)
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
-    settings = Settings(name, *paths, manner, labeling_cost, sample_cost)
-    told = participant_of(settings).describe()
-    _require_answer(host, port)
-    print(f"truthfl: {name} joins {server} with {told['samples']} samples", flush=True)
+    settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost)
+    samples = participant_of(settings).samples
+    _require_reachable(host, port)
+    print(f"truthfl: {name} joins {server} with {samples} samples", flush=True)
     participant_folder.clear_news(home)
-    seen = _Seen({offer.hash for offer in participant_folder.offers(home)}, len(participant_folder.receipts(home)))
+    offers = {offer.hash for offer in participant_folder.offers(home)}
+    shown = _ShownDocuments(offers, len(participant_folder.receipts(home)))
     try:
-        with ExitStack() as opened:
-            served = _open_page(opened, home, data, key, no_browser) if shown else None
+        with ExitStack() as open_pages:
+            opened_page = _open_page(open_pages, home, data, key, no_browser) if with_page else None
             with start_supernode(
                 home,
                 host,
@@ -96,15 +100,16 @@ def join(
                 root_certificate=root,
                 private_key=None if root is None else key,
                 node_config=settings.node_config(),
-                patience=PATIENCE,
+                retry_seconds=RETRY_SECONDS,
             ) as node:
                 print("truthfl: connected", flush=True)
-                while not _look(home, key, seen, ask=manner == ASK and not shown) or stay:
-                    _require_alive(node)
-                    time.sleep(LOOK_EVERY)
-            if served is not None:
-                _leave_open(served)
-        if seen.over:
+                ask = accept_policy == ASK and not with_page
+                while not _show_new_documents(home, key, shown, ask=ask) or stay:
+                    _require_running(node)
+                    time.sleep(POLL_SECONDS)
+            if opened_page is not None:
+                _keep_open(opened_page)
+        if shown.over:
             raise typer.Exit(FAILED)
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
@@ -112,8 +117,11 @@ def join(
 
 
 @dataclass
-class _Seen:
-    """What lay on her desk when it was last looked at: offers by their hashes, how many receipts, the last news."""
+class _ShownDocuments:
+    """The documents in her folder that were shown: hashes of offers, number of receipts, last news.
+
+    over  whether the job is over for her, without a receipt
+    """
 
     offers: set[str]
     receipts: int
@@ -121,49 +129,52 @@ class _Seen:
     over: bool = False
 
 
-def _look(home: Path, key: Path, seen: _Seen, *, ask: bool) -> bool:
-    """Show what has come since; whether that was the last of this job: a receipt, or news that there will be none."""
+def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: bool) -> bool:
+    """Show new offers, receipts and news; return whether the job is over: with a receipt, or news that it is over.
+
+    ask  whether offers are answered in the terminal
+    """
     from truthfl.ledger import participant_folder
 
     for offer in participant_folder.offers(home):
-        if offer.hash not in seen.offers:
-            seen.offers.add(offer.hash)
-            _answer(offer, home, key, ask)
-    new = participant_folder.receipts(home)[seen.receipts :]
-    for paper in new:
-        _show_receipt(paper)
-    seen.receipts += len(new)
+        if offer.hash not in shown.offers:
+            shown.offers.add(offer.hash)
+            _show_offer(offer, home, key, ask)
+    new_receipts = participant_folder.receipts(home)[shown.receipts :]
+    for receipt in new_receipts:
+        _show_receipt(receipt)
+    shown.receipts += len(new_receipts)
     sentence, over = participant_folder.news(home) or (None, False)
-    if sentence not in (None, seen.news):
+    if sentence not in (None, shown.news):
         print(f"truthfl: {sentence}", file=sys.stderr, flush=True)
-    seen.news, seen.over = sentence, over and not new
-    return bool(new) or over
+    shown.news, shown.over = sentence, over and not new_receipts
+    return bool(new_receipts) or over
 
 
-def _leave_open(served: OpenPage) -> None:
-    """The page, after the job, for as long as she wants to look at her papers."""
-    print("truthfl: your page stays open with your papers; Ctrl+C closes it.", flush=True)
+def _keep_open(page: OpenPage) -> None:
+    """Keep the page open after the job, until Ctrl+C."""
+    print("truthfl: your page stays open with your documents; Ctrl+C closes it.", flush=True)
     try:
-        served.wait()
+        page.wait()
     except KeyboardInterrupt:
         print()
 
 
-def _open_page(opened: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
-    from truthfl.cli.label import DIGITS, show, tell_passed_over
+def _open_page(open_pages: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
+    from truthfl.cli.label import DIGITS, open_in_browser, print_unreadable_samples
     from truthfl.federation.participant.node_settings import labeled_pictures, samples_of
     from truthfl.ledger.signing import read_key
     from truthfl.page.open_page import open_page
 
     readable, _ = samples_of(data, home)  # the same pictures that the node trains on
-    tell_passed_over(readable)
+    print_unreadable_samples(readable)
     labeled = labeled_pictures(data)
-    given = None if labeled is None else labeled.labels.tolist()
-    served = opened.enter_context(open_page(home, readable, DIGITS, read_key(key), existing_labels=given))
-    print(f"Your page, for this machine alone: {served.url}", flush=True)
+    labels = None if labeled is None else labeled.labels.tolist()
+    page = open_pages.enter_context(open_page(home, readable, DIGITS, read_key(key), existing_labels=labels))
+    print(f"Your page, for this machine alone: {page.url}", flush=True)
     if not no_browser:
-        show(served.url, home)
-    return served
+        open_in_browser(page.url, home)
+    return page
 
 
 def _address(server: str) -> tuple[str, int]:
@@ -173,48 +184,50 @@ def _address(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _require_answer(host: str, port: int) -> None:
+def _require_reachable(host: str, port: int) -> None:
     try:
-        socket.create_connection((host, port), SERVER_ANSWERS_WITHIN).close()
+        socket.create_connection((host, port), CONNECT_TIMEOUT).close()
     except OSError as error:
-        why = error.strerror or "no answer"
-        raise ServiceError(f"nobody answers at {host}:{port} ({why}); the operator's server must be running.") from None
+        reason = error.strerror or "no answer"
+        raise ServiceError(
+            f"nobody answers at {host}:{port} ({reason}); the operator's server must be running."
+        ) from None
 
 
-def _answer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
+def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
     from truthfl.page.offer_outlook import pay_deviation
 
-    job, client, spread = offer.job, offer.client, pay_deviation(offer)
+    job, client, deviation = offer.job, offer.client, pay_deviation(offer)
     print(
         f"Offer of job {job.name}: label {client.samples} pictures ({', '.join(job.classes)}), then {job.rounds} "
         f"rounds with batches of {client.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {spread:,.2f}; "
+        f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {deviation:,.2f}; "
         f"your cost is taken to be {offer.cost:,.2f}.\n{job.formula}.\n{job.dropping_out}",
         flush=True,
     )
     if ask:
-        given = typer.confirm("Do you accept?")
-        participant_folder.put_answer(home, offer, read_key(key), accepted=given)
+        accepted = typer.confirm("Do you accept?")
+        participant_folder.put_answer(home, offer, read_key(key), accepted=accepted)
 
 
-def _show_receipt(paper: dict[str, object]) -> None:
+def _show_receipt(receipt: dict[str, object]) -> None:
     from truthfl.ledger.receipts import receipt_fault
     from truthfl.ledger.terms import offer_from
 
-    wrong = receipt_fault(paper)
-    if wrong is not None:
-        print(f"truthfl: the receipt does not hold: {wrong}.", file=sys.stderr)
+    fault = receipt_fault(receipt)
+    if fault is not None:
+        print(f"truthfl: the receipt does not hold: {fault}.", file=sys.stderr)
         raise typer.Exit(FAILED)
-    document = paper["document"]
+    document = receipt["document"]
     assert isinstance(document, dict)
-    pay, unit = document["settlement"]["pay"], offer_from(document["offer"]).job.currency
+    pay, currency = document["settlement"]["pay"], offer_from(document["offer"]).job.currency
     loss = document["test"]["loss"]
-    print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {unit}. It holds.", flush=True)
+    print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {currency}. It holds.", flush=True)
 
 
-def _require_alive(node: SuperNode) -> None:
-    dead = [child for child in node.children if child.ended]
-    if dead:
-        raise ServiceError(f"the node stopped; its log is {dead[0].log}.")
+def _require_running(node: SuperNode) -> None:
+    ended = [child for child in node.children if child.ended]
+    if ended:
+        raise ServiceError(f"the node stopped; its log is {ended[0].log}.")

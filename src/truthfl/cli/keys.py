@@ -1,4 +1,7 @@
-"""`truthfl keys`: what people and servers are known by. What it needs is loaded when it is called."""
+"""`truthfl keys`: make keys and certificates.
+
+Imports, when called, `federation.deployed.certificates` and `ledger.signing`.
+"""
 
 from __future__ import annotations
 

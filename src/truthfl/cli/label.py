@@ -1,4 +1,4 @@
-"""`truthfl label`: label one's own pictures in one's own browser. What it needs is loaded when it is called."""
+"""`truthfl label`: label samples in the browser. Imports `files` and, when called, `page`, `samples` and the ledger."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def label(
     data: Annotated[
         Path, typer.Option(help="Folder of PNG or JPEG files, .npz or idx file of pictures, .csv or .jsonl of texts.")
     ],
-    home: Annotated[Path, typer.Option(help="Folder for labels.db and the job's papers.")] = HOME,
+    home: Annotated[Path, typer.Option(help="Folder for labels.db and the job's documents.")] = HOME,
     classes: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
     ] = None,
@@ -48,22 +48,25 @@ def label(
     from truthfl.samples.open_samples import open_samples
 
     source = open_samples(data)
-    tell_passed_over(source)
+    print_unreadable_samples(source)
     if export is not None or import_ is not None:
         _exchange(home, source, _classes(classes), export, import_)
         return
     _serve(home, source, _classes(classes), _key(home, key), port, no_browser)
 
 
-def show(url: str, home: Path) -> None:
-    """Open the address in her browser, by way of a file of hers: what a program is started with, all users can see."""
+def open_in_browser(url: str, home: Path) -> None:
+    """Open the address in the browser by a private file that redirects to it.
+
+    The address contains a token, and all users of the machine can see the arguments of a process.
+    """
     file = home / "page.html"
-    page = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
-    write_file(file, page, private=True)
+    redirect = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
+    write_file(file, redirect, private=True)
     webbrowser.open(file.resolve().as_uri())
 
 
-def tell_passed_over(source: Source) -> None:
+def print_unreadable_samples(source: Source) -> None:
     for problem in source.problems:
         print(f"truthfl: passed over: {problem.reason}", file=sys.stderr)
 
@@ -79,7 +82,7 @@ def _serve(
         print(f"The page, for this machine alone: {opened.url}")
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:
-            show(opened.url, home)
+            open_in_browser(opened.url, home)
         try:
             opened.wait()
         except KeyboardInterrupt:
@@ -103,20 +106,20 @@ def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path
         store.close()
 
 
-def _classes(given: str | None) -> tuple[str, ...]:
-    """The ones given, or the digits."""
-    if given is None:
+def _classes(option: str | None) -> tuple[str, ...]:
+    """The names in the option, or the digits if it is None."""
+    if option is None:
         return DIGITS
-    names = tuple(name.strip() for name in given.split(","))
+    names = tuple(name.strip() for name in option.split(","))
     if len(names) < 2 or not all(names) or len(set(names)) != len(names):
-        raise InputError(f"classes is {given!r}; it must be two or more different names, with commas between.")
+        raise InputError(f"classes is {option!r}; it must be two or more different names, with commas between.")
     return names
 
 
-def _key(home: Path, given: Path | None) -> PrivateKey | None:
-    kept = home / "key"
-    if given is None and not kept.exists():
+def _key(home: Path, option: Path | None) -> PrivateKey | None:
+    default = home / "key"
+    if option is None and not default.exists():
         return None
     from truthfl.ledger.signing import read_key
 
-    return read_key(given or kept)
+    return read_key(option or default)

@@ -1,4 +1,7 @@
-"""`truthfl ledger`: show, check and export what was promised and paid. What it needs is loaded when it is called."""
+"""`truthfl ledger`: show, check and export a ledger.
+
+Imports `output`, `progress`, `files` and, when called, the ledger and `federation.protocol.audit`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from truthfl.ledger.entry import Entry
     from truthfl.ledger.job_view import JobView
 
-Where = Annotated[str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")]
+LedgerAddress = Annotated[
+    str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
+]
 JobName = Annotated[str | None, typer.Option("--job", help="One job of it; all of them unless given.")]
 
 ledger = typer.Typer(help="Show, check and export what was promised and paid.", no_args_is_help=True)
@@ -26,7 +31,7 @@ ledger = typer.Typer(help="Show, check and export what was promised and paid.", 
 
 @ledger.command()
 def show(
-    where: Where,
+    address: LedgerAddress,
     job: JobName = None,
     rows: Annotated[bool, typer.Option("--rows", help="Every row, one line each.")] = False,
     json: Annotated[bool, typer.Option("--json", help="The rows as JSON.")] = False,
@@ -38,9 +43,9 @@ def show(
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.job_view import job_view
 
-    with open_for_reading(where) as book:
-        names = _jobs(book, job)
-        entries = [entry for entry in book.entries() if entry.job in names]
+    with open_for_reading(address) as opened_ledger:
+        names = _job_names(opened_ledger, job)
+        entries = [entry for entry in opened_ledger.entries() if entry.job in names]
         if json:
             print_json([entry.link() | {"document": entry.document} for entry in entries])
             return
@@ -51,12 +56,12 @@ def show(
                 )
             return
         for name in names:
-            _show_job(book, job_view(name, book.entries(name)))
+            _show_job(opened_ledger, job_view(name, opened_ledger.entries(name)))
 
 
 @ledger.command()
 def check(
-    where: Where,
+    address: LedgerAddress,
     receipt: Annotated[Path | None, typer.Option(help="A client's receipt, held against the ledger.")] = None,
     model: Annotated[Path | None, typer.Option(help="The published model (.npy), to recompute the loss.")] = None,
     test: Annotated[Path | None, typer.Option(help="The published test set (.npz), to recompute the loss.")] = None,
@@ -74,33 +79,33 @@ def check(
 
     if (model is None) != (test is None):
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
-    with open_for_reading(where) as book:
-        names = _jobs(book, job)
-        entries = book.entries()
-    fault = first_fault(entries)
-    wrong = None if fault is None else fault.message
-    told = [
+    with open_for_reading(address) as opened_ledger:
+        names = _job_names(opened_ledger, job)
+        entries = opened_ledger.entries()
+    entry_fault = first_fault(entries)
+    fault = None if entry_fault is None else entry_fault.message
+    results = [
         f"{len(entries)} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
-    for name in names if wrong is None else ():
-        found = job_view(name, [entry for entry in entries if entry.job == name])
-        wrong, sentence = _loss_fault(found, where, model, test)
-        told.append(sentence)
-        if wrong is not None:
-            wrong = f"job {name}: {wrong}"
+    for name in names if fault is None else ():
+        view = job_view(name, [entry for entry in entries if entry.job == name])
+        fault, sentence = _loss_fault(view, address, model, test)
+        results.append(sentence)
+        if fault is not None:
+            fault = f"job {name}: {fault}"
             break
-    if wrong is None and receipt is not None:
-        wrong = _receipt_fault(receipt, entries)
-        told.append(f"{receipt}: the receipt holds.")
-    if wrong is not None:
-        print(f"WRONG: {wrong}.")
+    if fault is None and receipt is not None:
+        fault = _receipt_fault(receipt, entries)
+        results.append(f"{receipt}: the receipt holds.")
+    if fault is not None:
+        print(f"WRONG: {fault}.")
         raise typer.Exit(FAILED)
-    print("\n".join(told))
+    print("\n".join(results))
 
 
 @ledger.command()
 def export(
-    where: Where,
+    address: LedgerAddress,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
     form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
     job: JobName = None,
@@ -115,69 +120,70 @@ def export(
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
-    with open_for_reading(where) as book:
-        names = _jobs(book, job)
-        text = writers[form]([row for name in names for row in payout_rows(book, name)])
+    with open_for_reading(address) as opened_ledger:
+        names = _job_names(opened_ledger, job)
+        text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
     if out is None:
         print(text, end="")
         return
     write_file(out, text)
 
 
-def _jobs(book: Ledger, asked: str | None) -> list[str]:
+def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
+    """The names of all jobs in the ledger, or this one only."""
     from truthfl.ledger.job_view import select_job
 
-    jobs = book.jobs()
-    return jobs if asked is None else [select_job(jobs, asked, book.name)]
+    jobs = opened_ledger.jobs()
+    return jobs if job is None else [select_job(jobs, job, opened_ledger.name)]
 
 
-def _show_job(book: Ledger, found: JobView) -> None:
+def _show_job(opened_ledger: Ledger, view: JobView) -> None:
     from truthfl.ledger.payments import payments
 
-    paid = {one.client: one for one in payments(book, found.name)}
+    payment_to = {payment.client: payment for payment in payments(opened_ledger, view.name)}
     lines = []
-    agreed = found.agreement
-    for offer in agreed.offers if agreed is not None else ():
+    agreement = view.agreement
+    for offer in agreement.offers if agreement is not None else ():
         name = offer.client.name
-        payment = paid.get(name)
+        payment = payment_to.get(name)
         lines.append(
             [
                 name,
                 str(offer.client.batch_size),
-                f"{found.delivered[name]} of {found.asked[name] if found.finished else offer.job.rounds}",
+                f"{view.delivered[name]} of {view.asked[name] if view.finished else offer.job.rounds}",
                 f"{offer.expected_pay * offer.job.minor_units:,.0f}",
                 "" if payment is None else f"{payment.amount:,}",
                 "" if payment is None else payment.state,
             ]
         )
-    title = f"job {found.name}: {_stage(found)}"
-    unit = agreed.terms.currency if agreed is not None else "money"
+    title = f"job {view.name}: {_stage(view)}"
+    unit = agreement.terms.currency if agreement is not None else "money"
     columns = ("client", "batch", "rounds delivered", f"expected pay ({unit})", "pay", "payment")
     screen = console()
     screen.print(table(title, columns, lines, text=(0, 5)))
-    if found.rejections:
-        screen.print(f"{len(found.rejections)} rejections; the last: {found.rejections[-1].document['reason']}")
+    if view.rejections:
+        screen.print(f"{len(view.rejections)} rejections; the last: {view.rejections[-1].document['reason']}")
 
 
-def _stage(found: JobView) -> str:
-    if found.settlements:
-        loss = "" if found.test is None else f", test loss {found.test.document['loss']:.4f}"
+def _stage(view: JobView) -> str:
+    if view.settlements:
+        loss = "" if view.test is None else f", test loss {view.test.document['loss']:.4f}"
         return f"settled{loss}"
-    if found.agreement is not None:
-        return f"{len(found.rounds)} of {found.agreement.terms.rounds} rounds trained"
-    return f"{len(found.enrolments)} clients enrolled, {len(found.answers)} answers to {len(found.offers)} offers"
+    if view.agreement is not None:
+        return f"{len(view.rounds)} of {view.agreement.terms.rounds} rounds trained"
+    return f"{len(view.enrolments)} clients enrolled, {len(view.answers)} answers to {len(view.offers)} offers"
 
 
-def _loss_fault(found: JobView, where: str, model: Path | None, test: Path | None) -> tuple[str | None, str]:
-    from truthfl.federation.protocol.audit import audit, published
+def _loss_fault(view: JobView, address: str, model: Path | None, test: Path | None) -> tuple[str | None, str]:
+    from truthfl.federation.protocol.audit import audit, published_files
 
-    if found.test is None:
-        return None, f"Job {found.name} has not been tested yet."
+    if view.test is None:
+        return None, f"Job {view.name} has not been tested yet."
     if model is None or test is None:
-        model, test = published(Path(where).parent, found.name)
-        if "://" in where or not model.exists() or not test.exists():
-            return None, f"Job {found.name}: the loss was not recomputed; its model and test set are not here."
-    return audit(found, model, test), f"Job {found.name}: the loss {found.test.document['loss']:.6f} was recomputed."
+        model, test = published_files(Path(address).parent, view.name)
+        if "://" in address or not model.exists() or not test.exists():
+            return None, f"Job {view.name}: the loss was not recomputed; its model and test set are not here."
+    return audit(view, model, test), f"Job {view.name}: the loss {view.test.document['loss']:.6f} was recomputed."
 
 
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
@@ -188,5 +194,5 @@ def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
         text = receipt.read_bytes()
     except OSError as error:
         raise InputError(f"{receipt} cannot be read: {error.strerror}.") from None
-    wrong = check_receipt(read_document(text, str(receipt)), entries)
-    return None if wrong is None else f"{receipt}: {wrong}"
+    fault = check_receipt(read_document(text, str(receipt)), entries)
+    return None if fault is None else f"{receipt}: {fault}"

@@ -1,4 +1,4 @@
-"""How results are printed: plain tables that fit a terminal, or JSON."""
+"""Printing of results, as tables or JSON. Imports Rich when called."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-WIDTH_IN_A_PIPE = 100
+PIPE_WIDTH = 100
 
 JobFile = Annotated[
     Path | None, typer.Argument(metavar="[JOB.toml]", help="The job; without it, the built-in example of ten clients.")
@@ -22,38 +22,38 @@ JobFile = Annotated[
 
 
 def console() -> Console:
-    """Standard output; of a fixed width where it is not a terminal."""
+    """Return a console for standard output, with a fixed width if that is not a terminal."""
     from rich.console import Console
 
-    made = Console(highlight=False, markup=False)
-    return made if made.is_terminal else Console(highlight=False, markup=False, width=WIDTH_IN_A_PIPE)
+    screen = Console(highlight=False, markup=False)
+    return screen if screen.is_terminal else Console(highlight=False, markup=False, width=PIPE_WIDTH)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = (0,)) -> Table:
-    """Columns aligned to the right, except those that hold text; the last row set off if its first cell is "total"."""
+    """Return a table; `text` has the positions of columns aligned to the left. A line separates a row of totals."""
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
-        made.add_column(column, justify="left" if position in text else "right", overflow="fold")
+        result.add_column(column, justify="left" if position in text else "right", overflow="fold")
     for row in rows:
         if row[0] == "total":
-            made.add_section()
-        made.add_row(*row)
-    return made
+            result.add_section()
+        result.add_row(*row)
+    return result
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, arrays as lists."""
-    print(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print a value as JSON; dataclasses become objects, arrays lists."""
+    print(json.dumps(_json_value(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: _json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value.tolist() if hasattr(value, "tolist") else value  # NumPy's
+        return [_json_value(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value  # NumPy arrays and scalars

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from truthfl.cli.output import console, table
-from truthfl.cli.progress import progress
+from truthfl.cli.progress import progress_bar
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.deviation import Deviation, free_riding_gain
@@ -67,7 +67,7 @@ def on_paper(job: ConstantsJob) -> Planned:
 
 
 def on_data(job: DataJob) -> Planned:
-    with progress() as watch:
+    with progress_bar() as watch:
         if watch is not None:
             watch("trying out on pilot data", 0, 0)
         made = job.plan(job.scene())

@@ -1,4 +1,4 @@
-"""How long work shows that it goes on: a bar on standard error where that is a terminal, nothing elsewhere."""
+"""A progress bar, and messages when long work is interrupted or fails. Imports Rich and `studies.work` when called."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ import typer
 
 FAILED, INTERRUPTED = 1, 130
 
-Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and of how much."""
+ActivityProgress = Callable[[str, int, int], None]
+"""Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
 
 
 @contextmanager
-def progress() -> Iterator[Watch | None]:
-    """A bar, as long as this lasts."""
+def progress_bar() -> Iterator[ActivityProgress | None]:
+    """Show a progress bar on standard error; yield the function that updates it, or None if that is no terminal."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
 
-    shown = Console(stderr=True)
-    if not shown.is_terminal:
+    console = Console(stderr=True)
+    if not console.is_terminal:
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=shown, transient=True) as bars:
+    with RichProgress(*columns, console=console, transient=True) as bars:
         bar = bars.add_task("starting", total=None)
 
-        def watch(what: str, done: int, number: int) -> None:
-            bars.update(bar, description=what, completed=done, total=number or None)
+        def progress(activity: str, finished: int, total: int) -> None:
+            bars.update(bar, description=activity, completed=finished, total=total or None)
 
-        yield watch
+        yield progress
 
 
 @contextmanager
-def kept_work(folder: Path) -> Iterator[None]:
-    """Work whose results are kept in a folder: an interruption, or a piece that fails, leaves as one sentence."""
+def exit_on_failure(folder: Path) -> Iterator[None]:
+    """Exit with one sentence if the work is interrupted or fails; its partial results are in the folder."""
     from truthfl.studies.work import WorkError
 
     try:

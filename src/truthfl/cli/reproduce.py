@@ -1,4 +1,7 @@
-"""`truthfl reproduce`: the paper's figures and claims, made again. What it needs is loaded when it is called."""
+"""`truthfl reproduce`: reproduce the paper's figures and claims.
+
+Imports `output`, `progress` and, when called, `studies`, `reporting` and `learning.compiled`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import console, print_json, table
-from truthfl.cli.progress import kept_work, progress
+from truthfl.cli.progress import exit_on_failure, progress_bar
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,55 +49,57 @@ def reproduce(
     from truthfl.studies.reproduce.paper import a_quick_look, the_paper
     from truthfl.studies.reproduce.publication import require_writable, write_reproduction
     from truthfl.studies.reproduce.reproduction import chosen_studies
-    from truthfl.studies.reproduce.reproduction import reproduce as do
+    from truthfl.studies.reproduce.reproduction import reproduce as run_studies
     from truthfl.studies.work import Store
 
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
-    number = seeds if seeds is not None else QUICK_SEEDS if quick else FULL_SEEDS
-    paper = (a_quick_look if quick else the_paper)(source, number)
+    seed_count = seeds if seeds is not None else QUICK_SEEDS if quick else FULL_SEEDS
+    paper = (a_quick_look if quick else the_paper)(source, seed_count)
     require_writable(out)
     started = time.monotonic()
-    with kept_work(out):
-        with progress() as watch:
-            found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
-        report = write_reproduction(found, out, _made(found, time.monotonic() - started))
+    with exit_on_failure(out):
+        with progress_bar() as progress:
+            store = Store(out / "tasks")
+            reproduction = run_studies(paper, studies, store, workers=workers, watch=progress)
+        report = write_reproduction(reproduction, out, _provenance(reproduction, time.monotonic() - started))
     if json:
-        print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
+        print_json({"claims": reproduction.claims, "tasks_done": reproduction.tasks_done, "report": str(report)})
     else:
-        _print(found, report)
+        _print(reproduction, report)
 
 
-def _made(found: Reproduction, seconds: float) -> Section:
+def _provenance(reproduction: Reproduction, seconds: float) -> Section:
     from truthfl.learning.compiled import kernel
     from truthfl.reporting.report import how_made
     from truthfl.studies.cells import SEEDS_PER_TASK
 
-    built = kernel()
-    seeds, pilot = found.paper.seed_list, found.paper.pilot.most_seeds
-    model, data = found.paper.place.model, found.paper.place.data
+    compiled = kernel()
+    paper, done = reproduction.paper, reproduction.tasks_done
+    seeds, pilot = paper.seed_list, paper.pilot.most_seeds
+    model, data = paper.place.model, paper.place.data
     return how_made(
         version=__version__,
         command=shlex.join(["truthfl", *sys.argv[1:]]),
         seeds=f"{seeds[0]} to {seeds[-1]}; on pilot data 0 to {pilot - 1}",
-        engine="NumPy" if built is None else f"compiled kernel, {built.instruction_set}",
+        engine="NumPy" if compiled is None else f"compiled kernel, {compiled.instruction_set}",
         seconds=seconds,
-        more=f"{found.tasks_done} tasks were done now; others, of up to {SEEDS_PER_TASK} trainings each, had been kept "
+        more=f"{done} tasks were done now; others, of up to {SEEDS_PER_TASK} trainings each, had been kept "
         f"from earlier calls. Data: {data.source}; network with {model.filters} filters, penalty {model.penalty:g}; "
-        f"{found.paper.place.sizes[0]} samples for each of {found.paper.clients} clients, "
+        f"{paper.place.sizes[0]} samples for each of {paper.clients} clients, "
         f"{data.pilot_samples} pilot and {data.test_samples} test samples.",
     )
 
 
-def _print(found: Reproduction, report: Path) -> None:
+def _print(reproduction: Reproduction, report: Path) -> None:
     from truthfl.studies.reproduce.claims import HOLDS
 
     out = console()
-    rows = [[claim.figure, claim.claimed, claim.obtained, claim.verdict] for claim in found.claims]
+    rows = [[claim.figure, claim.claimed, claim.obtained, claim.verdict] for claim in reproduction.claims]
     columns = ["figure", "claimed", "obtained [95% interval]", "verdict"]
     out.print(table("The paper's claims, made again", columns, rows, text=(0, 1, 2, 3)))
-    reasons = dict.fromkeys((claim.figure, claim.reason) for claim in found.claims if claim.verdict != HOLDS)
+    reasons = dict.fromkeys((claim.figure, claim.reason) for claim in reproduction.claims if claim.verdict != HOLDS)
     for figure, reason in reasons:
         if reason:
             out.print(f"{figure}: {reason}")
-    out.print(f"Tasks done now: {found.tasks_done}. Report: {report}")
+    out.print(f"Tasks done now: {reproduction.tasks_done}. Report: {report}")

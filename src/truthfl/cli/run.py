@@ -1,4 +1,8 @@
-"""`truthfl run`: a whole job, from the plan to the pay. What it needs is loaded when it is called."""
+"""`truthfl run`: run a whole job in one process.
+
+Imports `output`, `progress` and, when called, `federation.simulated`, `job`, `learning.compiled`, `reporting` and
+`studies`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import INTERRUPTED, progress
+from truthfl.cli.progress import INTERRUPTED, progress_bar
 from truthfl.errors import InputError
 
 
@@ -38,7 +42,13 @@ def run(
     Example: truthfl run hospital.toml --out results
     """
     from truthfl.federation.simulated.embedded import run_job
-    from truthfl.federation.simulated.run_report import COLUMNS, as_plain, client_rows, sentences, write_run_report
+    from truthfl.federation.simulated.run_report import (
+        COLUMNS,
+        client_rows,
+        results_document,
+        summary_sentences,
+        write_run_report,
+    )
     from truthfl.job import DataJob, read_job
     from truthfl.learning.compiled import kernel
     from truthfl.reporting.report import how_made
@@ -52,28 +62,39 @@ def run(
     require_writable(out)
     started = time.monotonic()
     try:
-        with progress() as watch:
+        with progress_bar() as progress:
             outcome = run_job(
-                job, out, seed=seed, ledger=ledger, watch=watch or (lambda *_: None), in_flower=simulation
+                job,
+                out,
+                seed=seed,
+                ledger=ledger,
+                progress=progress or (lambda *_: None),
+                in_flower=simulation,
             )
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; the same command goes on where it was ({out}).", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    built = kernel()
-    engine = "NumPy" if built is None else f"compiled kernel, {built.instruction_set}"
+    compiled = kernel()
+    engine = "NumPy" if compiled is None else f"compiled kernel, {compiled.instruction_set}"
     seconds = time.monotonic() - started
     command = shlex.join(["truthfl", *sys.argv[1:]])
-    made = {"command": command, "seed": seed, "truthfl": __version__, "engine": engine, "seconds": round(seconds, 2)}
-    last = how_made(version=__version__, command=command, seeds=str(seed), engine=engine, seconds=seconds)
-    report = write_run_report(job, outcome, out, made, last)
+    provenance = {
+        "command": command,
+        "seed": seed,
+        "truthfl": __version__,
+        "engine": engine,
+        "seconds": round(seconds, 2),
+    }
+    provenance_section = how_made(version=__version__, command=command, seeds=str(seed), engine=engine, seconds=seconds)
+    report = write_run_report(job, outcome, out, provenance, provenance_section)
     if json:
-        print_json(as_plain(job, outcome, made))
+        print_json(results_document(job, outcome, provenance))
         return
     screen = console()
-    terms = outcome.agreed.terms
+    terms = outcome.agreement.terms
     title = f"{len(job.clients)} clients, {terms.rounds} rounds, step size {terms.step_size:.3g}"
     screen.print(table(title, COLUMNS, client_rows(outcome), text=(0, 1)))
-    for sentence in sentences(job, outcome):
+    for sentence in summary_sentences(job, outcome):
         screen.print(sentence)
     screen.print(f"Report: {report}")
-    screen.print(f"Ledger: {ledger or out / 'ledger.db'}, job {outcome.found.name}")
+    screen.print(f"Ledger: {ledger or out / 'ledger.db'}, job {outcome.view.name}")

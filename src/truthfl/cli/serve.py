@@ -1,4 +1,7 @@
-"""`truthfl serve`: run a job with other people's machines, on Flower. What it needs is loaded when it is called."""
+"""`truthfl serve`: run a job with participants on other machines, on Flower.
+
+Imports `progress` and, when called, `federation`, `job`, the ledger and `studies`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from truthfl.cli.progress import FAILED, INTERRUPTED
 from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
+    from truthfl.federation.deployed.flower_servers import SuperLink
     from truthfl.federation.deployed.superlink_client import Connection
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
 
-LOOK_EVERY = 0.5  # seconds
+POLL_SECONDS = 0.5
 
 
 def serve(
@@ -47,10 +51,10 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
-    from truthfl.federation.deployed.app_folder import app_folder
+    from truthfl.federation.deployed.app_folder import write_app_folder
     from truthfl.federation.deployed.apps import RUN_CONFIG
     from truthfl.federation.deployed.superlink_client import register, submit
-    from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, noted_failure
+    from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, take_failure
     from truthfl.federation.protocol.server import job_name
     from truthfl.job import DataJob, read_job
     from truthfl.ledger.book import open_ledger
@@ -66,89 +70,92 @@ def serve(
     if keys is not None and participants is None:
         raise InputError("--participants is not given; with keys, only those whose NAME.pub is in it are let in.")
     require_writable(out)
-    where = ledger or str((out / "ledger.db").resolve())
-    public = _public_keys(participants, job)
+    ledger_address = ledger or str((out / "ledger.db").resolve())
+    public_keys = _public_keys(participants, job)
     operator_key = (out if keys is None else keys) / "operator"
-    with open_ledger(where) as book:
-        name = job_name(book, job, (kept_draws(out) if seed is None else fixed_draws(seed)).seed)
-        if seed is None and not book.entries(name):
-            name = job_name(book, job, kept_draws(out, fresh=True).seed)
-        noted_failure(out)
+    with open_ledger(ledger_address) as opened_ledger:
+        name = job_name(opened_ledger, job, (kept_draws(out) if seed is None else fixed_draws(seed)).seed)
+        if seed is None and not opened_ledger.entries(name):
+            name = job_name(opened_ledger, job, kept_draws(out, fresh=True).seed)
+        take_failure(out)  # of an earlier attempt
         settings = RUN_CONFIG | {
             "job-file": str(job_file.resolve()),
             "job-name": name,
             "folder": str(out.resolve()),
-            "ledger": where,
+            "ledger": ledger_address,
             "operator-key": str(operator_key.resolve()),
             "seed": -1 if seed is None else seed,
             "authenticated": keys is not None,
         }
         link, connection = _superlink(out, host, port, keys, running)
         try:
-            for path in public:
+            for path in public_keys:
                 register(connection, path, path.stem)
             print(f"truthfl: job {name} at {connection.address}, waiting for {len(job.clients)} clients", flush=True)
-            run = submit(connection, app_folder(out / "app", run_config=RUN_CONFIG), settings)
-            _watch(book, name, connection, run, out)
+            run = submit(connection, write_app_folder(out / "app", run_config=RUN_CONFIG), settings)
+            _print_entries_until_over(opened_ledger, name, connection, run, out)
         except KeyboardInterrupt:
             print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         finally:
             if link is not None:
                 link.stop()
-    print(f"Ledger: {where}, job {name}")
+    print(f"Ledger: {ledger_address}, job {name}")
 
 
-def _superlink(out: Path, host: str, port: int, keys: Path | None, running: bool):  # type: ignore[no-untyped-def]
+def _superlink(
+    out: Path, host: str, port: int, keys: Path | None, running: bool
+) -> tuple[SuperLink | None, Connection]:
+    """Start a SuperLink, or connect to one that runs; return it, None in the latter case, and the connection."""
     from truthfl.federation.deployed.flower_servers import FLOWER_HOME, start_superlink
-    from truthfl.federation.deployed.superlink_client import Connection, answers
+    from truthfl.federation.deployed.superlink_client import Connection, is_reachable
 
     if not running:
         link = start_superlink(out, host, port, certificates=keys, authentication=keys is not None)
         return link, link.connection
     root = None if keys is None else keys / "ca.crt"
     connection = Connection(host, port, root, out / FLOWER_HOME)
-    if not answers(connection):
+    if not is_reachable(connection):
         raise ServiceError(f"no SuperLink answers at {connection.address}; leave --running out to start one.")
     return None, connection
 
 
 def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
-    """A file for each client of the job that has one; keys of people the job does not know are left alone."""
+    """The public key files of those of the job's clients that have one in the folder; other files are ignored."""
     from truthfl.ledger.signing import read_public_line
 
     if folder is None:
         return []
     if not folder.is_dir():
         raise InputError(f"participants is {str(folder)!r}, which is no folder; name the one with the .pub files.")
-    found = [folder / f"{name}.pub" for name in job.clients.name if (folder / f"{name}.pub").is_file()]
-    if not found:
+    paths = [folder / f"{name}.pub" for name in job.clients.name if (folder / f"{name}.pub").is_file()]
+    if not paths:
         raise InputError(f"{folder} has no NAME.pub of {', '.join(job.clients.name)}; participants send you theirs.")
-    for path in found:
+    for path in paths:
         read_public_line(path)
-    return found
+    return paths
 
 
-def _watch(book: Ledger, name: str, connection: Connection, run: int, out: Path) -> None:
-    """Tell what happens until the run is over."""
+def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection, run: int, out: Path) -> None:
+    """Print new ledger entries of the job until the run is over; exit with FAILED unless it completed."""
     from truthfl.federation.deployed.superlink_client import run_status
-    from truthfl.federation.protocol.narration import in_words
-    from truthfl.federation.protocol.operator_folder import noted_failure
+    from truthfl.federation.protocol.narration import describe_entry
+    from truthfl.federation.protocol.operator_folder import take_failure
 
-    seen, over = 0, False
+    last_printed, over = 0, False
     while True:
-        for entry in book.entries(name, after=seen):
-            seen = entry.sequence
-            line = in_words(entry)
+        for entry in ledger.entries(name, after=last_printed):
+            last_printed = entry.sequence
+            line = describe_entry(entry)
             if line is not None:
                 print(line, flush=True)
         if over:
             break
         status = run_status(connection, run)
-        over = status.over
+        over = status.is_over
         if not over:
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_SECONDS)
     if status.state != "completed":
-        why = noted_failure(out) or status.details or status.state
-        print(f"truthfl: the job did not end well: {why}", file=sys.stderr)
+        reason = take_failure(out) or status.details or status.state
+        print(f"truthfl: the job did not end well: {reason}", file=sys.stderr)
         raise typer.Exit(FAILED)

@@ -1,4 +1,7 @@
-"""`truthfl settle`: pay once, and note how the payments go. What it needs is loaded when it is called."""
+"""`truthfl settle`: settle a job and record the state of its payments.
+
+Imports `output`, `cli.ledger` and, when called, the ledger.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from truthfl.cli.ledger import JobName, Where
+from truthfl.cli.ledger import JobName, LedgerAddress
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
 
 
 def settle(
-    where: Where,
+    address: LedgerAddress,
     job: JobName = None,
     mark: Annotated[str | None, typer.Option(help="Note that payments were sent, confirmed or failed.")] = None,
     client: Annotated[list[str] | None, typer.Option(help="Whose payment; everybody's unless given.")] = None,
@@ -28,26 +31,29 @@ def settle(
     from truthfl.ledger.book import open_for_reading, open_ledger
     from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import advance, payments
-    from truthfl.ledger.settlement import settle as settle_once
+    from truthfl.ledger.settlement import settle as settle_job
 
     if mark not in (None, "sent", "confirmed", "failed"):
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
-    open_for_reading(where).close()  # a ledger that is not there is not made
-    with open_ledger(where) as book:
-        name = select_job(book.jobs(), job, book.name)
-        settle_once(book, name)
-        known = [one.client for one in payments(book, name)]
-        for whom in client or ():
-            if whom not in known:
-                raise InputError(f"client is {whom!r}; job {name} pays {', '.join(known)}.")
+    open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
+    with open_ledger(address) as ledger:
+        name = select_job(ledger.jobs(), job, ledger.name)
+        settle_job(ledger, name)
+        clients = [payment.client for payment in payments(ledger, name)]
+        for payee in client or ():
+            if payee not in clients:
+                raise InputError(f"client is {payee!r}; job {name} pays {', '.join(clients)}.")
         if mark is not None:
-            for whom in client or known:
-                advance(book, name, whom, mark, reference)
-        found = payments(book, name)
+            for payee in client or clients:
+                advance(ledger, name, payee, mark, reference)
+        current = payments(ledger, name)
     if json:
-        print_json(found)
+        print_json(current)
         return
-    rows = [[one.client, f"{one.amount:,}", one.currency, one.state, one.reference] for one in found]
+    rows = [
+        [payment.client, f"{payment.amount:,}", payment.currency, payment.state, payment.reference]
+        for payment in current
+    ]
     console().print(
         table(f"Payments of job {name}", ("client", "amount", "", "state", "reference"), rows, text=(0, 2, 3, 4))
     )

@@ -1,4 +1,7 @@
-"""`truthfl share`: a job's data, handed out as files, to try a federation with. Loads what it needs when called."""
+"""`truthfl share`: write each client's share of a job's data to a file, to try a federation.
+
+Imports, when called, `files`, `job`, `learning` and `studies`.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ def share(
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; there is nothing to share.")
     require_writable(out)
-    scene = job.scene()
-    made = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
+    federated = job.scene().federated
+    all_labels = Profile(job.clients.behaviour, 1).labels(federated, seed)
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):
             raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
-        arrays: dict[str, Any] = {"images": scene.federated.data.images[scene.federated.partition.rows_of(client)]}
+        arrays: dict[str, Any] = {"images": federated.data.images[federated.partition.rows_of(client)]}
         if labels:
-            arrays["labels"] = made[scene.federated.samples_of(client)]
+            arrays["labels"] = all_labels[federated.samples_of(client)]
         path = out / f"{name}.npz"
         write_file(path, npz_bytes(arrays, compressed=True))
         print(path)

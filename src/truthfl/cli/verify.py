@@ -1,4 +1,7 @@
-"""`truthfl verify`: does lying pay? In real training for a job on data, on the loss model for a job on paper."""
+"""`truthfl verify`: the best lie of any client, in real training for a job on data, on the loss model for others.
+
+Imports `output`, `progress` and, when called, `job`, `studies`, `reporting` and `learning.compiled`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import typer
 
 from truthfl import __version__
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import kept_work, progress
+from truthfl.cli.progress import exit_on_failure, progress_bar
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,42 +49,43 @@ def verify(
         raise InputError(f"seed is {seed}; it must be 0 or more.")
     job = read_job(job_file)
     if isinstance(job, ConstantsJob):
-        _on_paper(job, json)
+        _verify_on_loss_model(job, json)
         return
     if data is not None:
         if not data.is_dir():
             raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-        whole = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
-        job = replace(job, data=whole)
-    _on_data(job, quick, seed, out, workers, json)
+        mnist = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
+        job = replace(job, data=mnist)
+    _verify_by_training(job, quick, seed, out, workers, json)
 
 
-def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
+def _verify_by_training(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
     from truthfl.studies.reproduce.publication import require_writable
     from truthfl.studies.verify.job_verification import verify_job
     from truthfl.studies.verify.verification_report import COLUMNS, empty_report_sentence, rows, write_verification
 
     require_writable(out)
     started = time.monotonic()
-    with kept_work(out):
-        with progress() as watch:
-            found = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch or (lambda *_: None))
-        made, asked = _made(seed, time.monotonic() - started), _asked(found.examined)
-        report = write_verification(found.verified, found.absent, asked, out, made)
-    verdicts = found.verdicts
+    with exit_on_failure(out):
+        with progress_bar() as progress:
+            watch = progress or (lambda *_: None)
+            verification = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch)
+        provenance, scope = _provenance(seed, time.monotonic() - started), _scope_sentence(verification.examined)
+        report = write_verification(verification.verified, verification.absent, scope, out, provenance)
+    verdicts = verification.verdicts
     if json:
         print_json(verdicts)
         return
     screen = console()
     screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 6, 7)))
-    screen.print(asked)
+    screen.print(scope)
     screen.print(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}")
-    for rule, why in found.absent.items():
-        screen.print(f"{rule} is not shown: {why}")
+    for rule, reason in verification.absent.items():
+        screen.print(f"{rule} is not shown: {reason}")
     screen.print(f"Report: {report}")
 
 
-def _asked(examined: Examination) -> str:
+def _scope_sentence(examined: Examination) -> str:
     return (
         f"{len(examined.lies)} lies of each of {len(examined.clients)} clients, {examined.looks[0]} pairs of runs "
         f"each, up to {examined.looks[-1]} where it is open whether the gain exceeds {examined.tolerance:.0%} of "
@@ -89,21 +93,21 @@ def _asked(examined: Examination) -> str:
     )
 
 
-def _made(seed: int, seconds: float) -> Section:
+def _provenance(seed: int, seconds: float) -> Section:
     from truthfl.learning.compiled import kernel
     from truthfl.reporting.report import how_made
 
-    built = kernel()
+    compiled = kernel()
     return how_made(
         version=__version__,
         command=shlex.join(["truthfl", *sys.argv[1:]]),
         seeds=f"{seed} and up, the same for every lie and rule",
-        engine="NumPy" if built is None else f"compiled kernel, {built.instruction_set}",
+        engine="NumPy" if compiled is None else f"compiled kernel, {compiled.instruction_set}",
         seconds=seconds,
     )
 
 
-def _on_paper(job: ConstantsJob, json: bool) -> None:
+def _verify_on_loss_model(job: ConstantsJob, json: bool) -> None:
     from truthfl.studies.verify.on_loss_model import does_lying_pay
 
     model = job.loss_model()

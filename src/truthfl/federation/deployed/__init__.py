@@ -1,1 +1,1 @@
-"""A whole job as processes of Flower: certificates, servers, node registration."""
+"""Run a job as Flower processes: certificates, servers, node registration."""

@@ -1,6 +1,6 @@
-"""The Flower app that is submitted: a folder with a pyproject.toml that names our ServerApp and ClientApp, and no code.
+"""Write the Flower app that is submitted: a folder with a pyproject.toml that names a ServerApp and a ClientApp.
 
-The apps themselves are in the truthfl package, which the server and all participants have installed. Looks at `errors`.
+The folder contains no code; the server and all participants have truthfl installed. Imports `files`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ CLIENT_APP = "truthfl.federation.deployed.apps:client_app"
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def app_folder(
+def write_app_folder(
     folder: Path,
     serverapp: str = SERVER_APP,
     clientapp: str = CLIENT_APP,
     run_config: Mapping[str, Value] | None = None,
 ) -> Path:
-    """Write the app; `run_config` has all settings that a run may be given, with what they are when it is not.
+    """Write the app; return the folder.
 
-    Flower looks the apps up by `module:name` and wants a plain `name = ...` in that module.
+    serverapp, clientapp  MODULE:NAME; Flower requires an assignment `NAME = ...` in that module
+    run_config            all settings that a run may set, with their defaults
     """
     sections: list[tuple[str, Mapping[str, Value]]] = [
         ("project", {"name": "truthfl-federation", "version": "1.0.0", "description": "A federation of truthfl"}),
@@ -43,18 +44,18 @@ def app_folder(
     return folder
 
 
-def settings_of(folder: Path) -> dict[str, Value]:
-    """The settings that a run of this app may be given."""
+def read_run_config(folder: Path) -> dict[str, Value]:
+    """Return the settings that a run of this app may set, with their defaults."""
     try:
         project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
         return dict(project["tool"]["flwr"]["app"].get("config", {}))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, KeyError, TypeError):
-        raise InputError(f"{folder} is no folder with a Flower app; app_folder makes one.") from None
+        raise InputError(f"{folder} is no folder with a Flower app; write_app_folder makes one.") from None
 
 
 def toml_lines(values: Mapping[str, Value]) -> str:
-    """One `key = value` a line, whatever letters the values are made of."""
-    return "".join(f"{_checked_key(key)} = {_toml(key, value)}\n" for key, value in values.items())
+    """Return the values as TOML, one `key = value` per line, with all characters escaped as needed."""
+    return "".join(f"{_checked_key(key)} = {_toml_value(key, value)}\n" for key, value in values.items())
 
 
 def _checked_key(key: str) -> str:
@@ -63,7 +64,7 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def _toml(key: str, value: Value) -> str:
+def _toml_value(key: str, value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""The two apps that Flower runs in a deployment: the operator's ServerApp and the participants' ClientApp.
+"""The apps that Flower loads in a deployment: `server_app` of the operator and `client_app` of the participants.
 
-Flower finds them by their names here. Looks at `server`, `client_app`, `node_settings`, `operator_folder`.
+Imports `client_app`, `node_settings`, `participant`, `operator_folder`, `server`, `job`, `ledger.book` and Flower.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from truthfl.errors import InputError, TruthflError
-from truthfl.federation.participant.client_app import client_app as app_of
+from truthfl.federation.participant.client_app import client_app as make_client_app
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.operator_folder import Draws, fixed_draws, kept_draws, kept_key, note_failure
-from truthfl.federation.protocol.server import Operator, conduct
+from truthfl.federation.protocol.operator_folder import Draws, fixed_draws, kept_draws, kept_key, write_failure
+from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.job import DataJob, read_job
 from truthfl.ledger.book import open_ledger
 
@@ -30,17 +30,17 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
 }
 
 
-def _whose(context: Context) -> Participant:
+def _participant_of(context: Context) -> Participant:
     return participant_of(settings_from(context.node_config))
 
 
-client_app = app_of(_whose)
+client_app = make_client_app(_participant_of)
 server_app = ServerApp()
 
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Conduct the job that the run's settings name; why it cannot be done is noted in the operator's folder."""
+    """Conduct the job named in the run config; write an error to the operator's folder."""
     config = context.run_config
     folder = Path(str(config["folder"]))
     try:
@@ -48,13 +48,13 @@ def main(grid: Grid, context: Context) -> None:
         if not isinstance(job, DataJob):
             raise InputError("the job has no [data]; it can be planned, but not run.")
         draws = _draws(folder, int(config["seed"]))
-        with open_ledger(str(config["ledger"])) as book:
+        with open_ledger(str(config["ledger"])) as ledger:
             key = kept_key(Path(str(config["operator-key"])))
-            operator = Operator(book, folder, key, draws.secret, draws.seed, bool(config["authenticated"]))
+            operator = Operator(ledger, folder, key, draws.secret, draws.seed, bool(config["authenticated"]))
             name = str(config["job-name"])
-            conduct(grid, job, name, operator, lambda some, side: some.plan(side), lambda *_: None)
+            conduct_job(grid, job, name, operator, lambda job, side: job.plan(side), lambda *_: None)
     except TruthflError as error:
-        note_failure(folder, str(error))
+        write_failure(folder, str(error))
         raise
 
 

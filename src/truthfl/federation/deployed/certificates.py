@@ -1,7 +1,7 @@
-"""TLS for a federation's server: a certificate authority that signs one server and is forgotten, and checks of both.
+"""Make and check TLS certificates of a federation's server: a certificate authority and one server signed by it.
 
-Participants need `ca.crt` alone. The authority's private key is never written down, so that nobody can sign another
-server in its name; a new server means new files. Imports `errors` and `files`.
+Participants need `ca.crt` only. The authority's private key is not kept, so it cannot sign other servers; a new server
+needs new files. Imports `files`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from truthfl.errors import InputError
 from truthfl.files import write_file
 
 ROOT, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
-DAYS_VALID = 825  # the longest that all common TLS libraries accept
-CLOCKS_DIFFER_BY = timedelta(days=1)
-THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # the server's own processes talk to it
-EVERY_ADDRESS = ("0.0.0.0", "::")
-_PLAIN = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+DAYS_VALID = 825  # the maximum that all common TLS libraries accept
+CLOCK_TOLERANCE = timedelta(days=1)
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")  # the server's own processes connect to these
+WILDCARD_ADDRESSES = ("0.0.0.0", "::")
+_PUBLIC_KEY_FORMAT = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+_HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where a server's certificate, its private key and the authority's certificate are."""
+    """The paths of the authority's certificate, the server's certificate and the server's private key."""
 
     root: Path
     server: Path
@@ -52,8 +52,8 @@ def certificates_in(folder: Path) -> Certificates:
 
 
 def make_certificates(folder: Path, hosts: Iterable[str] = ()) -> Certificates:
-    """New files for a server that goes by these names and addresses, and by those of its own machine."""
-    names = [_general_name(host) for host in dict.fromkeys((*hosts, *THIS_MACHINE))]
+    """Write new files for a server with these host names and addresses, and the loopback ones."""
+    names = [_general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK_HOSTS))]
     root_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     root = _root_certificate(root_key)
     server = _server_certificate(server_key, names, root, root_key)
@@ -67,46 +67,46 @@ def make_certificates(folder: Path, hosts: Iterable[str] = ()) -> Certificates:
 
 
 def read_certificates(folder: Path, host: str) -> Certificates:
-    """The files in this folder, if a server can be reached by this host name or address with them today."""
+    """Return the files in this folder; raise InputError unless they are valid today for a server at this host."""
     files = certificates_in(folder)
-    server, *between = _read(files.server)
+    server, *intermediates = _read(files.server)
     roots = _read(files.root)
     for path, certificates in ((files.server, [server]), (files.root, roots)):
         _require_in_force(path, certificates)
-    if not any(_signed(issuer, server) for issuer in (*between, *roots)):
+    if not any(_is_signed_by(issuer, server) for issuer in (*intermediates, *roots)):
         raise InputError(f"{files.server} was not signed by {files.root}; both must come from one truthfl keys server.")
-    if server.public_key().public_bytes(*_PLAIN) != _read_public_half(files.server_key):
+    if server.public_key().public_bytes(*_PUBLIC_KEY_FORMAT) != _read_public_key(files.server_key):
         raise InputError(f"{files.server_key} is not the key of {files.server}; they must be made together.")
     name = host_to_reach(host)
     if _general_name(name) not in _names_of(server):
-        known = ", ".join(hosts_in(files.server)) or "no host at all"
-        raise InputError(f"{files.server} is for {known}, not for {name}; truthfl keys server --host {name} makes one.")
+        hosts = ", ".join(hosts_in(files.server)) or "no host at all"
+        raise InputError(f"{files.server} is for {hosts}, not for {name}; truthfl keys server --host {name} makes one.")
     return files
 
 
 def read_root(path: Path) -> Path:
-    """The authority's certificate that a participant was given, if it can be used today."""
+    """Return this path of an authority's certificate; raise InputError unless it is valid today."""
     _require_in_force(path, _read(path))
     return path
 
 
 def host_to_reach(host: str) -> str:
-    """How the server's own machine reaches it, when it listens at this host."""
+    """The address at which the server's own machine reaches a server that listens at this host."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def valid_until(path: Path) -> datetime:
-    """The last moment of the certificate in this file."""
+    """The end of validity of the certificate in this file."""
     return _read(path)[0].not_valid_after_utc
 
 
 def hosts_in(path: Path) -> list[str]:
-    """The names and addresses that the server's certificate in this file is for."""
+    """The host names and addresses in the server's certificate in this file."""
     return [str(name.value) for name in _names_of(_read(path)[0])]
 
 
 def require_absent(*paths: Path) -> None:
-    """Say so before anything is written, when one of these files is there already."""
+    """Raise InputError if one of these files exists; called before anything is written."""
     for path in paths:
         if path.exists():
             raise InputError(f"{path} exists already, and is not replaced; name another folder.")
@@ -120,13 +120,13 @@ def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
 
 
 def _general_name(host: str) -> x509.GeneralName:
-    if host in EVERY_ADDRESS:
+    if host in WILDCARD_ADDRESSES:
         raise InputError(f"{host} means every address of a machine and is no name to reach it by; name that.")
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         labels = host.rstrip(".").split(".")
-        if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+        if len(host) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
             raise InputError(
                 f"{host!r} is no host name and no IP address, such as fl.example.org or 10.0.0.5."
             ) from None
@@ -137,7 +137,7 @@ def _root_certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     name = _name("truthfl certificate authority")
     usage = _usage(key_cert_sign=True, crl_sign=True)
     return (
-        _unsigned(name, name, key)
+        _builder(name, name, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
@@ -152,7 +152,7 @@ def _server_certificate(
 ) -> x509.Certificate:
     root_identifier = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
-        _unsigned(_name("truthfl server"), root.subject, key)
+        _builder(_name("truthfl server"), root.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -162,7 +162,7 @@ def _server_certificate(
     )
 
 
-def _unsigned(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
     today = datetime.now(UTC).replace(microsecond=0)
     return (
         x509.CertificateBuilder()
@@ -170,8 +170,8 @@ def _unsigned(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivat
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(today - CLOCKS_DIFFER_BY)
-        .not_valid_after(today - CLOCKS_DIFFER_BY + timedelta(days=DAYS_VALID))
+        .not_valid_before(today - CLOCK_TOLERANCE)
+        .not_valid_after(today - CLOCK_TOLERANCE + timedelta(days=DAYS_VALID))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
@@ -194,7 +194,7 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _signed(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
+def _is_signed_by(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
@@ -222,14 +222,14 @@ def _read(path: Path) -> list[x509.Certificate]:
         raise InputError(f"{path} is no certificate in PEM form; truthfl keys server makes one.") from None
 
 
-def _read_public_half(path: Path) -> bytes:
+def _read_public_key(path: Path) -> bytes:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}; truthfl keys server makes it.") from None
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise InputError(f"{path} is no private key in PEM form without a password.") from None
-    return key.public_key().public_bytes(*_PLAIN)
+    return key.public_key().public_bytes(*_PUBLIC_KEY_FORMAT)
 
 
 def _write(path: Path, content: bytes, *, private: bool = False) -> None:

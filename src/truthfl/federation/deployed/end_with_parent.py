@@ -1,7 +1,7 @@
-"""Started in front of a command, so that it ends with whoever started it, even when that one is killed.
+"""A script that runs a command which ends when its parent process ends, even if the parent is killed.
 
-`python end_with_parent.py PARENT COMMAND...` becomes COMMAND. Linux tells a process of its parent's death; elsewhere
-the command merely runs. A script that looks nowhere, not even at the rest of the package: it must start in no time.
+`python end_with_parent.py PARENT_PID COMMAND...` replaces itself by COMMAND. Only Linux can signal a process when its
+parent ends; elsewhere COMMAND just runs. Imports no other module of the package, to start quickly.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int) -> None:
-    """Ask Linux to end this process in good order when the thread that started it is gone."""
+    """On Linux, let this process receive SIGTERM when the thread that started it ends.
+
+    parent  the id of the parent process
+    """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != parent:  # it went before we could ask
+    if os.getppid() != parent:  # the parent ended before prctl was called
         sys.exit(1)
 
 

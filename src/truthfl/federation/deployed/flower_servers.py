@@ -1,7 +1,7 @@
-"""Flower's servers as processes: the operator's SuperLink and a participant's SuperNode, each with its executor.
+"""Start Flower's servers as processes: the operator's SuperLink and a participant's SuperNode, each with its executor.
 
-With TLS and keys, or without both on the loopback interface alone. Whoever starts a server stops it: they are context
-managers. Looks at `processes`, `certificates`, `superlink_client` and `app_folder`.
+They use TLS and keys, or neither on the loopback interface only. Imports `processes`, `certificates`,
+`superlink_client`, `app_folder`, `files` and `ledger.signing`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from typing import Self
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import CLIENT_APP, Value, toml_lines
 from truthfl.federation.deployed.certificates import host_to_reach, read_certificates, read_root
-from truthfl.federation.deployed.processes import Child, free_port, program, start, start_again, stop, wait_until
-from truthfl.federation.deployed.superlink_client import Connection, address, answers
+from truthfl.federation.deployed.processes import Child, free_port, program, restart, start, stop, wait_until
+from truthfl.federation.deployed.superlink_client import Connection, address, is_reachable
 from truthfl.files import write_file
 from truthfl.ledger.signing import read_key
 
 LOOPBACK = "127.0.0.1"
-SECONDS_TO_START = 120.0
+START_TIMEOUT = 120.0  # seconds
 SECONDS_BETWEEN_TRIES = 5.0
-SECONDS_BETWEEN_POLLS = 1.0
+POLL_SECONDS = 1.0
 FLOWER_HOME, SECRET, NODE_CONFIG = "flower", "executor.secret", "node-config.toml"
+# Texts in the logs of Flower.
 CONNECTED, NOT_ADMITTED, EXECUTING = "SuperNode ID: ", "Failed to activate SuperNode", "Starting Flower SuperExec"
 
 
 @dataclass(frozen=True)
 class FlowerServer:
-    """What was started, in the order in which it was; leaving its `with` ends it."""
+    """Child processes in the order of their start; a context manager that stops them."""
 
     children: tuple[Child, ...]
 
@@ -50,14 +51,14 @@ class FlowerServer:
 
 @dataclass(frozen=True)
 class SuperLink(FlowerServer):
-    """The operator's server, and how one talks to it."""
+    """The operator's server and the connection to it."""
 
     connection: Connection
 
 
 @dataclass(frozen=True)
 class SuperNode(FlowerServer):
-    """A participant's side, admitted."""
+    """A participant's node, admitted by the SuperLink."""
 
     node_id: int
 
@@ -70,9 +71,9 @@ def start_superlink(
     certificates: Path | None,
     authentication: bool = True,
     database: Path | None = None,
-    deadline: float = SECONDS_TO_START,
+    timeout: float = START_TIMEOUT,
 ) -> SuperLink:
-    """Start a SuperLink and wait until it answers; `certificates` is the folder that truthfl keys server wrote."""
+    """Start a SuperLink and wait until it is reachable; `certificates` is a folder written by truthfl keys server."""
     home, secret = folder / FLOWER_HOME, _secret(folder)
     if certificates is None:
         _require_loopback(host, authentication)
@@ -83,8 +84,8 @@ def start_superlink(
         protection = _paths(ssl_ca_certfile=root, ssl_certfile=files.server, ssl_keyfile=files.server_key)
         protection += ["--enable-supernode-auth"] if authentication else []
     _require_free(host, port)
-    kept = database or folder / "superlink.db"
-    link = [
+    database_file = database or folder / "superlink.db"
+    superlink_command = [
         sys.executable,
         "-m",
         "truthfl.federation.flower_patches.restricted_superlink",
@@ -94,24 +95,24 @@ def start_superlink(
         str(port),
         *protection,
     ]
-    link += ["--isolation", "process", *_paths(superexec_auth_secret_file=secret, database=kept)]
+    superlink_command += ["--isolation", "process", *_paths(superexec_auth_secret_file=secret, database=database_file)]
     connection = Connection(host_to_reach(host), port, root, home)
-    children = [start("superlink", link, folder, home=home)]
+    children = [start("superlink", superlink_command, folder, home=home)]
     try:
-        wait_until(lambda: answers(connection), children, "The SuperLink did not start", deadline)
+        wait_until(lambda: is_reachable(connection), children, "The SuperLink did not start", timeout)
         children.append(_start_executor([program("flower-superexec")], folder, connection.address, root))
-        _wait_for_words(children[1], EXECUTING, "The SuperLink's executor did not start", deadline)
+        _wait_for_output(children[1], EXECUTING, "The SuperLink's executor did not start", timeout)
     except BaseException:
         stop(children)
         raise
     return SuperLink(tuple(children), connection)
 
 
-def mend(superlink: SuperLink, deadline: float = SECONDS_TO_START) -> SuperLink:
-    """The same SuperLink, with what has ended of it started again; a run outlives half a minute without it."""
-    children = tuple(start_again(child) if child.ended else child for child in superlink.children)
+def restart_ended(superlink: SuperLink, timeout: float = START_TIMEOUT) -> SuperLink:
+    """Restart those processes of a SuperLink that ended; a run survives half a minute without them."""
+    children = tuple(restart(child) if child.ended else child for child in superlink.children)
     try:
-        wait_until(lambda: answers(superlink.connection), children, "The SuperLink did not start again", deadline)
+        wait_until(lambda: is_reachable(superlink.connection), children, "The SuperLink did not start again", timeout)
     except BaseException:
         stop(children)
         raise
@@ -127,14 +128,16 @@ def start_supernode(
     private_key: Path | None,
     node_config: Mapping[str, Value] | None = None,
     clientapp: str = CLIENT_APP,
-    deadline: float = SECONDS_TO_START,
-    patience: float = 0.0,
-    poll: float = SECONDS_BETWEEN_POLLS,
+    timeout: float = START_TIMEOUT,
+    retry_seconds: float = 0.0,
+    poll_seconds: float = POLL_SECONDS,
 ) -> SuperNode:
     """Start a SuperNode and wait until the SuperLink at this host and port has admitted it.
 
-    It runs the installed `clientapp` and no other code, and looks for messages every `poll` seconds. A key that its
-    SuperLink thinks in use, as for a minute after a crash, is tried again for `patience` seconds.
+    clientapp      MODULE:NAME of the installed app that it runs; it runs no other code
+    timeout        seconds to wait for each process
+    retry_seconds  how long to try again if it is not admitted; after a crash the key counts as in use for a minute
+    poll_seconds   the interval of polling for messages
     """
     if root_certificate is None or private_key is None:
         _require_loopback(host, root_certificate is not None or private_key is not None)
@@ -145,45 +148,51 @@ def start_supernode(
     home, secret, runtime_port = folder / FLOWER_HOME, _secret(folder), free_port()
     settings = folder / NODE_CONFIG
     write_file(settings, toml_lines(node_config or {}), private=True)
-    node = [sys.executable, "-m", "truthfl.federation.flower_patches.prompt_supernode", str(poll), *protection]
-    node += ["--superlink", address(host, port)]
-    node += ["--isolation", "process", "--host", LOOPBACK, "--port", str(runtime_port)]
-    node += _paths(superexec_auth_secret_file=secret, node_config=settings)
-    executor = [
+    supernode_command = [
+        sys.executable,
+        "-m",
+        "truthfl.federation.flower_patches.prompt_supernode",
+        str(poll_seconds),
+        *protection,
+    ]
+    supernode_command += ["--superlink", address(host, port)]
+    supernode_command += ["--isolation", "process", "--host", LOOPBACK, "--port", str(runtime_port)]
+    supernode_command += _paths(superexec_auth_secret_file=secret, node_config=settings)
+    executor_command = [
         sys.executable,
         "-c",
         "from truthfl.federation.flower_patches.forking_executor import main; main()",
         clientapp,
     ]
-    last_try = time.monotonic() + patience
+    retry_until = time.monotonic() + retry_seconds
     while True:
-        children = [start("supernode", node, folder, home=home)]
+        children = [start("supernode", supernode_command, folder, home=home)]
         try:
-            _wait_for_words(children[0], CONNECTED, f"No place at {host}:{port}", deadline)
-            children.append(_start_executor(executor, folder, address(LOOPBACK, runtime_port), None))
-            _wait_for_words(children[1], EXECUTING, "The SuperNode's executor did not start", deadline)
-            return SuperNode(tuple(children), int(children[0].said().split(CONNECTED, 1)[1].split()[0]))
+            _wait_for_output(children[0], CONNECTED, f"The SuperLink at {host}:{port} did not admit this node", timeout)
+            children.append(_start_executor(executor_command, folder, address(LOOPBACK, runtime_port), None))
+            _wait_for_output(children[1], EXECUTING, "The SuperNode's executor did not start", timeout)
+            return SuperNode(tuple(children), int(children[0].output().split(CONNECTED, 1)[1].split()[0]))
         except BaseException as error:
             stop(children)
-            refused = isinstance(error, ServiceError) and NOT_ADMITTED in children[0].said()
-            if not refused or time.monotonic() > last_try:
+            not_admitted = isinstance(error, ServiceError) and NOT_ADMITTED in children[0].output()
+            if not not_admitted or time.monotonic() > retry_until:
                 raise
         time.sleep(SECONDS_BETWEEN_TRIES)
 
 
-def _wait_for_words(child: Child, words: str, otherwise: str, deadline: float) -> None:
-    wait_until(lambda: words in child.said(), [child], otherwise, deadline)
+def _wait_for_output(child: Child, text: str, failure: str, timeout: float) -> None:
+    wait_until(lambda: text in child.output(), [child], failure, timeout)
 
 
-def _start_executor(command: list[str], folder: Path, runtime: str, root: Path | None) -> Child:
+def _start_executor(command: list[str], folder: Path, runtime_address: str, root: Path | None) -> Child:
     protection = ["--insecure"] if root is None else _paths(root_certificates=root)
     secret = _paths(superexec_auth_secret_file=_secret(folder))
-    options = ["--runtime-api-address", runtime, *protection, *secret]
+    options = ["--runtime-api-address", runtime_address, *protection, *secret]
     return start("executor", [*command, *options], folder, home=folder / FLOWER_HOME)
 
 
 def _secret(folder: Path) -> Path:
-    """What a server and its executor know each other by; other users of the machine cannot take its work."""
+    """Return the file with the secret shared by a server and its executor, readable by this user only."""
     path = folder / SECRET
     write_file(path, secrets.token_hex(32), private=True, keep_existing=True)
     return path
@@ -211,4 +220,5 @@ def _require_free(host: str, port: int) -> None:
 
 
 def _paths(**options: Path) -> list[str]:
+    """Command-line options with paths: `a_b=path` becomes `--a-b path`."""
     return [part for name, path in options.items() for part in ("--" + name.replace("_", "-"), str(path.resolve()))]

@@ -1,7 +1,7 @@
-"""Flower's commands as child processes: their environment, their logs, how one waits for them and how they end.
+"""Flower's commands as child processes: environment, logs, waiting and stopping.
 
-A child and all that it starts are one process group, which `stop` ends as a whole; if we are killed, `end_with_parent`
-ends it. Looks at `errors` alone.
+A child and its descendants are one process group, which `stop` ends as a whole; `end_with_parent` ends it if this
+process is killed. Imports `errors`.
 """
 
 from __future__ import annotations
@@ -26,58 +26,63 @@ from truthfl.errors import InputError, ServiceError
 
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 LINES_SHOWN = 12
-SECONDS_TO_END, SECONDS_TO_BE_BURIED = 10.0, 2.0
-SECONDS_BETWEEN_LOOKS = 0.1
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+SECONDS_TO_TERMINATE, SECONDS_TO_KILL = 10.0, 2.0
+POLL_SECONDS = 0.1
+_ANSI_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
-# Linux ends a child with the thread that started it, so all are started by one thread that stays.
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="truthfl-children")
+# Linux signals a child when the thread that started it ends, so all are started by one thread that never ends.
+_starting_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="truthfl-children")
 
 
 @dataclass(frozen=True)
 class Child:
-    """A command that runs in a process group of its own and writes to a log, from the byte `begins` on."""
+    """A command running in its own process group.
+
+    home       the value of FLWR_HOME
+    log        the file with its output
+    log_start  the position in the file at which its output starts
+    """
 
     name: str
     command: tuple[str, ...]
     home: Path
     process: subprocess.Popen[bytes]
     log: Path
-    begins: int
+    log_start: int
 
     @property
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def said(self) -> str:
-        """What it has written so far."""
+    def output(self) -> str:
+        """Return its output so far, without colours."""
         with self.log.open("rb") as log:
-            log.seek(self.begins)
-            return _COLOURS.sub("", log.read().decode(errors="replace"))
+            log.seek(self.log_start)
+            return _ANSI_COLOURS.sub("", log.read().decode(errors="replace"))
 
     def last_lines(self) -> str:
-        return "\n".join([line for line in self.said().splitlines() if line.strip()][-LINES_SHOWN:])
+        return "\n".join([line for line in self.output().splitlines() if line.strip()][-LINES_SHOWN:])
 
 
 def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Child:
-    """Start a command of Flower's in this folder; `name`.log there has what it says."""
+    """Start a command with its output appended to NAME.log in this folder; `home` is the value of FLWR_HOME."""
     log = folder / f"{name}.log"
-    guarded = [sys.executable, "-I", "-S", str(END_WITH_PARENT), str(os.getpid()), *command]
-    with _appended(log) as output:
-        begins = output.tell()
-        process = _starter.submit(
+    command_with_guard = [sys.executable, "-I", "-S", str(END_WITH_PARENT), str(os.getpid()), *command]
+    with _open_log(log) as output:
+        log_start = output.tell()
+        process = _starting_thread.submit(
             subprocess.Popen,
-            guarded,
+            command_with_guard,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment(home),
             start_new_session=True,
         ).result()
-    return Child(name, tuple(command), home, process, log, begins)
+    return Child(name, tuple(command), home, process, log, log_start)
 
 
-def _appended(log: Path) -> BinaryIO:
+def _open_log(log: Path) -> BinaryIO:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         return log.open("ab")
@@ -85,14 +90,14 @@ def _appended(log: Path) -> BinaryIO:
         raise ServiceError(f"{log} cannot be written: {error.strerror}.") from None
 
 
-def start_again(child: Child) -> Child:
-    """The same command once more; the log goes on."""
+def restart(child: Child) -> Child:
+    """Stop a child and start its command again, with the same log file."""
     stop([child])
     return start(child.name, child.command, child.log.parent, home=child.home)
 
 
-def run_to_end(command: list[str], *, home: Path, deadline: float) -> subprocess.CompletedProcess[str]:
-    """Run a short command of Flower's and take what it prints."""
+def run_to_end(command: list[str], *, home: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end and capture its output; raise ServiceError after `timeout` seconds."""
     try:
         return subprocess.run(
             command,
@@ -101,24 +106,24 @@ def run_to_end(command: list[str], *, home: Path, deadline: float) -> subprocess
             text=True,
             errors="replace",
             env=environment(home),
-            timeout=deadline,
+            timeout=timeout,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        asked = " ".join([Path(command[0]).name, *command[1:2]])
-        raise ServiceError(f"{asked} had no answer after {deadline:g} seconds; is the server up?") from None
+        shown = " ".join([Path(command[0]).name, *command[1:2]])
+        raise ServiceError(f"{shown} had no answer after {timeout:g} seconds; is the server up?") from None
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Ours, with a home of Flower's own, and without its telemetry, update check and installing of packages."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
-    not_proxied = ",".join(
+    """This process's environment with FLWR_HOME; Flower's telemetry, update check and package installation are off."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
+    no_proxy = ",".join(
         filter(None, (os.environ.get("NO_PROXY", os.environ.get("no_proxy")), "localhost,127.0.0.1,::1"))
     )
-    return kept | {
+    return inherited | {
         "PATH": _search_path(),
-        "NO_PROXY": not_proxied,
-        "no_proxy": not_proxied,
+        "NO_PROXY": no_proxy,
+        "no_proxy": no_proxy,
         "FLWR_HOME": str(home.resolve()),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -130,49 +135,52 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """Where this command of Flower's is: beside our own, or on the path."""
-    found = shutil.which(name, path=_search_path())
-    if found is None:
+    """Return the path of a command of Flower: in the folder of Python's scripts, or on PATH."""
+    path = shutil.which(name, path=_search_path())
+    if path is None:
         raise InputError(f"The command {name} of Flower was not found; pip install truthfl brings it along.")
-    return found
+    return path
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens at now."""
+    """Return a port at which no process listens now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
-def wait_until(ready: Callable[[], bool], children: Iterable[Child], what: str, deadline: float) -> None:
-    """Wait for `ready`; if a child ends first, or after `deadline` seconds, a sentence with its last lines."""
+def wait_until(ready: Callable[[], bool], children: Iterable[Child], failure: str, timeout: float) -> None:
+    """Wait until `ready()`; raise ServiceError if a child ends first, or after `timeout` seconds.
+
+    failure  the start of the error message; the last lines of a child's log follow
+    """
     watched = tuple(children)
-    end = time.monotonic() + deadline
+    deadline = time.monotonic() + timeout
     while not ready():
         for child in watched:
             if child.ended:
-                raise ServiceError(f"{what}: {child.name} ended. {_shown(child)}")
-        if time.monotonic() > end:
-            raise ServiceError(f"{what}: not within {deadline:g} seconds. {_shown(watched[0])}")
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+                raise ServiceError(f"{failure}: {child.name} ended. {_log_tail(child)}")
+        if time.monotonic() > deadline:
+            raise ServiceError(f"{failure}: not within {timeout:g} seconds. {_log_tail(watched[0])}")
+        time.sleep(POLL_SECONDS)
 
 
-def stop(children: Iterable[Child], grace: float = SECONDS_TO_END) -> None:
-    """End these children, the last one first, each with all that it started: asked to, and made to if it stays."""
+def stop(children: Iterable[Child], grace: float = SECONDS_TO_TERMINATE) -> None:
+    """End these children and their descendants, the last child first: SIGTERM, then SIGKILL after `grace` seconds."""
     for child in reversed(tuple(children)):
-        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, SECONDS_TO_BE_BURIED)):
-            end = time.monotonic() + seconds
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, SECONDS_TO_KILL)):
+            deadline = time.monotonic() + seconds
             running = _signal_group(child, number)
-            while running and time.monotonic() < end:
-                time.sleep(SECONDS_BETWEEN_LOOKS / 4)
-                running = remains(child)
+            while running and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS / 4)
+                running = is_running(child)
         child.process.wait()
 
 
-def remains(child: Child) -> bool:
-    """Whether the child, or anything that it started, still runs; the dead whom nobody has buried yet do not count."""
-    if child.ended:  # what it started may have become ours to bury
+def is_running(child: Child) -> bool:
+    """Whether the child or one of its descendants runs; zombie processes do not count."""
+    if child.ended:  # its descendants may have become children of this process
         with suppress(ChildProcessError):
             os.waitpid(-child.process.pid, os.WNOHANG)
     if not _signal_group(child, 0):
@@ -182,15 +190,15 @@ def remains(child: Child) -> bool:
 
 
 def _processes() -> Iterator[tuple[int, str]]:
-    """The group and the state of each process, where the system tells."""
+    """The group and the state of each process, on systems with /proc."""
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has gone in the meantime
+        with suppress(OSError):  # it ended in the meantime
             state, _, group = path.read_text(errors="replace").rsplit(")", 1)[1].split()[:3]
             yield int(group), state
 
 
 def _signal_group(child: Child, number: int) -> bool:
-    """Whether there was anybody to receive it."""
+    """Send a signal to the child's process group; return whether there was such a group."""
     try:
         os.killpg(child.process.pid, number)
     except (ProcessLookupError, PermissionError):
@@ -199,10 +207,10 @@ def _signal_group(child: Child, number: int) -> bool:
 
 
 def _search_path() -> str:
-    beside = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
-    return os.pathsep.join([*beside, os.environ.get("PATH", os.defpath)])
+    script_folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
+    return os.pathsep.join([*script_folders, os.environ.get("PATH", os.defpath)])
 
 
-def _shown(child: Child) -> str:
+def _log_tail(child: Child) -> str:
     lines = child.last_lines()
     return f"The last lines of {child.log}:\n{lines}" if lines else f"{child.log} is empty."

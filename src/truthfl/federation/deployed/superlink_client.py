@@ -1,7 +1,7 @@
-"""What an operator asks of a SuperLink: who is there, to admit a participant, to run an app, and how that goes.
+"""A client of a SuperLink's control API: list and register nodes; submit, observe and stop runs.
 
-In Flower's own words, over its HTTP interface, from the server's machine; an app is submitted by its `flwr run`.
-Flower is loaded when it is needed. Looks at `processes`, `app_folder` and `node_keys`.
+Requests are sent over HTTP from the server's machine; apps are submitted by the command `flwr run`. Imports
+`processes`, `app_folder`, the protocol's `node_keys`, `files`, `ledger.signing` and, when needed, Flower.
 """
 
 from __future__ import annotations
@@ -16,33 +16,37 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.app_folder import Value, settings_of, toml_lines
+from truthfl.federation.deployed.app_folder import Value, read_run_config, toml_lines
 from truthfl.federation.deployed.processes import program, run_to_end
 from truthfl.federation.protocol.node_keys import pem_of, public_key_line
 from truthfl.files import write_file
 from truthfl.ledger.signing import read_public_line
 
-NAME = "truthfl"
+SUPERLINK_NAME = "truthfl"  # in Flower's config.toml
 PROTOBUF = "application/protobuf"
-SECONDS_TO_ANSWER = 60.0
-SECONDS_BETWEEN_QUESTIONS = 1.0
-OVER = ("completed", "failed", "stopped")
+REQUEST_TIMEOUT = 60.0  # seconds
+POLL_SECONDS = 1.0
+FINAL_STATES = ("completed", "failed", "stopped")
 
 
-class Message(Protocol):
-    """What Flower's questions and answers can do."""
+class ProtobufMessage(Protocol):
+    """The methods of Flower's requests and responses."""
 
     def SerializeToString(self) -> bytes: ...  # noqa: N802
 
     def ParseFromString(self, serialized: bytes) -> int: ...  # noqa: N802
 
 
-Answer = TypeVar("Answer", bound=Message)
+Response = TypeVar("Response", bound=ProtobufMessage)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A SuperLink, as its own machine reaches it: without a root certificate, not encrypted. `home` is Flower's own."""
+    """A SuperLink's address as seen from its own machine.
+
+    root  the authority's certificate; None connects without TLS
+    home  the value of FLWR_HOME
+    """
 
     host: str
     port: int
@@ -56,7 +60,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class RegisteredNode:
-    """Who may take part: by which key, under which name, and whether the SuperLink hears of them."""
+    """A node that may take part: its id, its public key (one OpenSSH line), its name, whether it is connected."""
 
     node_id: int
     public_key: str
@@ -66,37 +70,37 @@ class RegisteredNode:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """`state` is pending, starting, running, completed, failed or stopped; `details` is why, where that is known."""
+    """The state of a run: pending, starting, running, completed, failed or stopped; `details` may have the reason."""
 
     state: str
     details: str = ""
 
     @property
-    def over(self) -> bool:
-        return self.state in OVER
+    def is_over(self) -> bool:
+        return self.state in FINAL_STATES
 
 
 def address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def answers(connection: Connection, seconds: float = 5.0) -> bool:
-    """Whether a SuperLink is at home there, and, with TLS, is the one that we trust."""
+def is_reachable(connection: Connection, timeout: float = 5.0) -> bool:
+    """Whether a SuperLink responds there; raise InputError if its TLS certificate is not trusted."""
     try:
-        status, _ = _exchange(connection, "GET", "/health", None, seconds)
+        status, _ = _http_request(connection, "GET", "/health", None, timeout)
     except ssl.SSLCertVerificationError as error:
-        where = f"the server at {connection.address}"
-        raise InputError(f"{connection.root} does not vouch for {where}: {error.verify_message}.") from None
+        server = f"the server at {connection.address}"
+        raise InputError(f"{connection.root} does not vouch for {server}: {error.verify_message}.") from None
     except (OSError, http.client.HTTPException):
         return False
     return status == http.client.OK
 
 
-def participants(connection: Connection) -> tuple[RegisteredNode, ...]:
-    """All who may take part now."""
+def registered_nodes(connection: Connection) -> tuple[RegisteredNode, ...]:
+    """Return all nodes that may take part now."""
     from flwr.proto.control_pb2 import ListNodesRequest, ListNodesResponse
 
-    nodes = _ask(connection, "list-nodes", ListNodesRequest(), ListNodesResponse).nodes_info
+    nodes = _call(connection, "list-nodes", ListNodesRequest(), ListNodesResponse).nodes_info
     return tuple(
         RegisteredNode(node.node_id, public_key_line(node.public_key), node.name, node.status == "online")
         for node in nodes
@@ -105,108 +109,109 @@ def participants(connection: Connection) -> tuple[RegisteredNode, ...]:
 
 
 def register(connection: Connection, public_key_file: Path, name: str) -> int:
-    """Let the holder of this key take part, or leave it so; the number that Flower knows her node by."""
+    """Register a node with this public key unless it is registered; return its id."""
     from flwr.proto.control_pb2 import RegisterNodeRequest, RegisterNodeResponse
 
     line = read_public_line(public_key_file)
-    for known in participants(connection):
-        if known.public_key == line:
-            return known.node_id
+    for node in registered_nodes(connection):
+        if node.public_key == line:
+            return node.node_id
     request = RegisterNodeRequest(public_key=pem_of(line), name=name)
-    return _ask(connection, "register-node", request, RegisterNodeResponse).node_id
+    return _call(connection, "register-node", request, RegisterNodeResponse).node_id
 
 
 def submit(connection: Connection, app: Path, run_config: Mapping[str, Value] | None = None) -> int:
-    """Start a run of the app in this folder; its number."""
-    given = dict(run_config or {})
-    unknown = sorted(given.keys() - settings_of(app).keys())
+    """Start a run of the app in this folder; return the run's id."""
+    config = dict(run_config or {})
+    unknown = sorted(config.keys() - read_run_config(app).keys())
     if unknown:
-        raise InputError(f"The app in {app} has no setting {unknown[0]!r}; app_folder must be told of it.")
-    settings = connection.home / "run-config.toml"
-    write_file(settings, toml_lines(given), private=True)
+        raise InputError(f"The app in {app} has no setting {unknown[0]!r}; write_app_folder defines them.")
+    config_file = connection.home / "run-config.toml"
+    write_file(config_file, toml_lines(config), private=True)
     _write_flower_config(connection)
-    command = [program("flwr"), "run", str(app.resolve()), NAME, "--run-config", str(settings.resolve())]
-    done = run_to_end([*command, "--format", "json"], home=connection.home, deadline=SECONDS_TO_ANSWER)
+    command = [program("flwr"), "run", str(app.resolve()), SUPERLINK_NAME, "--run-config", str(config_file.resolve())]
+    result = run_to_end([*command, "--format", "json"], home=connection.home, timeout=REQUEST_TIMEOUT)
     try:
-        return int(json.loads(done.stdout)["run-id"])
+        return int(json.loads(result.stdout)["run-id"])
     except (ValueError, KeyError, TypeError):
-        said = " ".join((done.stdout + done.stderr).split())
-        raise ServiceError(f"The app in {app} was not started: {said[-500:] or 'Flower did not say why'}") from None
+        output = " ".join((result.stdout + result.stderr).split())
+        raise ServiceError(f"The app in {app} was not started: {output[-500:] or 'Flower did not say why'}") from None
 
 
 def run_status(connection: Connection, run_id: int) -> RunStatus:
-    """How this run stands now."""
+    """Return the state of this run."""
     from flwr.proto.control_pb2 import ListRunsRequest, ListRunsResponse
 
-    runs = _ask(connection, "list-runs", ListRunsRequest(run_id=run_id), ListRunsResponse).run_dict
+    runs = _call(connection, "list-runs", ListRunsRequest(run_id=run_id), ListRunsResponse).run_dict
     status = runs[run_id].status
     return RunStatus(status.sub_status or status.status, status.details)
 
 
-def wait_for_run(connection: Connection, run_id: int, deadline: float) -> RunStatus:
-    """How this run ended; a sentence if it has not within `deadline` seconds."""
-    end = time.monotonic() + deadline
-    while not (status := run_status(connection, run_id)).over:
-        if time.monotonic() > end:
-            raise ServiceError(f"Run {run_id} is still {status.state} after {deadline:g} seconds.")
-        time.sleep(SECONDS_BETWEEN_QUESTIONS)
+def wait_for_run(connection: Connection, run_id: int, timeout: float) -> RunStatus:
+    """Wait until a run is over; return its state. Raise ServiceError after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while not (status := run_status(connection, run_id)).is_over:
+        if time.monotonic() > deadline:
+            raise ServiceError(f"Run {run_id} is still {status.state} after {timeout:g} seconds.")
+        time.sleep(POLL_SECONDS)
     return status
 
 
 def stop_run(connection: Connection, run_id: int) -> None:
-    """End this run; nothing happens if it is over."""
+    """Stop a run unless it is over."""
     from flwr.proto.control_pb2 import StopRunRequest, StopRunResponse
 
-    if not run_status(connection, run_id).over:
-        _ask(connection, "stop-run", StopRunRequest(run_id=run_id), StopRunResponse)
+    if not run_status(connection, run_id).is_over:
+        _call(connection, "stop-run", StopRunRequest(run_id=run_id), StopRunResponse)
 
 
 def run_log(connection: Connection, run_id: int) -> str:
-    """What the ServerApp of this run has said; Flower keeps that with the run and writes it to no file."""
+    """Return the output of a run's ServerApp, which Flower keeps in its database and not in a file."""
     _write_flower_config(connection)
-    command = [program("flwr"), "log", str(run_id), NAME, "--show"]
-    done = run_to_end(command, home=connection.home, deadline=SECONDS_TO_ANSWER)
-    return done.stdout + done.stderr
+    command = [program("flwr"), "log", str(run_id), SUPERLINK_NAME, "--show"]
+    result = run_to_end(command, home=connection.home, timeout=REQUEST_TIMEOUT)
+    return result.stdout + result.stderr
 
 
 def _write_flower_config(connection: Connection) -> None:
     root = connection.root
-    safety: dict[str, Value] = {"insecure": True} if root is None else {"root-certificates": str(root.resolve())}
-    entry = toml_lines({"address": connection.address} | safety)
-    write_file(connection.home / "config.toml", f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\n{entry}')
+    security: dict[str, Value] = {"insecure": True} if root is None else {"root-certificates": str(root.resolve())}
+    entry = toml_lines({"address": connection.address} | security)
+    text = f'[superlink]\ndefault = "{SUPERLINK_NAME}"\n\n[superlink.{SUPERLINK_NAME}]\n{entry}'
+    write_file(connection.home / "config.toml", text)
 
 
-def _ask(connection: Connection, what: str, request: Message, kind: type[Answer]) -> Answer:
+def _call(connection: Connection, method: str, request: ProtobufMessage, kind: type[Response]) -> Response:
     try:
-        status, body = _exchange(connection, "POST", f"/v1/control/{what}", request.SerializeToString())
+        status, body = _http_request(connection, "POST", f"/v1/control/{method}", request.SerializeToString())
     except (OSError, http.client.HTTPException) as error:
         raise ServiceError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None
     if status != http.client.OK:
-        raise ServiceError(f"The SuperLink at {connection.address} refused {what}: {_reason(status, body)}.")
-    answer = kind()
-    answer.ParseFromString(body)
-    return answer
+        raise ServiceError(f"The SuperLink at {connection.address} refused {method}: {_error_reason(status, body)}.")
+    response = kind()
+    response.ParseFromString(body)
+    return response
 
 
-def _exchange(
-    connection: Connection, method: str, path: str, body: bytes | None, seconds: float = SECONDS_TO_ANSWER
+def _http_request(
+    connection: Connection, method: str, path: str, body: bytes | None, timeout: float = REQUEST_TIMEOUT
 ) -> tuple[int, bytes]:
     if connection.root is None:
-        asked = http.client.HTTPConnection(connection.host, connection.port, timeout=seconds)
+        http_connection = http.client.HTTPConnection(connection.host, connection.port, timeout=timeout)
     else:
-        trust = ssl.create_default_context(cafile=connection.root)
-        asked = http.client.HTTPSConnection(connection.host, connection.port, timeout=seconds, context=trust)
+        tls = ssl.create_default_context(cafile=connection.root)
+        http_connection = http.client.HTTPSConnection(connection.host, connection.port, timeout=timeout, context=tls)
     try:
-        asked.request(method, path, body, {"Content-Type": PROTOBUF, "Accept": PROTOBUF})
-        answer = asked.getresponse()
-        return answer.status, answer.read()
+        http_connection.request(method, path, body, {"Content-Type": PROTOBUF, "Accept": PROTOBUF})
+        response = http_connection.getresponse()
+        return response.status, response.read()
     finally:
-        asked.close()
+        http_connection.close()
 
 
-def _reason(status: int, body: bytes) -> str:
+def _error_reason(status: int, body: bytes) -> str:
     try:
-        said = json.loads(body)
-        return " ".join(filter(None, (said.get("detail"), said.get("extra")))).rstrip(".")
+        error = json.loads(body)
+        return " ".join(filter(None, (error.get("detail"), error.get("extra")))).rstrip(".")
     except (ValueError, AttributeError, TypeError):
         return f"HTTP status {status}"

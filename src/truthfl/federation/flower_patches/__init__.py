@@ -1,1 +1,1 @@
-"""Everything that replaces or wraps parts of Flower's own code. Each module names what it replaces."""
+"""All code that replaces or wraps parts of Flower's code. Each module names the part it replaces."""

@@ -1,9 +1,11 @@
-"""A participant's executor: each message gets a process of its own, forked from one that has everything loaded.
+"""Executor of a participant's SuperNode: one forked process per message.
 
-Flower's own starts a new interpreter for each message, which takes seconds, and runs whatever code came with the run.
-This one runs the ClientApp that is installed here, and nothing else: no code of the operator's, no other kind of task.
-`main` takes MODULE:NAME of that app, then the arguments of flower-superexec; it is called by `python -c`, for then the
-forked processes have no main module to load again. Looks at `shorter_polling`, `replace_part` and Flower.
+Flower's executor starts a new interpreter for each message, which takes seconds, and runs the code submitted with the
+run. This one forks a process that has all modules loaded, and runs only the ClientApp installed here: no code of the
+operator, no other kind of task.
+
+`main` takes MODULE:NAME of that app, then the arguments of flower-superexec. It is called by `python -c`, since the
+forked processes would otherwise import the main module again. Imports `shorter_polling`, `replace_part` and Flower.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from flwr.supercore.constant import TaskType
 from flwr.supercore.superexec.executor import ExecutionSpec, LaunchResult, SubprocessExecutor
 
 from truthfl.federation.flower_patches.replace_part import replace_part
-from truthfl.federation.flower_patches.shorter_polling import fetch_parts_soon
+from truthfl.federation.flower_patches.shorter_polling import shorten_object_polling
 
 MESSAGE_RUNNER, TASK_LOOP = "flwr.supernode.runtime.run_clientapp", "flwr.supercore.superexec.run_superexec"
-LOOK_EVERY = 1.0  # seconds
+POLL_SECONDS = 1.0
 _processes = multiprocessing.get_context("forkserver")
 
 
 class ForkingExecutor(SubprocessExecutor):
-    """Takes on ClientApps alone, and runs `client_app` for all of them."""
+    """Accepts tasks for ClientApps only, and runs `client_app` (MODULE:NAME) for each."""
 
     def __init__(self, client_app: str) -> None:
         self.client_app = client_app
@@ -51,10 +53,13 @@ class ForkingExecutor(SubprocessExecutor):
 
 
 def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
-    """Answer the message of this task: what a forked process does, and all."""
-    threading.Thread(target=end_with, args=(executor,), daemon=True).start()
-    fetch_parts_soon()
-    app = installed(client_app)
+    """Reply to the message of this task; the main function of a forked process.
+
+    executor  the id of the executor's process
+    """
+    threading.Thread(target=exit_with_executor, args=(executor,), daemon=True).start()
+    shorten_object_polling()
+    app = load_app(client_app)
     runner = import_module(MESSAGE_RUNNER)
     replace_part(runner, "install_from_fab", lambda *_, **__: None)
     replace_part(runner, "get_load_client_app_fn", lambda *_, **__: lambda *_: app)
@@ -68,14 +73,14 @@ def answer_message(client_app: str, spec: ExecutionSpec, executor: int) -> None:
     )
 
 
-def end_with(executor: int) -> None:
-    """Leave when the executor is gone, even if it was killed: nobody waits for this answer any more."""
-    while _is_there(executor):
-        time.sleep(LOOK_EVERY)
+def exit_with_executor(executor: int) -> None:
+    """Exit this process when the executor's process has ended, even if it was killed."""
+    while _is_running(executor):
+        time.sleep(POLL_SECONDS)
     os._exit(1)
 
 
-def _is_there(process: int) -> bool:
+def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
     except OSError:
@@ -83,16 +88,16 @@ def _is_there(process: int) -> bool:
     return True
 
 
-def installed(client_app: str) -> Any:
-    """The app of this MODULE:NAME."""
+def load_app(client_app: str) -> Any:
+    """Import the app MODULE:NAME."""
     module, _, name = client_app.partition(":")
     return getattr(import_module(module), name)
 
 
 def main() -> None:
-    """Flower's own loop over tasks, with our way to run them."""
+    """Run Flower's task loop with `ForkingExecutor`."""
     client_app = sys.argv.pop(1)
-    installed(client_app)
+    load_app(client_app)
     _processes.set_forkserver_preload([MESSAGE_RUNNER, __name__, client_app.partition(":")[0]])
     forkserver.ensure_running()
     replace_part(import_module(TASK_LOOP), "get_executor", lambda *_, **__: ForkingExecutor(client_app))

@@ -1,7 +1,7 @@
-"""Flower's SuperNode, which looks for messages as often as it is told to, and sends every answer once it is there.
+"""Flower's SuperNode with a shorter polling interval, which sends each reply as soon as it is there.
 
-`python -m truthfl.federation.flower_patches.prompt_supernode SECONDS` takes the arguments of flower-supernode.
-Looks at `shorter_polling`, `replace_part` and Flower.
+Run as `python -m truthfl.federation.flower_patches.prompt_supernode SECONDS` with the arguments of flower-supernode.
+Imports `shorter_polling`, `replace_part` and Flower.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from importlib import import_module
 from typing import Any
 
 from truthfl.federation.flower_patches.replace_part import replace_part
-from truthfl.federation.flower_patches.shorter_polling import fetch_parts_soon, look_for_messages_every
+from truthfl.federation.flower_patches.shorter_polling import shorten_message_polling, shorten_object_polling
 
 LOOP, RECEIVE = "flwr.supernode.start_client_internal", "_pull_and_store_message"
-SEND_NOW = 0  # instead of a run's number, which the loop only holds against None
+SEND_NOW = 0  # in place of a run id, which the loop only compares with None
 
 
-def send_answers_when_they_are_there() -> None:
-    """Not only after a message has come.
+def send_replies_promptly() -> None:
+    """Send replies also when no message was received.
 
-    A SuperNode that received a message waits for an answer, any answer, and sends it; when nothing comes, it sends
-    nothing. If the server is killed while it sends a message, that one is never taken back: it is answered in the next
-    one's place, and from then on every answer waits for the message after it.
+    Flower's loop sends one reply, to any message, after each message it receives. If the server is killed while it
+    sends a message, the node replies to that message after the next one; from then on each reply would be sent one
+    message late.
     """
 
-    def receive_or_send(*, state: Any, **others: Any) -> int | None:
-        run: int | None = receive(state=state, **others)
-        return SEND_NOW if run is None and _an_answer_is_there(state) else run
+    def receive_or_send(*, state: Any, **kwargs: Any) -> int | None:
+        run: int | None = receive(state=state, **kwargs)
+        return SEND_NOW if run is None and _has_unsent_reply(state) else run
 
     receive = replace_part(import_module(LOOP), RECEIVE, receive_or_send)
 
 
-def _an_answer_is_there(state: Any) -> bool:
-    """Whether one waits to be sent; Flower's own way to look takes what it finds."""
+def _has_unsent_reply(state: Any) -> bool:
+    """Whether a reply waits to be sent; Flower's own function to get replies also removes them."""
     with state.lock_msg_store:
-        waiting = [entry.message for entry in state.msg_store.values() if not entry.is_retrieved]
-    return any(message.metadata.reply_to_message_id for message in waiting)
+        unsent = [entry.message for entry in state.msg_store.values() if not entry.is_retrieved]
+    return any(message.metadata.reply_to_message_id for message in unsent)
 
 
 def main() -> None:
-    look_for_messages_every(float(sys.argv.pop(1)))
-    fetch_parts_soon()
-    send_answers_when_they_are_there()
+    shorten_message_polling(float(sys.argv.pop(1)))
+    shorten_object_polling()
+    send_replies_promptly()
     from flwr.supernode.cli import flower_supernode
 
     flower_supernode()

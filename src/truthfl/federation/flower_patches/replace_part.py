@@ -1,4 +1,4 @@
-"""The one way to replace parts of Flower: by name, and a sentence where nothing has that name. Looks nowhere."""
+"""`replace_part`: replace an attribute of a Flower module, or fail if it does not exist. Imports nothing."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def replace_part(module: Any, name: str, value: Any) -> Any:
-    """What stood there before."""
+    """Set an existing attribute of a module; return its previous value."""
     if not hasattr(module, name):
-        raise RuntimeError(f"{module.__name__} has no {name}: this is not the Flower that truthfl knows.")
-    before = getattr(module, name)
+        raise RuntimeError(f"{module.__name__} has no {name}: truthfl does not support this version of Flower.")
+    previous = getattr(module, name)
     setattr(module, name, value)
-    return before
+    return previous

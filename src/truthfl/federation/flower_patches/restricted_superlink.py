@@ -1,8 +1,8 @@
-"""Flower's SuperLink behind a gate: participants may reach what participants need, this machine alone the rest.
+"""Flower's SuperLink with access control: other machines may use only the paths that participants need.
 
-One port serves all of Flower's interfaces, and those for submitting code and for running it ask nobody who they are.
-Run as `python -m truthfl.federation.flower_patches.restricted_superlink` with the arguments of flower-
-superlink. Looks at Flower alone.
+Flower serves all of its APIs on one port, and those for submitting and running code need no authentication. Run as
+`python -m truthfl.federation.flower_patches.restricted_superlink` with the arguments of flower-superlink.
+Imports Flower and Starlette.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-FOR_PARTICIPANTS = "/v1/fleet/"
-FOR_EVERYBODY = "/health"
+PARTICIPANT_PATHS = "/v1/fleet/"
+HEALTH_PATH = "/health"
 
 
-def may_pass(path: str, peer: str | None, here: str | None) -> bool:
-    """Whether a request for this path, from that address to this one, is a participant's or comes from this machine."""
-    if path.startswith(FOR_PARTICIPANTS) or path == FOR_EVERYBODY:
+def is_allowed(path: str, client_host: str | None, server_host: str | None) -> bool:
+    """Whether a request for this path is allowed: the path is for participants, or the client is on this machine."""
+    if path.startswith(PARTICIPANT_PATHS) or path == HEALTH_PATH:
         return True
-    return bool(peer) and (_is_loopback(str(peer)) or peer == here)
+    return bool(client_host) and (_is_loopback(str(client_host)) or client_host == server_host)
 
 
-class Gate:
-    """Answers 404 to whoever asks for what is not theirs."""
+class AccessControl:
+    """ASGI middleware that responds 404 to requests that are not allowed."""
 
     def __init__(self, app: Application) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or may_pass(
+        if scope["type"] == "lifespan" or is_allowed(
             scope.get("path", ""), _host(scope, "client"), _host(scope, "server")
         ):
             await self.app(scope, receive, send)
@@ -47,13 +47,13 @@ class Gate:
 
 
 def main() -> None:
-    """Flower's own command, with the gate as its outermost layer."""
+    """Run flower-superlink with `AccessControl` as the outermost middleware."""
     from flwr.superlink import extensions
     from flwr.superlink.cli import flower_superlink
     from starlette.middleware import Middleware
 
-    others = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(Gate), *others())
+    get_middleware = extensions.get_middleware
+    extensions.get_middleware = lambda: (Middleware(AccessControl), *get_middleware())
     flower_superlink()
 
 

@@ -1,4 +1,4 @@
-"""Flower's waits, where they are longer than need be and no option shortens them."""
+"""Shorten Flower's polling intervals that have no option. Imports `replace_part` and Flower."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from types import SimpleNamespace
 
 from truthfl.federation.flower_patches.replace_part import replace_part
 
-SECONDS_FOR_PARTS = 0.1
+OBJECT_POLL_SECONDS = 0.1
 
 
-def fetch_parts_soon() -> None:
-    """A message's parts follow its announcement; look again soon for one that is on its way, not a second later."""
-    parts = import_module("flwr.supercore.inflatable.inflatable_utils")
-    for function in (parts.pull_objects, parts.pull_and_inflate_object_from_tree):
+def shorten_object_polling() -> None:
+    """Shorten the first wait for the objects of a message that were announced but have not arrived, from 1 s.
+
+    Replaces the default of `initial_backoff` in `flwr.supercore.inflatable.inflatable_utils`.
+    """
+    utils = import_module("flwr.supercore.inflatable.inflatable_utils")
+    for function in (utils.pull_objects, utils.pull_and_inflate_object_from_tree):
         if "initial_backoff" in (function.__kwdefaults__ or {}):
-            function.__kwdefaults__["initial_backoff"] = SECONDS_FOR_PARTS
+            function.__kwdefaults__["initial_backoff"] = OBJECT_POLL_SECONDS
 
 
-def look_for_messages_every(seconds: float) -> None:
-    """A SuperNode looks for messages every three seconds; let it do so more often."""
-    shorter = SimpleNamespace(sleep=lambda asked: time.sleep(min(asked, seconds)))
-    replace_part(import_module("flwr.supernode.start_client_internal"), "time", shorter)
+def shorten_message_polling(max_seconds: float) -> None:
+    """Let a SuperNode poll for messages at least every `max_seconds`; by default it does every 3 s.
+
+    Replaces the module `time` in `flwr.supernode.start_client_internal`.
+    """
+    short_sleep = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, max_seconds)))
+    replace_part(import_module("flwr.supernode.start_client_internal"), "time", short_sleep)

@@ -1,1 +1,1 @@
-"""The client's side of the protocol: answers the server's questions, labels, trains, reports."""
+"""The client's side of the protocol: enrol, answer offers, label, train, report."""

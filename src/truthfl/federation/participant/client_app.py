@@ -1,4 +1,4 @@
-"""A participant on Flower: a ClientApp that answers the protocol's questions. Looks at `participant`, `messages`."""
+"""A participant's Flower ClientApp. Imports `participant`, `signatory`, the protocol's `messages` and Flower."""
 
 from __future__ import annotations
 
@@ -11,66 +11,66 @@ from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.messages import (
+    DOCUMENT,
     ENROL,
     LABELS,
     MODEL,
     NEWS,
     OFFER,
-    PAPER,
     RECEIPT,
     ROUND,
+    document_in,
+    document_record,
     model_in,
     model_record,
-    paper_in,
-    paper_record,
 )
 
-FindSignatory = Callable[[Context], Signatory]
-FindParticipant = Callable[[Context], Participant]
+SignatoryOf = Callable[[Context], Signatory]
+ParticipantOf = Callable[[Context], Participant]
 
 
-def answer_questions(app: ClientApp, find: FindSignatory) -> None:
-    """Let this app answer the protocol's questions; `find` says whose node a context is."""
+def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
+    """Let this app reply to the protocol's query messages; `signatory_of` returns the signatory of a node's context."""
 
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
-        return Message(paper_record(find(context).describe()), reply_to=message)
+        return Message(document_record(signatory_of(context).describe()), reply_to=message)
 
     @app.query(OFFER)
     def offer(message: Message, context: Context) -> Message:
-        answer = find(context).consider(paper_in(message))
-        return Message(paper_record({"answer": answer}), reply_to=message)
+        answer = signatory_of(context).answer_offer(document_in(message))
+        return Message(document_record({"answer": answer}), reply_to=message)
 
     @app.query(LABELS)
     def labels(message: Message, context: Context) -> Message:
-        ready = find(context).labeled(str(paper_in(message).get("offer")))
-        return Message(paper_record({"ready": ready}), reply_to=message)
+        ready = signatory_of(context).has_labels(str(document_in(message).get("offer")))
+        return Message(document_record({"ready": ready}), reply_to=message)
 
     @app.query(NEWS)
     def news(message: Message, context: Context) -> Message:
-        find(context).hear(paper_in(message))
-        return Message(paper_record({"heard": True}), reply_to=message)
+        signatory_of(context).keep_news(document_in(message))
+        return Message(document_record({"heard": True}), reply_to=message)
 
     @app.query(RECEIPT)
     def receipt(message: Message, context: Context) -> Message:
-        find(context).keep_receipt(paper_in(message))
-        return Message(paper_record({"kept": True}), reply_to=message)
+        signatory_of(context).keep_receipt(document_in(message))
+        return Message(document_record({"kept": True}), reply_to=message)
 
 
-def client_app(find: FindParticipant) -> ClientApp:
-    """The whole app of a participant with pictures: it answers, and trains."""
+def client_app(participant_of: ParticipantOf) -> ClientApp:
+    """The whole app of a participant with pictures: query handlers and training."""
     app = ClientApp()
-    answer_questions(app, find)
+    add_query_handlers(app, participant_of)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        asked, arrays = message.content.get(PAPER), message.content.array_records.get(MODEL)
-        if asked is None or arrays is None:
+        assignment, arrays = message.content.get(DOCUMENT), message.content.array_records.get(MODEL)
+        if assignment is None or arrays is None:
             raise InputError("the message has no model, or does not say for which offer.")
-        round_ = int(asked["round"])  # type: ignore[arg-type]
-        local = find(context).report(str(asked["offer"]), model_in(arrays), round_)
-        content = RecordDict({MODEL: model_record(local)})
-        content.config_records[ROUND] = message.content.config_records[PAPER]
+        round_ = int(assignment["round"])  # type: ignore[arg-type]
+        report = participant_of(context).report(str(assignment["offer"]), model_in(arrays), round_)
+        content = RecordDict({MODEL: model_record(report)})
+        content.config_records[ROUND] = message.content.config_records[DOCUMENT]
         return Message(content, reply_to=message)
 
     return app

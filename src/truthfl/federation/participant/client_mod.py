@@ -1,6 +1,6 @@
-"""What somebody's own ClientApp needs to take part in a paid job; her training code stays as it is.
+"""Let any Flower ClientApp take part in a paid job, without changes to its training code.
 
-Looks at `client_app`, `signatory`, `node_settings`, and Flower.
+Imports `client_app`, `signatory`, `node_settings`, the protocol's `messages`, `ledger.signing` and Flower.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from truthfl.errors import InputError
-from truthfl.federation.participant.client_app import answer_questions
+from truthfl.federation.participant.client_app import add_query_handlers
 from truthfl.federation.participant.node_settings import decision, settings_from
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.messages import PAPER, ROUND
+from truthfl.federation.protocol.messages import DOCUMENT, ROUND
 from truthfl.ledger.signing import read_key
 
 BATCH_SIZE = "batch-size"
@@ -23,31 +23,31 @@ Next = Callable[[Message, Context], Message]
 
 
 def paid(app: ClientApp, samples: Callable[[Context], int]) -> ClientApp:
-    """Let this app enrol, pass offers on, and keep receipts; `samples` says how many samples the node holds."""
-    answer_questions(app, lambda context: _signatory(context, samples(context)))
+    """Let this app enrol, answer offers and keep receipts; `samples` returns the number of the node's samples."""
+    add_query_handlers(app, lambda context: _signatory(context, samples(context)))
     return app
 
 
 def assigned_batch(message: Message, context: Context, call_next: Next) -> Message:
-    """A mod: hands the assigned batch size to the training code, as `batch-size` in the run config and the message."""
-    paper = message.content.config_records.get(PAPER) if message.has_content() else None
-    if paper is None or message.metadata.message_type.split(".")[0] != "train":
+    """A Flower mod: sets `batch-size` to the assigned batch size, in the run config and in the message's `config`."""
+    assignment = message.content.config_records.get(DOCUMENT) if message.has_content() else None
+    if assignment is None or message.metadata.message_type.split(".")[0] != "train":
         return call_next(message, context)
-    offer = _signatory(context, 0).accepted_offer(str(paper["offer"]))
+    offer = _signatory(context, 0).accepted_offer(str(assignment["offer"]))
     context.run_config[BATCH_SIZE] = offer.client.batch_size
     config = ConfigRecord(
         dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.client.batch_size}
     )
-    rest = {name: record for name, record in message.content.items() if name != PAPER}
-    message.content = RecordDict(rest | {"config": config})
+    other_records = {name: record for name, record in message.content.items() if name != DOCUMENT}
+    message.content = RecordDict(other_records | {"config": config})
     reply = call_next(message, context)
     if reply.has_content():
-        reply.content[ROUND] = paper
+        reply.content[ROUND] = assignment
     return reply
 
 
 def _signatory(context: Context, samples: int) -> Signatory:
-    """Whoever the node was started for; where her data are is her app's matter."""
+    """The participant that the node was started for; the setting `data` is left to her app."""
     settings = settings_from({"data": ""} | dict(context.node_config))
     if not settings.key:
         raise InputError("the node was started without a key; truthfl keys participant makes one.")

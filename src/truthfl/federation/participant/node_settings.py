@@ -1,7 +1,6 @@
-"""A participant's settings, as her node is started with them, and the data they point to.
+"""The settings of a participant's node, passed as Flower's node config, and reading the data they name.
 
-They travel to the node as Flower's node config, a few plain values. Imports `participant`, `samples`,
-`learning` and the ledger.
+Imports `participant`, `samples`, `learning`, `mechanism.formulas` and the ledger.
 """
 
 from __future__ import annotations
@@ -29,20 +28,21 @@ from truthfl.samples.open_samples import open_samples
 from truthfl.samples.pixels import load_pictures
 from truthfl.samples.sample import Source
 
-MOST_CLASSES = 100_000
+MAX_CLASSES = 100_000
 ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one participant's node.
+    """The settings of one participant's node.
 
-    data                        her pictures: an .npz file with `images` (and `labels`, if it has them), an idx file, or
-                                a folder of PNG and JPEG files
-    home                        her folder: offers, answers, receipts
-    accept                      "all": any offer; "if it pays": those that are expected to cover the costs she states;
-                                "ask": her answer is put on her desk by somebody else
-    labeling_cost, sample_cost  what she states; 0 states nothing
+    data                        her pictures: an .npz file with `images` and optionally `labels`, an idx file, or a
+                                folder of PNG and JPEG files
+    home                        her folder of offers, answers, receipts
+    key                         the file of her private key
+    accept                      "all": accept any offer; "if it pays": those whose expected pay covers her costs;
+                                "ask": she answers on her page or in the terminal
+    labeling_cost, sample_cost  the costs she states; 0 states none
     """
 
     name: str
@@ -58,14 +58,14 @@ class Settings:
 
 
 def settings_from(node_config: Mapping[str, object]) -> Settings:
-    """The settings in a node's config; Flower adds some of its own, which are left alone."""
-    known = {
+    """Return the settings in a node's config; ignore those that Flower adds."""
+    values = {
         name: node_config[name.replace("_", "-")]
         for name in Settings.__dataclass_fields__
         if name.replace("_", "-") in node_config
     }
     try:
-        return Settings(**known)  # type: ignore[arg-type]
+        return Settings(**values)  # type: ignore[arg-type]
     except TypeError:
         raise InputError(
             "the node's settings are not complete; it needs name, home and key, which truthfl join gives it."
@@ -74,8 +74,8 @@ def settings_from(node_config: Mapping[str, object]) -> Settings:
 
 @lru_cache(maxsize=8)
 def participant_of(settings: Settings) -> Participant:
-    """The participant that these settings describe."""
-    images, labels = pictures(Path(settings.data), Path(settings.home))
+    """Return the participant with these settings and the data they name."""
+    images, labels = pictures_and_labels(Path(settings.data), Path(settings.home))
     return Participant(
         name=settings.name,
         samples=len(images),
@@ -89,8 +89,8 @@ def participant_of(settings: Settings) -> Participant:
     )
 
 
-def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
-    """Her pictures, and where their labels come from: the file itself, or what she decides on her page."""
+def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource]:
+    """Return her pictures and a source of their labels: the data file, or labels.db in her folder."""
     labeled = labeled_pictures(data)
     if labeled is not None:
         return labeled.images, lambda _: labeled.labels
@@ -100,24 +100,24 @@ def pictures(data: Path, home: Path) -> tuple[Images, LabelSource]:
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
-    """Her pictures that can be read, in the order in which they are asked for; a folder is decoded once."""
+    """Return her readable pictures in labeling order, as a source and as arrays; those of a folder are cached."""
     ordered = in_kept_order(open_samples(data), home)
     return load_cached(ordered, home) if data.is_dir() else load_pictures(ordered)
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:
-    """What is in an .npz file that has labels already; None for anything else."""
+    """Return the content of an .npz file with images and labels; None for any other file or folder."""
     if data.suffix != ".npz" or data.is_dir() or not {"images", "labels"} <= names_in_npz(data):
         return None
     arrays = read_npz(data, ["images", "labels"])
     images, labels = arrays["images"], arrays["labels"]
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MOST_CLASSES:
-        raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MOST_CLASSES:,}.")
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MAX_CLASSES:
+        raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MAX_CLASSES:,}.")
     return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
 
 
 def decision(settings: Settings, offer: Offer) -> bool | None:
-    """What she says to this offer by the manner she chose; None if she wants to be asked."""
+    """Whether to accept an offer by the setting `accept`; None if she answers herself."""
     if settings.accept == ACCEPT_ALL:
         return True
     if settings.accept == ACCEPT_IF_IT_PAYS:

@@ -1,6 +1,6 @@
-"""What the node of a participant with pictures does: what a signatory does, and labels and trains one of our models.
+"""`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
-Looks at `signatory`, `learning` and the ledger's papers. It knows no Flower; `client_app` puts it on the network.
+Imports `received_models`, `signatory`, the protocol's `job_model`, `learning` and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -27,46 +27,47 @@ LabelSource = Callable[[Offer], Labels | None]
 
 @dataclass(eq=False, kw_only=True)
 class Participant(Signatory):
-    """One client on her own machine, with pictures and one of our models.
+    """One client with pictures, on her own machine or simulated.
 
-    images     her pictures
-    labels     asked for the labels of an offer, one per picture; None until all are there
-    behaviour  what she really does, for simulations: a name or a `Behaviour`
+    images           her pictures
+    labels           returns the labels for an offer, one per picture; None until all are there
+    behaviour        for simulations: the name of a behaviour, or a `Behaviour`
+    accepted_offers  by hash: a cache of offers and their models
     """
 
     images: Images
     labels: LabelSource
     behaviour: str | Behaviour = "truthful"
-    accepted: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
+    accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"image_shape": list(self.images.shape[1:])}
 
-    def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
+    def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
         offer = offer_from(document)
         if offer.job.image_shape != self.images.shape[1:]:
             raise InputError(f"the offer asks for pictures of shape {offer.job.image_shape}.")
-        return super().consider(document)
+        return super().answer_offer(document)
 
-    def labeled(self, offer_hash: str) -> bool:
-        """Whether all labels are there that the offer asks for."""
-        offer, _ = self._accepted(offer_hash)
+    def has_labels(self, offer_hash: str) -> bool:
+        """Whether all labels that the offer requires are there."""
+        offer, _ = self._accepted_offer_and_model(offer_hash)
         labels = self.labels(offer)
         return labels is not None and len(labels) >= offer.client.samples
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
-        """Her report of one round, honest if she is."""
-        offer, model = self._accepted(offer_hash)
+        """Return her report of one round, as her behaviour makes it; rounds count from 0."""
+        offer, model = self._accepted_offer_and_model(offer_hash)
         labels = self.labels(offer)
         if labels is None or len(labels) < offer.client.samples:
             raise InputError("not all samples are labeled yet.")
         if labels.max(initial=0) >= len(offer.job.classes):
             raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
-        manner = behaviour(self.behaviour)
-        received = received_models(self.folder / RECEIVED / offer_hash, manner, common, round_)
-        with _libraries().limit(limits=1, user_api="blas"):  # the same sums, whatever machine has how many cores
+        own_behaviour = behaviour(self.behaviour)
+        received = received_models(self.folder / RECEIVED / offer_hash, own_behaviour, common, round_)
+        with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
             return report_of_round(
-                manner,
+                own_behaviour,
                 model,
                 received,
                 self.images[: offer.client.samples],
@@ -79,15 +80,15 @@ class Participant(Signatory):
                 seed=offer.job.seed,
             )
 
-    def _accepted(self, offer_hash: str) -> tuple[Offer, Model]:
-        """The offer, which she must have accepted, and its model."""
-        if offer_hash not in self.accepted:
+    def _accepted_offer_and_model(self, offer_hash: str) -> tuple[Offer, Model]:
+        """Return an offer that she accepted, and its model."""
+        if offer_hash not in self.accepted_offers:
             offer = self.accepted_offer(offer_hash)
-            self.accepted[offer_hash] = (offer, model_of(offer.job))
-        return self.accepted[offer_hash]
+            self.accepted_offers[offer_hash] = (offer, model_of(offer.job))
+        return self.accepted_offers[offer_hash]
 
 
 @lru_cache(maxsize=1)
-def _libraries() -> ThreadpoolController:
-    """Looked for once: it takes longer than a small round."""
+def _blas_threads() -> ThreadpoolController:
+    """Cached, since creating it takes longer than a small round."""
     return ThreadpoolController()

@@ -1,6 +1,6 @@
-"""The common models that a participant has received, in her folder, for behaviours that remember them.
+"""The common models that a participant received, kept in her folder for behaviours that use earlier ones.
 
-A node may be built anew for every message, so nothing is kept in memory. Imports `files` and `learning`.
+They are files because each message is handled by a new process. Imports `files` and `learning`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from truthfl.learning.local_training import remembered
 from truthfl.learning.model import Params
 
 RECEIVED = "received"
-REPEATABLE_ROUNDS = 100  # a server that crashed goes back by a quarter of a second of rounds
+REPEATABLE_ROUNDS = 100  # after a crash, the server repeats up to a quarter of a second of rounds
 
 
 def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: int) -> list[Params]:
-    """The models that this behaviour remembers, this round's last.
+    """Keep this round's model; return the models that the behaviour remembers, this round's last.
 
-    Each is kept under its round's number: in a round that is repeated, the models of later rounds are not looked at.
+    Files are named by round, so that a repeated round ignores the models of later rounds.
     """
     if not behaviour.remembers:
         return [common]

@@ -1,6 +1,6 @@
-"""Who signs: a participant as the protocol knows her, whatever she trains.
+"""`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Looks at the ledger (`participant_folder`, papers).
+Imports the ledger (`participant_folder`, `signing`, `terms`).
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
 
-Decision = Callable[[Offer], bool | None]
+Decide = Callable[[Offer], bool | None]
 
 
 @dataclass(eq=False, kw_only=True)
 class Signatory:
-    """One client with a key and a participant_folder.
+    """One client with a signing key and a folder of documents.
 
-    samples  how many she holds
-    key      signs her answers
-    folder   her desk: offers, answers, receipts
-    decide   says yes or no to an offer; None leaves it to whoever else puts an answer on her desk
-    labeling_cost, sample_cost    what she states, if anything
+    samples                     the number of samples she has
+    key                         signs her answers
+    folder                      for offers, answers, receipts and news
+    decide                      returns whether to accept an offer; None leaves the answer to her page or terminal
+    labeling_cost, sample_cost  the costs she states; None states none
     """
 
     name: str
     samples: int
     key: PrivateKey
     folder: Path
-    decide: Decision
+    decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
 
     def describe(self) -> dict[str, Any]:
-        """What she tells the server when she enrols."""
-        told: dict[str, Any] = {"name": self.name, "samples": self.samples, "public_key": public_line(self.key)}
+        """Return the enrolment document."""
+        description: dict[str, Any] = {"name": self.name, "samples": self.samples, "public_key": public_line(self.key)}
         costs = {"labeling_cost": self.labeling_cost, "sample_cost": self.sample_cost}
-        return told | {name: cost for name, cost in costs.items() if cost is not None}
+        return description | {name: cost for name, cost in costs.items() if cost is not None}
 
-    def consider(self, document: dict[str, Any]) -> dict[str, Any] | None:
-        """Her signed answer to an offer; None while she has not made up her mind."""
+    def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        """Keep an offer; return the signed answer to it, or None if it is not decided yet."""
         offer = offer_from(document)
         if offer.client.public_key != public_line(self.key) or offer.client.name != self.name:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
@@ -53,33 +53,32 @@ class Signatory:
         if participant_folder.read_offer(self.folder, offer.hash) is None:
             participant_folder.clear_news(self.folder)
         participant_folder.put_offer(self.folder, offer)
-        given = participant_folder.read_answer(self.folder, offer)
-        if given is None:
-            decided = self.decide(offer)
-            given = (
-                None
-                if decided is None
-                else participant_folder.put_answer(self.folder, offer, self.key, accepted=decided)
-            )
-        return given
+        answer = participant_folder.read_answer(self.folder, offer)
+        if answer is not None:
+            return answer
+        accepted = self.decide(offer)
+        if accepted is None:
+            return None
+        return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
 
-    def labeled(self, offer_hash: str) -> bool:
-        """Whether all labels are there that the offer asks for."""
+    def has_labels(self, offer_hash: str) -> bool:
+        """Whether all labels that the offer requires are there."""
         return self.accepted_offer(offer_hash) is not None
 
     def accepted_offer(self, offer_hash: str) -> Offer:
-        """The offer with this hash, which she must have accepted."""
+        """Return the offer with this hash; raise InputError unless she accepted it."""
         offer = participant_folder.read_offer(self.folder, offer_hash)
         if offer is None or not participant_folder.has_accepted(self.folder, offer):
             raise InputError("this offer was not accepted here.")
         return offer
 
-    def hear(self, document: dict[str, Any]) -> None:
-        """What the server tells her beside papers."""
+    def keep_news(self, document: dict[str, Any]) -> None:
+        """Write the server's news to her folder."""
         participant_folder.put_news(self.folder, str(document.get("sentence", "")), over=document.get("over") is True)
 
-    def keep_receipt(self, paper: dict[str, Any]) -> None:
-        document = paper.get("document")
+    def keep_receipt(self, receipt: dict[str, Any]) -> None:
+        """Write the signed receipt to her folder."""
+        document = receipt.get("document")
         if not isinstance(document, dict):
-            raise InputError("the receipt is no signed paper.")
-        participant_folder.put_receipt(self.folder, paper, str(document.get("job")))
+            raise InputError("the receipt is no signed document.")
+        participant_folder.put_receipt(self.folder, receipt, str(document.get("job")))

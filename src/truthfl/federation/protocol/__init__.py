@@ -1,1 +1,1 @@
-"""The job's stages on the server's side: enrolment, offers, rounds, test, settlement, receipts."""
+"""The server's stages of a job: enrolment, offers, rounds, test, settlement, receipts."""

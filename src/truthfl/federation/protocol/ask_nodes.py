@@ -1,6 +1,6 @@
-"""Questions to many nodes at once: who answered what. Quicker than Flower's own, which looks every three seconds.
+"""Send messages to many nodes and collect their replies, polling more often than Flower's `send_and_receive`.
 
-Looks at `shorter_polling` and Flower.
+Imports `shorter_polling` and Flower.
 """
 
 from __future__ import annotations
@@ -11,33 +11,38 @@ from collections.abc import Iterable
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from truthfl.federation.flower_patches.shorter_polling import fetch_parts_soon
+from truthfl.federation.flower_patches.shorter_polling import shorten_object_polling
 
-LOOK_EVERY = 0.25  # seconds
+POLL_SECONDS = 0.25
 
 
-def ask(
-    grid: Grid, messages: Iterable[Message], *, timeout: float, every: float = LOOK_EVERY
+def ask_nodes(
+    grid: Grid, messages: Iterable[Message], *, timeout: float, poll_seconds: float = POLL_SECONDS
 ) -> list[tuple[int, Message]]:
-    """Send one message to each of some nodes; the replies that came within `timeout` seconds, each with its node.
+    """Send the messages; return (node id, reply) for each reply that arrived within `timeout` seconds.
 
-    A reply may be an error, be it the node's own or Flower's, which speaks for nodes that are gone; its own source is
-    then no clue, so a reply belongs to the node that was asked. One that answers no question of ours belongs to the
-    node it comes from. Nodes that are missing here did not answer in time.
+    A reply may be an error, from the node or from Flower on behalf of a disconnected node. The source of such a reply
+    is not reliable, so the node id is the destination of the message replied to; for a reply to an unknown message it
+    is the reply's source. Nodes that did not reply in time are missing from the result.
     """
-    fetch_parts_soon()
-    asked = list(messages)
-    sent = zip(grid.push_messages(asked), asked, strict=True)
-    node_of = {number: message.metadata.dst_node_id for number, message in sent if number}
-    waiting, end = dict.fromkeys(node_of), time.monotonic() + timeout  # not a set: answers keep the questions' order
+    shorten_object_polling()
+    sent = list(messages)
+    message_ids = grid.push_messages(sent)
+    node_of = {
+        message_id: message.metadata.dst_node_id
+        for message_id, message in zip(message_ids, sent, strict=True)
+        if message_id
+    }
+    pending = dict.fromkeys(node_of)  # a dict, not a set: replies keep the order of the messages
+    deadline = time.monotonic() + timeout
     replies: list[tuple[int, Message]] = []
-    while waiting:
-        for reply in grid.pull_messages(list(waiting)):
-            question = reply.metadata.reply_to_message_id
-            waiting.pop(question, None)
-            replies.append((node_of.get(question, reply.metadata.src_node_id), reply))
-        if waiting:
-            if time.monotonic() >= end:
+    while pending:
+        for reply in grid.pull_messages(list(pending)):
+            message_id = reply.metadata.reply_to_message_id
+            pending.pop(message_id, None)
+            replies.append((node_of.get(message_id, reply.metadata.src_node_id), reply))
+        if pending:
+            if time.monotonic() >= deadline:
                 break
-            time.sleep(every)
+            time.sleep(poll_seconds)
     return replies

@@ -1,6 +1,6 @@
-"""Who is there: nodes are asked who they are, and taken in if the job knows them.
+"""Enrolment: identify connected nodes and match them to the job's clients.
 
-Looks at `ask_nodes`, `messages`, `notices`, `node_keys`.
+Imports `ask_nodes`, `messages`, `news`, `node_keys`, `job`, the ledger, `mechanism.checks` and Flower.
 """
 
 from __future__ import annotations
@@ -13,111 +13,114 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol.ask_nodes import ask
-from truthfl.federation.protocol.messages import ENROL, paper_in, question
+from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.messages import ENROL, document_in, query_message
+from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.node_keys import registrations
-from truthfl.federation.protocol.notices import tell
 from truthfl.job import ServerSettings
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import normal_public_line
 from truthfl.mechanism.checks import number, whole_number
 
-LOOK_EVERY = 2.0  # seconds
-ANSWER_WITHIN = 60.0
-SHORTEST_PATIENCE = 10.0
+POLL_SECONDS = 2.0
+REPLY_TIMEOUT = 60.0  # seconds
+MIN_REPLY_TIMEOUT = 10.0
 
 
 @dataclass(eq=False)
 class Roster:
-    """Which node is which client.
+    """The job's clients and the nodes they are connected with.
 
-    names          whom the job knows
-    image_shape    of the job's pictures; None where the server does not know what clients train on
-    authenticated  nodes are registered with Flower, by name and key: clients must be who they are registered as
-    described      what each client said of herself, as it stands in the book
+    names          of the job's clients
+    image_shape    of the job's pictures; None if clients train on other data
+    authenticated  whether nodes are registered with Flower by name and key; enrolments must then match the registration
+    descriptions   by client: the checked enrolment document, as in the ledger
+    node_of        by client: the id of her connected node
+    handled_nodes  connected nodes that replied to the enrolment message, accepted or not
     """
 
     grid: Grid
-    book: Ledger
+    ledger: Ledger
     job_name: str
     names: tuple[str, ...]
     server: ServerSettings
     image_shape: tuple[int, ...] | None
     authenticated: bool = False
-    described: dict[str, dict[str, Any]] = field(default_factory=dict)
+    descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     node_of: dict[str, int] = field(default_factory=dict)
-    asked: set[int] = field(default_factory=set)
+    handled_nodes: set[int] = field(default_factory=set)
 
-    def look(self) -> None:
-        """Forget nodes that are gone, ask new ones who they are."""
-        there = set(self.grid.get_node_ids())
-        self.node_of = {name: node for name, node in self.node_of.items() if node in there}
-        self.asked &= there
-        strangers = sorted(there - self.asked)
-        if not strangers:
+    def refresh(self) -> None:
+        """Remove nodes that disconnected and enrol nodes that connected."""
+        connected = set(self.grid.get_node_ids())
+        self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
+        self.handled_nodes &= connected
+        new_nodes = sorted(connected - self.handled_nodes)
+        if not new_nodes:
             return
-        questions = [question(ENROL, node, {"job": self.job_name}) for node in strangers]
+        messages = [query_message(ENROL, node, {"job": self.job_name}) for node in new_nodes]
         registered = registrations(self.grid) if self.authenticated else {}
-        for node, reply in ask(self.grid, questions, timeout=self._patience()):
-            if node not in strangers or reply.has_error():
-                continue  # asked again at the next look
-            self.asked.add(node)
+        for node, reply in ask_nodes(self.grid, messages, timeout=self._reply_timeout()):
+            if node not in new_nodes or reply.has_error():
+                continue  # tried again at the next refresh
+            self.handled_nodes.add(node)
             try:
-                told = described(paper_in(reply), self.image_shape)
-                if self.authenticated and registered.get(node) != (told["name"], told["public_key"]):
-                    raise InputError(f"{told['name']} is not whom this node is registered for.")
-                self._take_in(node, told)
+                description = checked_description(document_in(reply), self.image_shape)
+                name = description["name"]
+                if self.authenticated and registered.get(node) != (name, description["public_key"]):
+                    raise InputError(f"{name} is not whom this node is registered for.")
+                self._enrol(node, description)
             except InputError as error:
-                self._refuse(node, str(error))
+                self._reject(node, str(error))
 
-    def _patience(self) -> float:
-        """Who answers later than a round lasts would miss the round anyway; a dead node holds up all the others."""
-        return min(ANSWER_WITHIN, max(SHORTEST_PATIENCE, self.server.round_seconds))
+    def _reply_timeout(self) -> float:
+        """About one round: a node that takes longer would miss the round, and delays the replies of all others."""
+        return min(REPLY_TIMEOUT, max(MIN_REPLY_TIMEOUT, self.server.round_seconds))
 
-    def _take_in(self, node: int, told: dict[str, Any]) -> None:
-        name = told["name"]
+    def _enrol(self, node: int, description: dict[str, Any]) -> None:
+        name = description["name"]
         if name not in self.names:
             raise InputError(f"{name!r} is not among the job's clients.")
-        before = self.described.get(name)
-        if before is not None and before["public_key"] != told["public_key"]:
+        earlier = self.descriptions.get(name)
+        if earlier is not None and earlier["public_key"] != description["public_key"]:
             raise InputError(f"{name} enrolled with another key.")
         if name in self.node_of:
             raise InputError(f"{name} is there already, on another node.")
-        if before is None:
-            self.book.append(self.job_name, "enrolment", name, told)
-            self.described[name] = told
+        if earlier is None:
+            self.ledger.append(self.job_name, "enrolment", name, description)
+            self.descriptions[name] = description
         self.node_of[name] = node
 
-    def _refuse(self, node: int, reason: str) -> None:
+    def _reject(self, node: int, reason: str) -> None:
         key = f"enrolment/{node}/{time.time_ns()}"
-        said = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
-        self.book.append(self.job_name, "rejection", key, said)
-        tell(self.grid, [node], f"The operator's server does not take you in: {reason}", over=True)
+        rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
+        self.ledger.append(self.job_name, "rejection", key, rejection)
+        send_news(self.grid, [node], f"The operator's server does not take you in: {reason}", over=True)
 
 
-def described(told: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """What a client says of herself, if it can be used."""
-    wanted = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
-    costs = {"labeling_cost", "sample_cost"}
-    if not wanted <= set(told) <= wanted | costs:
-        raise InputError(f"a client describes herself with {', '.join(sorted(told)) or 'nothing'}.")
-    if not isinstance(told["name"], str) or not 0 < len(told["name"]) <= 200:
-        raise InputError(f"name is {str(told['name'])[:200]!r}; it must be a text of at most 200 letters.")
-    key = normal_public_line(str(told["public_key"]))
-    if image_shape is not None and told["image_shape"] != list(image_shape):
-        raise InputError(f"{told['name']}'s pictures are {told['image_shape']}; the job's are {list(image_shape)}.")
-    samples = whole_number("samples", told["samples"], at_least=1)
-    asked_for = {name: number(name, told[name], positive=True) for name in sorted(costs & set(told))}
-    return {"name": told["name"], "samples": samples, "public_key": key, **asked_for}
+def checked_description(sent: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:
+    """Return the enrolment document a client sent, without `image_shape`; raise InputError if it is invalid."""
+    required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
+    optional = {"labeling_cost", "sample_cost"}
+    if not required <= set(sent) <= required | optional:
+        raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
+    if not isinstance(sent["name"], str) or not 0 < len(sent["name"]) <= 200:
+        raise InputError(f"name is {str(sent['name'])[:200]!r}; it must be a text of at most 200 letters.")
+    key = normal_public_line(str(sent["public_key"]))
+    if image_shape is not None and sent["image_shape"] != list(image_shape):
+        raise InputError(f"{sent['name']}'s pictures are {sent['image_shape']}; the job's are {list(image_shape)}.")
+    samples = whole_number("samples", sent["samples"], at_least=1)
+    costs = {name: number(name, sent[name], positive=True) for name in sorted(optional & set(sent))}
+    return {"name": sent["name"], "samples": samples, "public_key": key, **costs}
 
 
 def wait_for_clients(roster: Roster) -> None:
-    """Until all of the job's clients are there, or time is up and some are."""
+    """Wait until all of the job's clients have enrolled, or until the enrolment time is up and at least one has."""
     deadline = time.monotonic() + roster.server.enrol_seconds
     while True:
-        roster.look()
-        if len(roster.described) == len(roster.names) or time.monotonic() >= deadline:
+        roster.refresh()
+        if len(roster.descriptions) == len(roster.names) or time.monotonic() >= deadline:
             break
-        time.sleep(min(LOOK_EVERY, max(0.0, deadline - time.monotonic())))
-    if not roster.described:
+        time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+    if not roster.descriptions:
         raise ServiceError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")

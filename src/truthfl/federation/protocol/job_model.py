@@ -1,4 +1,4 @@
-"""The model that a job's terms speak of. Imports `learning` and the ledger's `terms`."""
+"""Build the model described in a job's terms. Imports `learning` and the ledger's `terms`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,5 @@ from truthfl.ledger.terms import JobTerms
 
 
 def model_of(terms: JobTerms) -> Model:
-    """The model of these terms."""
     shape = (1, *terms.image_shape)
     return ModelChoice(**terms.model).for_images(LabeledImages(np.zeros(shape, np.uint8), [0], terms.classes))

@@ -1,4 +1,4 @@
-"""How the protocol's papers and models travel in Flower's messages. Looks at Flower and the ledger's `canonical`."""
+"""Documents and models in Flower messages. Imports Flower, `learning.model` and the ledger's `canonical`."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.ledger.canonical import canonical_bytes, read_document
 
+# Actions of query messages.
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
 NEWS = "truthfl_news"
-PAPER, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
-LARGEST_PAPER = 16_000_000  # characters
+# Names of records in a message; PARAMS is the name of the one array in the record MODEL.
+DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
+MAX_DOCUMENT_LENGTH = 16_000_000  # characters
 
 
-def question(action: str, node: int, document: Mapping[str, Any]) -> Message:
-    """A question of the protocol to one node."""
-    return Message(paper_record(document), dst_node_id=node, message_type=f"{MessageType.QUERY}.{action}")
+def query_message(action: str, node: int, document: Mapping[str, Any]) -> Message:
+    """Return a query message with this document to one node."""
+    return Message(document_record(document), dst_node_id=node, message_type=f"{MessageType.QUERY}.{action}")
 
 
-def paper_record(document: Mapping[str, Any]) -> RecordDict:
-    return RecordDict({PAPER: ConfigRecord({"document": canonical_bytes(document).decode()})})
+def document_record(document: Mapping[str, Any]) -> RecordDict:
+    return RecordDict({DOCUMENT: ConfigRecord({"document": canonical_bytes(document).decode()})})
 
 
-def paper_in(message: Message) -> dict[str, Any]:
-    """The document that a message carries; a sentence where it carries none."""
-    record = message.content.get(PAPER)
+def document_in(message: Message) -> dict[str, Any]:
+    """Return the document in a message; raise InputError if there is none."""
+    record = message.content.get(DOCUMENT)
     text = record.get("document") if isinstance(record, ConfigRecord) else None
     if not isinstance(text, str):
         raise InputError("the message carries no document.")
-    if len(text) > LARGEST_PAPER:
-        raise InputError(f"the document has {len(text):,} characters; at most {LARGEST_PAPER:,} are read.")
+    if len(text) > MAX_DOCUMENT_LENGTH:
+        raise InputError(f"the document has {len(text):,} characters; at most {MAX_DOCUMENT_LENGTH:,} are read.")
     return read_document(text)
 
 
 def model_record(params: Params) -> ArrayRecord:
-    """A model as one flat array."""
+    """Return a model as a record with one flat array."""
     return ArrayRecord({PARAMS: Array(params)})
 
 
 def model_in(record: ArrayRecord) -> Params:
-    """The flat array back; the sender is trusted to have sent one (the server, by a client)."""
+    """Return the flat array of a record, without checks; clients use it for the server's model."""
     return np.array(record[PARAMS].numpy(), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Whose node is whose: the keys behind Flower's node numbers. Looks at `ledger.signing`."""
+"""Public keys of Flower's registered nodes, converted between PEM and OpenSSH. Imports `ledger.signing`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def registrations(grid: Grid) -> dict[int, tuple[str, str]]:
-    """The nodes that are online, each with the name and the public key (one line of text) it is registered with."""
+    """By id of each online node: the name and the public key (one OpenSSH line) it is registered with."""
     return {node.node_id: (node.name, public_key_line(node.public_key)) for node in grid.get_nodes()}
 
 
 def public_key_line(pem: bytes) -> str:
-    """The key that Flower keeps in PEM form, in the one form that we compare by; "" if it is none of ours."""
+    """Convert a PEM public key to a normalized OpenSSH line; "" if it is not a key that truthfl makes."""
     try:
         key = load_pem_public_key(pem)
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -37,5 +37,5 @@ def public_key_line(pem: bytes) -> str:
 
 
 def pem_of(line: str) -> bytes:
-    """A public key's line in the form that Flower keeps."""
+    """Convert an OpenSSH public key line to PEM."""
     return load_ssh_public_key(line.encode()).public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

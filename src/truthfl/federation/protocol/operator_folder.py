@@ -1,6 +1,6 @@
-"""An operator's folder: her key, the secrets of her jobs, and why the last attempt failed. Looks at the ledger's keys.
+"""Files in an operator's folder: her key, a job's seed and secret, and the error of the last attempt.
 
-The seed of a job is known to all who take part; the secret of its test draw to nobody but her, until the test.
+Imports `files` and the ledger (`commitment`, `signing`).
 """
 
 from __future__ import annotations
@@ -20,24 +20,28 @@ SECRETS, FAILURE = "secrets.json", "failure.txt"
 
 @dataclass(frozen=True)
 class Draws:
-    """What a job draws from: the seed of labels, batches and the first model, and the secret of the test draw."""
+    """The sources of a job's random draws.
+
+    seed    of labels, batches and the initial model; all participants know it
+    secret  of the test draw; only the operator knows it until the test
+    """
 
     seed: int
     secret: str
 
 
 def fixed_draws(seed: int) -> Draws:
-    """For jobs that are to be repeated exactly; who knows the seed knows the test draw."""
+    """Draws from a seed alone, to repeat a job exactly. Not secret: the seed determines the test draw too."""
     return Draws(seed, secret_from_seed(seed))
 
 
 def kept_draws(folder: Path, *, fresh: bool = False) -> Draws:
-    """Those kept in this folder; new ones that nobody can guess where there are none, or fresh ones are wanted."""
+    """Read the draws in this folder; make random ones if there are none, or if `fresh`."""
     path = folder / SECRETS
     if fresh or not path.exists():
-        made = Draws(secrets.randbelow(2**53), new_secret())
-        write_file(path, json.dumps(vars(made)), private=True)
-        return made
+        draws = Draws(secrets.randbelow(2**53), new_secret())
+        write_file(path, json.dumps(vars(draws)), private=True)
+        return draws
     try:
         return Draws(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -45,18 +49,19 @@ def kept_draws(folder: Path, *, fresh: bool = False) -> Draws:
 
 
 def kept_key(path: Path) -> PrivateKey:
-    """The key in this file, made if there is none."""
+    """Read the key in this file; make one if there is no file."""
     if not path.exists():
         write_key(new_key(), path)
     return read_key(path)
 
 
-def note_failure(folder: Path, sentence: str) -> None:
+def write_failure(folder: Path, sentence: str) -> None:
+    """Write the error of this attempt, for `take_failure` in another process."""
     write_file(folder / FAILURE, sentence + "\n")
 
 
-def noted_failure(folder: Path) -> str | None:
-    """Why the last attempt failed, once."""
+def take_failure(folder: Path) -> str | None:
+    """Read and remove the error of the last attempt; None if there is none."""
     path = folder / FAILURE
     if not path.exists():
         return None

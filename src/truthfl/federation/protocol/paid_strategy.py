@@ -1,6 +1,7 @@
-"""Somebody's own Flower app, paid: a strategy around hers, which does what hers does, under a contract.
+"""`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
-Looks at the protocol's stages (`enrolment`, `offers`), `reports`, `recorder`, and the ledger.
+Imports the stages (`enrolment`, `offers`, `rounds`, `server`), `messages`, `promise`, `recorder`, `reports`, `job`,
+`learning.draws`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
-from truthfl.federation.protocol.messages import MODEL, PAPER
-from truthfl.federation.protocol.offers import agree, wait_for_labels
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL
+from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
-from truthfl.federation.protocol.rounds import asked_in, asked_of, missing, rejection
-from truthfl.federation.protocol.server import Operator, hand_out
+from truthfl.federation.protocol.rounds import Rejection, asked_field, missing_reports, offers_in_round, rejection_item
+from truthfl.federation.protocol.server import Operator, send_receipts
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.ledger.canonical import digest
@@ -42,13 +43,13 @@ Metrics = dict[str, int | float | list[int] | list[float]]
 
 @dataclass(frozen=True, eq=False)
 class Test:
-    """How the final model is tested.
+    """The test of the final model.
 
     digest   a hash of the test set, which is published after the job
-    size     how many samples it has
-    draws    how many of them, with replacement, settle the pay
-    loss     the mean loss of a model over the samples at these positions
-    classes  what clients label into, for the offer
+    size     the number of its samples
+    draws    the number of samples drawn from it, with replacement, for the loss that pay depends on
+    loss     computes the mean loss of a model over the samples at the given positions
+    classes  the names of the classes that clients label with, for the offer
     """
 
     digest: str
@@ -59,11 +60,15 @@ class Test:
 
 
 class PaidStrategy(Strategy):
-    """A strategy that does what another does, under a contract.
+    """A strategy that delegates to another one, under a contract.
 
-    Clients enrol, are made offers and sign; every training message carries the assignment; replies are checked, and
-    weighed by the contract; at the end the model is tested, and everybody has her pay and her receipt. `promise` makes
-    the contract for those who take part.
+    Before training, clients enrol and sign offers. Every training message carries the assignment; replies are
+    validated and get the contract's weights. After training, the model is tested, pay is settled and receipts are sent.
+
+    strategy  the wrapped strategy
+    names     of the clients
+    promise   called with the names of the enrolled clients; returns their contract
+    server    deadlines and currency; defaults if None
     """
 
     def __init__(
@@ -82,8 +87,8 @@ class PaidStrategy(Strategy):
         self.strategy, self.promise, self.test, self.operator = strategy, promise, test, operator
         self.names, self.server = tuple(names), server or ServerSettings(test_samples=test.draws)
         self.settled: list[Settled] = []
-        self.sent: dict[str, AnyArray] = {}
-        self.asked: dict[int, Offer] = {}
+        self.sent: dict[str, AnyArray] = {}  # the arrays sent in the current round
+        self.offer_at: dict[int, Offer] = {}  # by node, for the clients asked in the current round
 
     def start(
         self,
@@ -92,158 +97,155 @@ class PaidStrategy(Strategy):
         num_rounds: int = 3,
         timeout: float | None = None,
         *args: Any,
-        **more: Any,
+        **kwargs: Any,
     ) -> Result:
-        """The whole job: what the wrapped strategy's `start` does, between the offers and the pay.
+        """Run the whole job: offers, training by the wrapped strategy, test, settlement, receipts.
 
-        `timeout` is how long a report is waited for, and stands in the offers; if not given, it is the server's.
+        timeout  seconds to wait for the reports of a round, also stated in the offers; `server.round_seconds` if None
         """
         self.server = replace(self.server, round_seconds=timeout or self.server.round_seconds)
-        self.job = self._new_job()
-        committed = commitment(self.test.digest, self.test.draws, self.operator.secret)
-        opening = Opening(self.operator.seed, committed, public_line(self.operator.key))
-        described = {"job": {"clients": {"name": list(self.names)}}, **asdict(opening)}
-        self.operator.book.append(self.job, "job", "job", described)
-        self.roster = Roster(
-            grid, self.operator.book, self.job, self.names, self.server, None, self.operator.authenticated
-        )
+        ledger, self.job = self.operator.ledger, self._new_job_name()
+        test_commitment = commitment(self.test.digest, self.test.draws, self.operator.secret)
+        opening = Opening(self.operator.seed, test_commitment, public_line(self.operator.key))
+        ledger.append(self.job, "job", "job", {"job": {"clients": {"name": list(self.names)}}, **asdict(opening)})
+        self.roster = Roster(grid, ledger, self.job, self.names, self.server, None, self.operator.authenticated)
         wait_for_clients(self.roster)
-        self.agreed = agree(
-            self.roster, lambda names, version: self._offered(tuple(names), version, num_rounds, opening)
+        self.agreement = reach_agreement(
+            self.roster, lambda names, version: self._make_offers(tuple(names), version, num_rounds, opening)
         )
-        clients = [offer.client for offer in self.agreed.offers]
+        clients = [offer.client for offer in self.agreement.offers]
         self.weight = {client.name: client.weight / client.participation for client in clients}
-        wait_for_labels(self.roster, self.agreed, lambda _: None)
-        with Recorder(self.operator.book, None) as self.recorder:
-            result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **more)
+        wait_for_labels(self.roster, self.agreement, lambda _: None)
+        with Recorder(ledger, None) as self.recorder:
+            result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **kwargs)
         drawn = below(bits(key(draw_seed(self.operator.secret), Purpose.TEST), self.test.draws), self.test.size)
         loss = float(self.test.loss(result.arrays, drawn))
         if not math.isfinite(loss):
             raise InputError("the final model has no finite loss; such a job cannot be settled.")
-        said = {"model": arrays_digest(result.arrays), "test_set": self.test.digest, "samples": self.test.draws}
-        said |= {"secret": self.operator.secret, "loss": loss, "accuracy": None}
-        self.operator.book.append(self.job, "test", "test", said)
-        self.settled = settle(self.operator.book, self.job)
-        hand_out(self.roster, self.job, self.operator)
+        document = {"model": arrays_digest(result.arrays), "test_set": self.test.digest, "samples": self.test.draws}
+        document |= {"secret": self.operator.secret, "loss": loss, "accuracy": None}
+        ledger.append(self.job, "test", "test", document)
+        self.settled = settle(ledger, self.job)
+        send_receipts(self.roster, self.job, self.operator)
         return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        self.offers = asked_in(self.agreed, server_round - 1)
+        self.offers = offers_in_round(self.agreement, server_round - 1)
         if any(offer.client.name not in self.roster.node_of for offer in self.offers):
-            self.roster.look()
+            self.roster.refresh()
         self.round, self.sent = server_round, {name: array.numpy() for name, array in arrays.items()}
-        self.arrays, self.asked = arrays, {}
-        of_node = {node: name for name, node in self.roster.node_of.items()}
-        by_name = {offer.client.name: offer for offer in self.offers}
+        self.arrays, self.offer_at = arrays, {}
+        name_of = {node: name for name, node in self.roster.node_of.items()}
+        offer_to = {offer.client.name: offer for offer in self.offers}
         messages = []
         for message in self.strategy.configure_train(server_round, arrays, config, grid):
             node = message.metadata.dst_node_id
-            offer = by_name.get(of_node.get(node, ""))
-            if offer is not None and node not in self.asked:
-                self.asked[node] = offer
-                messages.append(self._assigned(message, offer))
+            offer = offer_to.get(name_of.get(node, ""))
+            if offer is not None and node not in self.offer_at:
+                self.offer_at[node] = offer
+                messages.append(self._with_assignment(message, offer))
         return messages
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         taken: dict[str, Message] = {}
-        refused: list[tuple[str | None, int | None, str]] = []
+        rejected: list[Rejection] = []
         for reply in replies:
             node = reply.metadata.src_node_id
-            offer = self.asked.get(node)
+            offer = self.offer_at.get(node)
             if offer is None:
-                refused += [] if reply.has_error() else [(None, node, "the node is not in the contract")]
+                rejected += [] if reply.has_error() else [(None, node, "the node is not in the contract")]
             elif offer.client.name in taken:
-                refused.append((offer.client.name, node, "duplicated: it came after another report of hers"))
+                rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
             else:
-                found = report_or_reason(reply, self.sent, offer.hash, server_round - 1, metrics=True)
-                if isinstance(found, str):
-                    refused.append((offer.client.name, node, found))
+                report = report_or_reason(reply, self.sent, offer.hash, server_round - 1, metrics=True)
+                if isinstance(report, str):
+                    rejected.append((offer.client.name, node, report))
                 else:
                     taken[offer.client.name] = reply
-        refused += missing(
-            {offer.client.name: self.roster.node_of.get(offer.client.name) for offer in self.offers}, taken, refused
-        )
+        node_of = {offer.client.name: self.roster.node_of.get(offer.client.name) for offer in self.offers}
+        rejected += missing_reports(node_of, taken, rejected)
         arrays, metrics = (
-            (None, None) if not taken else self.strategy.aggregate_train(server_round, self._weighed(taken))
+            (None, None) if not taken else self.strategy.aggregate_train(server_round, self._weighted_replies(taken))
         )
-        arrays = self.arrays if arrays is None else self._as_sent(arrays)
+        arrays = self.arrays if arrays is None else self._with_sent_dtypes(arrays)
         names = [offer.client.name for offer in self.offers if offer.client.name in taken]
-        said = {"round": server_round, "taken": names, "model": arrays_digest(arrays)}
-        said |= asked_of(self.agreed, self.offers)
-        items = [rejection(self.job, server_round, *one) for one in refused]
-        nothing = np.empty(0, dtype=np.float32)
-        self.recorder.put(server_round, nothing, [*items, Item(self.job, "round", str(server_round), said)])
+        document = {"round": server_round, "taken": names, "model": arrays_digest(arrays)}
+        document |= asked_field(self.agreement, self.offers)
+        items = [rejection_item(self.job, server_round, rejection) for rejection in rejected]
+        no_params = np.empty(0, dtype=np.float32)  # there are no checkpoints
+        self.recorder.put(server_round, no_params, [*items, Item(self.job, "round", str(server_round), document)])
         return arrays, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        there = {self.roster.node_of.get(offer.client.name) for offer in self.agreed.offers}
-        wanted = self.strategy.configure_evaluate(server_round, arrays, config, grid)
-        return [message for message in wanted if message.metadata.dst_node_id in there]
+        connected = {self.roster.node_of.get(offer.client.name) for offer in self.agreement.offers}
+        messages = self.strategy.configure_evaluate(server_round, arrays, config, grid)
+        return [message for message in messages if message.metadata.dst_node_id in connected]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         name_of = {node: name for name, node in self.roster.node_of.items()}
-        told: dict[str, Message] = {}
+        reply_of: dict[str, Message] = {}
         for reply in replies:
             name = name_of.get(reply.metadata.src_node_id, "")
             if name in self.weight and not reply.has_error():
-                told.setdefault(name, reply)
-        metrics, _ = self._metrics(told)
-        weighed = [
-            _from(reply.metadata.src_node_id, RecordDict({"metrics": metrics[name]}), reply)
-            for name, reply in told.items()
+                reply_of.setdefault(name, reply)
+        metrics, _ = self._weighted_metrics(reply_of)
+        weighted = [
+            _reply_with(RecordDict({"metrics": metrics[name]}), reply.metadata.src_node_id, reply)
+            for name, reply in reply_of.items()
         ]
-        return self.strategy.aggregate_evaluate(server_round, weighed) if weighed else None
+        return self.strategy.aggregate_evaluate(server_round, weighted) if weighted else None
 
     def summary(self) -> None:
         self.strategy.summary()
 
-    def _new_job(self) -> str:
+    def _new_job_name(self) -> str:
         stem = digest({"names": list(self.names), "test": self.test.digest, "draws": self.test.draws})[:12]
         number = 1
-        while self.operator.book.entries(f"{stem}-{number}"):
+        while self.operator.ledger.entries(f"{stem}-{number}"):
             number += 1
         return f"{stem}-{number}"
 
-    def _assigned(self, message: Message, offer: Offer) -> Message:
-        """The wrapped strategy's message, with the assignment."""
+    def _with_assignment(self, message: Message, offer: Offer) -> Message:
+        """The wrapped strategy's message with the offer's hash and the round added."""
         if set(message.content.array_records) != {MODEL}:
             raise InputError(
                 f"the strategy sends {sorted(message.content.array_records)}; it must send {MODEL!r} alone."
             )
-        paper = ConfigRecord({"offer": offer.hash, "round": self.round - 1})
-        content = RecordDict(dict(message.content) | {PAPER: paper})
+        assignment = ConfigRecord({"offer": offer.hash, "round": self.round - 1})
+        content = RecordDict(dict(message.content) | {DOCUMENT: assignment})
         return Message(content, dst_node_id=message.metadata.dst_node_id, message_type=message.metadata.message_type)
 
-    def _weighed(self, taken: Mapping[str, Message]) -> list[Message]:
-        """The replies with the contract's weights; for those who are missing, the model as it was sent.
+    def _weighted_replies(self, taken: Mapping[str, Message]) -> list[Message]:
+        """The taken replies with the contract's weights, and one reply with the sent model and the missing weight.
 
-        So an average over the replies is the old model plus the weighted changes, however many are missing.
+        The weighted average of all is then the sent model plus the weighted changes, however many reports are missing.
         """
-        metrics, mean = self._metrics(taken)
-        weighed = []
+        metrics, mean = self._weighted_metrics(taken)
+        weighted = []
         for name, reply in taken.items():
             content = RecordDict({MODEL: reply.content.array_records[MODEL], "metrics": metrics[name]})
-            weighed.append(_from(reply.metadata.src_node_id, content, reply))
-        absent = 1.0 - math.fsum(self.weight[name] for name in taken)
-        if abs(absent) >= 1e-9:
-            content = RecordDict({MODEL: self.arrays, "metrics": MetricRecord({self.weight_key: absent} | mean)})
-            weighed.append(_from(0, content, next(iter(taken.values()))))
-        return weighed
+            weighted.append(_reply_with(content, reply.metadata.src_node_id, reply))
+        missing_weight = 1.0 - math.fsum(self.weight[name] for name in taken)
+        if abs(missing_weight) >= 1e-9:
+            metric = MetricRecord({self.weight_key: missing_weight} | mean)
+            content = RecordDict({MODEL: self.arrays, "metrics": metric})
+            weighted.append(_reply_with(content, 0, next(iter(taken.values()))))
+        return weighted
 
-    def _metrics(self, told: Mapping[str, Message]) -> tuple[dict[str, MetricRecord], Metrics]:
-        """The contract's weights with the metrics that most replies have, and these metrics' means.
+    def _weighted_metrics(self, reply_of: Mapping[str, Message]) -> tuple[dict[str, MetricRecord], Metrics]:
+        """By client: the contract's weight and the metrics that most replies have; and the weighted means of these.
 
-        A reply that lacks one of them gets its mean, which changes no average.
+        A reply without one of these metrics gets the mean, which changes no average.
         """
-        numbers = {name: _numbers(reply.content) for name, reply in told.items()}
+        numbers = {name: _finite_metrics(reply.content) for name, reply in reply_of.items()}
         count, mean = Counter(field for own in numbers.values() for field in own), Metrics()
-        for field in [field for field in count if field != self.weight_key and 2 * count[field] > len(told)]:
+        for field in [field for field in count if field != self.weight_key and 2 * count[field] > len(reply_of)]:
             having = [name for name, own in numbers.items() if field in own]
             weight = [self.weight[name] for name in having]
             mean[field] = float(np.average([numbers[name][field] for name in having], weights=weight))
@@ -253,46 +255,42 @@ class PaidStrategy(Strategy):
         }
         return records, mean
 
-    def _as_sent(self, arrays: ArrayRecord) -> ArrayRecord:
-        """The same numbers in the types that went out; averages of whole numbers are none."""
+    def _with_sent_dtypes(self, arrays: ArrayRecord) -> ArrayRecord:
+        """Convert arrays back to the dtypes that were sent; averages of integers are floats."""
         return ArrayRecord(
             {name: Array(array.numpy().astype(self.sent[name].dtype, copy=False)) for name, array in arrays.items()}
         )
 
-    def _offered(
+    def _make_offers(
         self, names: tuple[str, ...], version: int, rounds: int, opening: Opening
     ) -> tuple[dict[str, Any], Agreement]:
-        made = self.promise(names)
-        if made.clients.name != names or made.training.rounds != rounds:
-            raise InputError(
-                f"the promise is to {made.clients.name} for {made.training.rounds} rounds, not {names}, {rounds}."
-            )
+        promise = self.promise(names)
+        clients, training = promise.clients, promise.training
+        if clients.name != names or training.rounds != rounds:
+            raise InputError(f"the promise is to {clients.name} for {training.rounds} rounds, not {names}, {rounds}.")
         task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)
-        rests_on = {
-            "step_size": made.training.step_size,
-            "expected_loss": made.expected_loss,
-            "loss_error": made.loss_error,
-        }
-        return rests_on, agreement_of(made, self.roster, opening, task, version)
+        plan = {"step_size": training.step_size, "expected_loss": promise.expected_loss}
+        plan |= {"loss_error": promise.loss_error}
+        return plan, agreement_of(promise, self.roster, opening, task, version)
 
 
 def arrays_digest(arrays: ArrayRecord) -> str:
     """A hash of a model's arrays, with their names and shapes."""
-    whole = sha256()
+    combined = sha256()
     for name, array in arrays.items():
         numbers = np.ascontiguousarray(array.numpy())
-        whole.update(f"{name} {numbers.dtype.str} {numbers.shape};".encode() + numbers.tobytes())
-    return whole.hexdigest()
+        combined.update(f"{name} {numbers.dtype.str} {numbers.shape};".encode() + numbers.tobytes())
+    return combined.hexdigest()
 
 
-def _numbers(content: RecordDict) -> dict[str, int | float]:
-    """What a reply says of itself, where that is one finite number."""
-    said = next(iter(content.metric_records.values()), MetricRecord())
-    return {field: one for field, one in said.items() if isinstance(one, int | float) and math.isfinite(one)}
+def _finite_metrics(content: RecordDict) -> dict[str, int | float]:
+    """The metrics of a reply that are single finite numbers."""
+    metrics = next(iter(content.metric_records.values()), MetricRecord())
+    return {field: value for field, value in metrics.items() if isinstance(value, int | float) and math.isfinite(value)}
 
 
-def _from(node: int, content: RecordDict, like: Message) -> Message:
-    """The same reply with other contents; Flower makes replies for the other direction only."""
-    made = Message(content, reply_to=like)
-    vars(made.metadata).update(_src_node_id=node, _dst_node_id=like.metadata.dst_node_id)
-    return made
+def _reply_with(content: RecordDict, node: int, reply: Message) -> Message:
+    """A copy of a reply with other content and source node; Flower would swap source and destination."""
+    copy = Message(content, reply_to=reply)
+    vars(copy.metadata).update(_src_node_id=node, _dst_node_id=reply.metadata.dst_node_id)
+    return copy

@@ -1,6 +1,6 @@
-"""From a job's plan to its offers: the calibrated contract, made anew for those who take part.
+"""Plan a job for the enrolled clients and make their offers.
 
-Looks at `enrolment` (what clients said of themselves), `promise` and `learning` (the plan).
+Imports `enrolment`, `promise`, `job`, `learning` and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -22,46 +22,46 @@ MakePlan = Callable[[DataJob, ServerSide], Plan]
 def planned_offers(
     roster: Roster, job: DataJob, make_plan: MakePlan, opening: Opening, names: list[str], version: int
 ) -> tuple[dict[str, Any], Agreement]:
-    """What the plan for these clients rests on, and their offers."""
-    some = _for(roster, job, names)
-    side = some.server_side()
-    plan = make_plan(some, side)
+    """Return the plan's ledger document for these clients, without the terms, and their offers."""
+    planned_job = _with_enrolled_clients(roster, job, names)
+    side = planned_job.server_side()
+    plan = make_plan(planned_job, side)
     promise = Promise(plan.clients, plan.training, plan.calibration.model, plan.contract, plan.loss_error)
-    task = TrainingTask(asdict(some.model), side.test.images.shape[1:], side.test.classes, some.server.test_samples)
-    return _planned(plan), agreement_of(promise, roster, opening, task, version)
+    samples = planned_job.server.test_samples
+    task = TrainingTask(asdict(planned_job.model), side.test.images.shape[1:], side.test.classes, samples)
+    return _plan_document(plan), agreement_of(promise, roster, opening, task, version)
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
-    """What the plan rests on, for the book."""
-    found = plan.calibration
+def _plan_document(plan: Plan) -> dict[str, Any]:
+    calibration = plan.calibration
     return {
         "step_size": plan.training.step_size,
-        "expected_loss": found.model.truthful_loss(plan.contract.batch_size),
+        "expected_loss": calibration.model.truthful_loss(plan.contract.batch_size),
         "loss_error": plan.loss_error,
         "loss_variance": plan.loss_variance,
-        "r_squared": found.r_squared,
-        "sampling_r_squared": found.sampling_r_squared,
-        "factor": found.factor.tolist(),
-        "standard_error": found.standard_error.tolist(),
+        "r_squared": calibration.r_squared,
+        "sampling_r_squared": calibration.sampling_r_squared,
+        "factor": calibration.factor.tolist(),
+        "standard_error": calibration.standard_error.tolist(),
     }
 
 
-def _for(roster: Roster, job: DataJob, names: list[str]) -> DataJob:
-    """The job with those who are there: at most the samples and the costs that the operator knows of."""
-    known, place = job.clients, job.clients.name.index
-    rows = [place(name) for name in names]
-    told = [roster.described[name] for name in names]
-    clients = Participants(
-        name=names,
-        dataset_size=[min(known.dataset_size[row], one["samples"]) for row, one in zip(rows, told, strict=True)],
-        labeling_cost=[_least(known.labeling_cost[r], one, "labeling_cost") for r, one in zip(rows, told, strict=True)],
-        sample_cost=[_least(known.sample_cost[r], one, "sample_cost") for r, one in zip(rows, told, strict=True)],
-        behaviour=[known.behaviour[row] for row in rows],
-        participation=[float(known.participation[row]) for row in rows],
+def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> DataJob:
+    """The job with these clients only, each with the lower of her own and the job's sample numbers and costs."""
+    clients = job.clients
+    rows = [clients.name.index(name) for name in names]
+    enrolled = [(row, roster.descriptions[name]) for row, name in zip(rows, names, strict=True)]
+    return job.with_clients(
+        Participants(
+            name=names,
+            dataset_size=[min(clients.dataset_size[row], own["samples"]) for row, own in enrolled],
+            labeling_cost=[_lower(clients.labeling_cost[row], own.get("labeling_cost")) for row, own in enrolled],
+            sample_cost=[_lower(clients.sample_cost[row], own.get("sample_cost")) for row, own in enrolled],
+            behaviour=[clients.behaviour[row] for row in rows],
+            participation=[float(clients.participation[row]) for row in rows],
+        )
     )
-    return job.with_clients(clients)
 
 
-def _least(known: float, told: dict[str, object], field: str) -> float:
-    asked = told.get(field)
-    return float(known) if asked is None else min(float(known), float(asked))  # type: ignore[arg-type]
+def _lower(job_cost: float, stated_cost: float | None) -> float:
+    return float(job_cost) if stated_cost is None else min(float(job_cost), float(stated_cost))

@@ -1,4 +1,4 @@
-"""What is promised to the clients who take part, and the offers made of it. Imports `enrolment`, mechanism, `terms`."""
+"""A contract with clients (`Promise`), converted to offers. Imports `enrolment`, the mechanism and `ledger.terms`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from truthfl.mechanism.setting import Clients, Training
 
 @dataclass(frozen=True)
 class Opening:
-    """What is fixed when a job is opened: the seed, the commitment to the test draw, the operator's public key."""
+    """Values fixed when a job is opened: the seed, the commitment to the test draw, the operator's public key."""
 
     seed: int
     commitment: str
@@ -26,7 +26,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is trained and tested: the model in plain values, the shape of its pictures, the classes, the test draws."""
+    """The model in plain values, the shape of the pictures, the names of the classes, the number of test draws."""
 
     model: Mapping[str, Any]
     image_shape: tuple[int, ...]
@@ -36,11 +36,11 @@ class TrainingTask:
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """A contract with some clients, the loss model it rests on, and how sure that is.
+    """A contract with clients and the loss model it was computed from.
 
     clients     with their names, weights, costs and sizes
     contract    the mechanism that pays them
-    loss_error  the standard deviation of the loss around what the model expects of honest work
+    loss_error  the standard deviation of the loss around the expected loss of honest work
     """
 
     clients: Clients
@@ -55,7 +55,7 @@ class Promise:
 
 
 def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> Agreement:
-    """The job's terms, and one offer to each of the promise's clients."""
+    """Return the job's terms and one offer to each of the promise's clients."""
     require_collected(type(promise.contract))
     require_sound(promise.contract, promise.clients, promise.expected_loss)
     terms = _job_terms(promise, roster, opening, task, version)
@@ -99,7 +99,7 @@ def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
         ClientTerms(
             name=name,
             index=i,
-            public_key=roster.described[name]["public_key"],
+            public_key=roster.descriptions[name]["public_key"],
             samples=int(clients.dataset_size[i]),
             batch_size=int(promise.contract.batch_size[i]),
             weight=float(clients.weight[i]),

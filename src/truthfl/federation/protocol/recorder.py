@@ -1,8 +1,8 @@
-"""Rounds go into the book and the model to disk beside the training, not in its way; nothing is lost in a crash.
+"""Write rounds to the ledger and checkpoints to disk, in a thread beside training.
 
-What is written at a time: first a checkpoint that holds the model and the rounds since the last one, then these rounds
-in the book. Whoever comes back after a crash adds the checkpoint's rounds (those that are there already stay as they
-are) and goes on from its model. Looks at the ledger and at nothing of Flower.
+Each write is first a checkpoint, with the model and the ledger items of all rounds since the last one, then these items
+to the ledger. After a crash, the checkpoint's items are appended to the ledger, which ignores those it already has, and
+training continues from the checkpoint's model. Imports `files`, `learning.model` and the ledger.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
 
-AT_ONCE = 0.25  # seconds: the rounds of so long are written together, and are all that a crash can undo
+BATCH_SECONDS = 0.25  # the rounds of this time are written together; a crash loses at most these
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """After so many rounds: the model, and what may not be in the book yet."""
+    """The model after `rounds` rounds, and the items that may not be in the ledger yet."""
 
     rounds: int
     params: Params
@@ -42,22 +42,26 @@ def model_digest(params: Params) -> str:
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Whole or not at all: the numbers, then a line that says what they are."""
-    numbers = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
-    told = {"rounds": checkpoint.rounds, "items": [asdict(item) for item in checkpoint.items]}
-    line = json.dumps(told | {"digest": sha256(numbers).hexdigest(), "bytes": len(numbers)}).encode()
-    write_file(path, line + b"\n" + numbers)
+    """Write atomically: one line of JSON with a digest of the model, then the model's bytes."""
+    model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
+    header = {
+        "rounds": checkpoint.rounds,
+        "items": [asdict(item) for item in checkpoint.items],
+        "digest": sha256(model_bytes).hexdigest(),
+        "bytes": len(model_bytes),
+    }
+    write_file(path, json.dumps(header).encode() + b"\n" + model_bytes)
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """The last checkpoint; None where there is none."""
+    """Return the checkpoint in this file; None if there is no such file."""
     try:
-        line, _, numbers = path.read_bytes().partition(b"\n")
-        told = json.loads(line)
-        if sha256(numbers).hexdigest() != told["digest"]:
+        line, _, model_bytes = path.read_bytes().partition(b"\n")
+        header = json.loads(line)
+        if sha256(model_bytes).hexdigest() != header["digest"]:
             raise ValueError
-        items = tuple(Item(**item) for item in told["items"])
-        return Checkpoint(int(told["rounds"]), np.frombuffer(numbers, dtype="<f4").astype(np.float32), items)
+        items = tuple(Item(**item) for item in header["items"])
+        return Checkpoint(int(header["rounds"]), np.frombuffer(model_bytes, dtype="<f4").astype(np.float32), items)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -65,16 +69,16 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Recorder:
-    """A thread that writes rounds and checkpoints in the order in which they were put; used as a context.
+    """A context manager with a thread that writes rounds and checkpoints in the order of `put`.
 
-    Without a path there are no checkpoints.
+    checkpoint_file  None writes no checkpoints
     """
 
-    def __init__(self, book: Ledger, path: Path | None) -> None:
-        self.book, self.path = book, path
-        self.queue: SimpleQueue[tuple[int, Params, list[Item]] | None] = SimpleQueue()
+    def __init__(self, ledger: Ledger, checkpoint_file: Path | None) -> None:
+        self.ledger, self.checkpoint_file = ledger, checkpoint_file
+        self.queue: SimpleQueue[Checkpoint | None] = SimpleQueue()  # None ends the thread
         self.failure: BaseException | None = None
-        self.thread = Thread(target=self._write, name="truthfl recorder", daemon=True)
+        self.thread = Thread(target=self._write_queue, name="truthfl recorder", daemon=True)
 
     def __enter__(self) -> Recorder:
         self.thread.start()
@@ -89,29 +93,34 @@ class Recorder:
             raise self.failure
 
     def put(self, rounds: int, params: Params, items: list[Item]) -> None:
-        """A round is over: this is the model after so many, and what is to be said of it."""
+        """Queue the model after `rounds` rounds and the last round's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
-        self.queue.put((rounds, params, items))
+        self.queue.put(Checkpoint(rounds, params, tuple(items)))
 
-    def _write(self) -> None:
+    def _write_queue(self) -> None:
         ended = False
         while not ended:
-            taken = [self.queue.get()]
-            until = time.monotonic() + AT_ONCE
-            while taken[-1] is not None and (left := until - time.monotonic()) > 0:
+            batch, ended = self._next_batch()
+            if batch and self.failure is None:
                 try:
-                    taken.append(self.queue.get(timeout=left))
-                except Empty:
-                    break
-            ended = taken[-1] is None
-            work = [one for one in taken if one is not None]
-            if not work or self.failure is not None:
-                continue
+                    self._write_batch(batch)
+                except BaseException as failure:  # raised again in the training thread
+                    self.failure = failure
+
+    def _next_batch(self) -> tuple[list[Checkpoint], bool]:
+        """All rounds queued within BATCH_SECONDS, and whether they are the last."""
+        queued = [self.queue.get()]
+        deadline = time.monotonic() + BATCH_SECONDS
+        while queued[-1] is not None and (seconds_left := deadline - time.monotonic()) > 0:
             try:
-                items = tuple(item for _, _, some in work for item in some)
-                if self.path is not None:
-                    write_checkpoint(self.path, Checkpoint(work[-1][0], work[-1][1], items))
-                self.book.append_all(items)
-            except BaseException as failure:  # told to the one who trains
-                self.failure = failure
+                queued.append(self.queue.get(timeout=seconds_left))
+            except Empty:
+                break
+        return [checkpoint for checkpoint in queued if checkpoint is not None], queued[-1] is None
+
+    def _write_batch(self, batch: list[Checkpoint]) -> None:
+        items = tuple(item for checkpoint in batch for item in checkpoint.items)
+        if self.checkpoint_file is not None:
+            write_checkpoint(self.checkpoint_file, Checkpoint(batch[-1].rounds, batch[-1].params, items))
+        self.ledger.append_all(items)

@@ -1,6 +1,6 @@
-"""Replies are not trusted: what a client sends is a report, or there is a reason why it is none. Looks at `messages`.
+"""Validation of the clients' replies in a round. Imports `messages` and Flower.
 
-Weights come from the contract; nothing a reply says about itself is used.
+Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
 """
 
 from __future__ import annotations
@@ -26,47 +26,49 @@ LONGEST_REASON = 300
 def report_or_reason(
     reply: Message, common: Arrays, offer: str, round_: int, *, metrics: bool = False
 ) -> dict[str, AnyArray] | str:
-    """The model in a reply to this round's question, or what is wrong with the reply.
+    """Return the model in a reply, or the reason why the reply is rejected.
 
-    `common` is the model as it was sent; `metrics` lets one MetricRecord come with it.
+    common   the model as it was sent to the clients
+    offer    the hash of the client's offer
+    metrics  whether the reply may also contain one MetricRecord
     """
     if reply.has_error():
         return f"error: {str(reply.error.reason).strip()}"[:LONGEST_REASON]
     content = reply.content
-    wanted = {MODEL, ROUND} | (set(content.metric_records) if metrics and len(content.metric_records) == 1 else set())
-    if set(content.keys()) != wanted:
+    expected = {MODEL, ROUND} | (set(content.metric_records) if metrics and len(content.metric_records) == 1 else set())
+    if set(content.keys()) != expected:
         return f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}"[:LONGEST_REASON]
-    said, arrays = content.config_records.get(ROUND), content.array_records.get(MODEL)
-    if said is None or arrays is None:
+    assignment, arrays = content.config_records.get(ROUND), content.array_records.get(MODEL)
+    if assignment is None or arrays is None:
         return "its records are of another kind"
-    if said.get("offer") != offer:
+    if assignment.get("offer") != offer:
         return "it is for another offer"
-    if said.get("round") != round_:
-        return f"late: it is for round {said.get('round')!r}"[:LONGEST_REASON]
+    if assignment.get("round") != round_:
+        return f"late: it is for round {assignment.get('round')!r}"[:LONGEST_REASON]
     if list(arrays) != list(common):
         return f"its arrays are {', '.join(map(repr, arrays)) or 'none'}"[:LONGEST_REASON]
     report: dict[str, AnyArray] = {}
-    for name, sent in arrays.items():
-        found = _array_or_reason(sent, common[name])
-        if isinstance(found, str):
-            return found
-        report[name] = found
+    for name, received in arrays.items():
+        array = _array_or_reason(received, common[name])
+        if isinstance(array, str):
+            return array
+        report[name] = array
     if all(np.array_equal(report[name], common[name]) for name in common):
         return "empty: it is the model as it was sent"
     return report
 
 
-def _array_or_reason(sent: Array, common: AnyArray) -> AnyArray | str:
-    """Looked at before it is decoded, so that nothing large or executable is."""
-    if len(sent.data) > common.nbytes + HEADER_BYTES:
-        return f"oversized: {len(sent.data):,} bytes for an array of {common.nbytes:,}"
-    if tuple(sent.shape) != common.shape:
-        return f"its shape is {tuple(sent.shape)}, not {common.shape}"
-    if sent.dtype != str(common.dtype):
-        return f"its dtype is {sent.dtype}, not {common.dtype}"
+def _array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
+    """Check size, shape and dtype before decoding, so that no large or executable content is decoded."""
+    if len(received.data) > common.nbytes + HEADER_BYTES:
+        return f"oversized: {len(received.data):,} bytes for an array of {common.nbytes:,}"
+    if tuple(received.shape) != common.shape:
+        return f"its shape is {tuple(received.shape)}, not {common.shape}"
+    if received.dtype != str(common.dtype):
+        return f"its dtype is {received.dtype}, not {common.dtype}"
     try:
-        array = np.load(BytesIO(sent.data), allow_pickle=False)
-    except Exception:  # whatever a stranger's bytes make NumPy raise
+        array = np.load(BytesIO(received.data), allow_pickle=False)
+    except Exception:  # NumPy may raise anything for untrusted bytes
         return "its bytes are no array"
     if not isinstance(array, np.ndarray) or array.shape != common.shape or array.dtype != common.dtype:
         return "its bytes are another array than it says"

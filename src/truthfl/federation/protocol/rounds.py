@@ -1,6 +1,6 @@
-"""T rounds: the common model goes out, reports come back, those that are reports are added with the contract's weights.
+"""The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Looks at `enrolment` (who is there), `reports`, `recorder`, `messages`.
+Imports `ask_nodes`, `enrolment`, `messages`, `recorder`, `reports`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
-from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.messages import MODEL, PAPER, PARAMS, model_record
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
@@ -23,119 +23,134 @@ from truthfl.learning.model import Model, Params
 from truthfl.ledger.entry import Item
 from truthfl.ledger.terms import Agreement, Offer
 
-LOOKS = 20  # at the model on the way
-Refused = tuple[str | None, int | None, str]
-"""Client, node, reason; the client is None where the node is nobody's."""
+EVALUATIONS = 20  # how often the model is evaluated on the test set during training
+Rejection = tuple[str | None, int | None, str]
+"""Client, node, reason; the client is None if the node belongs to no client of the contract."""
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """What is trained, under which agreement, and where the model is kept on the way."""
+class TrainingRun:
+    """The model to train, the agreement, and the path of the checkpoint file."""
 
     model: Model
-    agreed: Agreement
-    checkpoint: Path
+    agreement: Agreement
+    checkpoint_file: Path
 
     @property
     def rounds(self) -> int:
-        return self.agreed.terms.rounds
+        return self.agreement.terms.rounds
 
 
-def train_rounds(roster: Roster, course: Course, test: LabeledImages, tell: Callable[[int], None]) -> Params:
-    """All rounds that are not in the book yet; the final model."""
-    params, done = _start(roster, course)
-    every = max(1, course.rounds // LOOKS)
-    with Recorder(roster.book, course.checkpoint) as recorder:
-        for round_ in range(done, course.rounds):
-            offers = asked_in(course.agreed, round_)
-            params, taken, refused = one_round(roster, course, params, round_, offers)
-            said: dict[str, object] = {"round": round_ + 1, "taken": taken, "model": model_digest(params)}
-            said |= asked_of(course.agreed, offers)
-            if (round_ + 1) % every == 0 or round_ + 1 == course.rounds:
-                loss = course.model.loss(params, test.images, test.labels)
-                said |= {"loss": loss, "accuracy": course.model.accuracy(params, test.images, test.labels)}
-            items = [rejection(roster.job_name, round_ + 1, *one) for one in refused]
-            recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), said)])
-            tell(round_ + 1)
+def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, progress: Callable[[int], None]) -> Params:
+    """Run all rounds that are not in the ledger yet; return the final model.
+
+    progress  called with the number of finished rounds
+    """
+    params, finished = _initial_state(roster, training)
+    evaluate_every = max(1, training.rounds // EVALUATIONS)
+    with Recorder(roster.ledger, training.checkpoint_file) as recorder:
+        for round_ in range(finished, training.rounds):
+            offers = offers_in_round(training.agreement, round_)
+            params, taken, rejected = run_round(roster, training, params, round_, offers)
+            document: dict[str, object] = {"round": round_ + 1, "taken": taken, "model": model_digest(params)}
+            document |= asked_field(training.agreement, offers)
+            if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
+                loss = training.model.loss(params, test.images, test.labels)
+                document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.images, test.labels)}
+            items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
+            recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), document)])
+            progress(round_ + 1)
     return params
 
 
-def asked_in(agreed: Agreement, round_: int) -> tuple[Offer, ...]:
-    """Who is asked for a report in this round: everybody with the chance q_i, by the draws that training has too."""
-    chance = np.array([offer.client.participation for offer in agreed.offers])
-    if chance.min() >= 1.0:
-        return agreed.offers
-    index = np.array([offer.client.index for offer in agreed.offers])
-    drawn = uniform(bits_at(key(agreed.terms.seed, Purpose.AVAILABILITY, index, round_), 0))
-    return tuple(offer for offer, there in zip(agreed.offers, drawn < chance, strict=True) if there)
+def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
+    """The offers of the clients who are asked for a report in this round.
+
+    Each client is drawn with the probability q_i of her offer, by the same draws as in `learning.training`.
+    """
+    probability = np.array([offer.client.participation for offer in agreement.offers])
+    if probability.min() >= 1.0:
+        return agreement.offers
+    index = np.array([offer.client.index for offer in agreement.offers])
+    draws = uniform(bits_at(key(agreement.terms.seed, Purpose.AVAILABILITY, index, round_), 0))
+    return tuple(offer for offer, drawn in zip(agreement.offers, draws < probability, strict=True) if drawn)
 
 
-def asked_of(agreed: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
-    """Whom a round asked, for its row in the ledger; nothing where it asked everybody."""
-    return {} if len(offers) == len(agreed.offers) else {"asked": [offer.client.name for offer in offers]}
+def asked_field(agreement: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
+    """The field `asked` of a round's ledger entry: the names of the drawn clients; no field if all were drawn."""
+    return {} if len(offers) == len(agreement.offers) else {"asked": [offer.client.name for offer in offers]}
 
 
-def one_round(
-    roster: Roster, course: Course, params: Params, round_: int, offers: tuple[Offer, ...]
-) -> tuple[Params, list[str], list[Refused]]:
-    """The model after this round, whose reports were taken, and (client, node, reason) of those that were not."""
+def run_round(
+    roster: Roster, training: TrainingRun, params: Params, round_: int, offers: tuple[Offer, ...]
+) -> tuple[Params, list[str], list[Rejection]]:
+    """Return the model after this round, the names of clients whose reports were taken, and the rejections."""
     if any(offer.client.name not in roster.node_of for offer in offers):
-        roster.look()
+        roster.refresh()
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
     offer_at = {node_of[offer.client.name]: offer for offer in offers}
+    messages = _training_messages(offers, node_of, params, round_)
+    reports: dict[str, Params] = {}
+    rejected: list[Rejection] = []
+    for node, reply in ask_nodes(roster.grid, messages, timeout=training.agreement.terms.round_seconds):
+        offer = offer_at.get(node)
+        if offer is None:
+            rejected.append((None, node, "the node is not in the contract"))
+        elif offer.client.name in reports:
+            rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
+        else:
+            report = report_or_reason(reply, {PARAMS: params}, offer.hash, round_)
+            if isinstance(report, str):
+                rejected.append((offer.client.name, node, report))
+            else:
+                reports[offer.client.name] = report[PARAMS]
+    rejected += missing_reports(node_of, set(reports), rejected)
+    change = np.zeros_like(params)
+    for client in (offer.client for offer in offers):
+        if client.name in reports:
+            change += np.float32(client.weight / client.participation) * (reports[client.name] - params)
+    return params + change, [offer.client.name for offer in offers if offer.client.name in reports], rejected
+
+
+def _training_messages(
+    offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, round_: int
+) -> list[Message]:
     arrays = model_record(params)
-    messages = [
+    return [
         Message(
-            RecordDict({MODEL: arrays, PAPER: ConfigRecord({"offer": offer.hash, "round": round_})}),
+            RecordDict({MODEL: arrays, DOCUMENT: ConfigRecord({"offer": offer.hash, "round": round_})}),
             dst_node_id=node,
             message_type=MessageType.TRAIN,
         )
         for offer in offers
         if (node := node_of[offer.client.name]) is not None
     ]
-    reports: dict[str, Params] = {}
-    refused: list[Refused] = []
-    for node, reply in ask(roster.grid, messages, timeout=course.agreed.terms.round_seconds):
-        offer = offer_at.get(node)
-        if offer is None:
-            refused.append((None, node, "the node is not in the contract"))
-        elif offer.client.name in reports:
-            refused.append((offer.client.name, node, "duplicated: it came after another report of hers"))
-        else:
-            found = report_or_reason(reply, {PARAMS: params}, offer.hash, round_)
-            if isinstance(found, str):
-                refused.append((offer.client.name, node, found))
-            else:
-                reports[offer.client.name] = found[PARAMS]
-    refused += missing(node_of, set(reports), refused)
-    change = np.zeros_like(params)
-    for client in (offer.client for offer in offers):
-        if client.name in reports:
-            change += np.float32(client.weight / client.participation) * (reports[client.name] - params)
-    return params + change, [offer.client.name for offer in offers if offer.client.name in reports], refused
 
 
-def missing(node_of: Mapping[str, int | None], taken: Collection[str], refused: list[Refused]) -> list[Refused]:
-    """Those of whom nothing came at all."""
-    named = {client for client, _, _ in refused} | set(taken)
+def missing_reports(
+    node_of: Mapping[str, int | None], taken: Collection[str], rejected: list[Rejection]
+) -> list[Rejection]:
+    """A rejection for each client who sent no reply at all."""
+    replied = {client for client, _, _ in rejected} | set(taken)
     return [
         (client, node, "not connected" if node is None else "no report in time")
         for client, node in node_of.items()
-        if client not in named
+        if client not in replied
     ]
 
 
-def rejection(job: str, round_: int, client: str | None, node: int | None, reason: str) -> Item:
-    """The book's row about a report that was not taken."""
+def rejection_item(job: str, round_: int, rejection: Rejection) -> Item:
+    """The ledger item for a rejected report."""
+    client, node, reason = rejection
     key = f"round/{round_}/{client or node}/{'again' if reason.startswith('duplicated') else 'first'}"
-    said = {"stage": "round", "round": round_, "client": client, "reason": reason}
-    return Item(job, "rejection", key, said | {"node": None if node is None else str(node)})
+    document = {"stage": "round", "round": round_, "client": client, "reason": reason}
+    return Item(job, "rejection", key, document | {"node": None if node is None else str(node)})
 
 
-def _start(roster: Roster, course: Course) -> tuple[Params, int]:
-    """Where the last checkpoint left it, or the beginning."""
-    kept = read_checkpoint(course.checkpoint)
-    if kept is None:
-        return course.model.init(course.agreed.terms.seed), 0
-    roster.book.append_all(kept.items)
-    return kept.params, kept.rounds
+def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
+    """The model and the number of finished rounds: from the last checkpoint, or a new model and 0."""
+    checkpoint = read_checkpoint(training.checkpoint_file)
+    if checkpoint is None:
+        return training.model.init(training.agreement.terms.seed), 0
+    roster.ledger.append_all(checkpoint.items)
+    return checkpoint.params, checkpoint.rounds

@@ -1,7 +1,8 @@
-"""The job as a protocol, from the server's side: enrol, plan, offer, accept, label, train, test, settle, receipt.
+"""The server's side of a whole job: enrol, plan, offer, label, train, test, settle, send receipts.
 
-Everything it has done stands in the book, so it can be stopped anywhere and called again: it goes on where it was.
-Looks at the stages (`enrolment`, `offers`, `rounds`), `audit` and the ledger.
+Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
+job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `rounds`), `ask_nodes`, `audit`, `job_model`,
+`messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, TruthflError
-from truthfl.federation.protocol.ask_nodes import ask
+from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import publish_model, test_loss
-from truthfl.federation.protocol.enrolment import ANSWER_WITHIN, Roster, wait_for_clients
+from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster, wait_for_clients
 from truthfl.federation.protocol.job_model import model_of
-from truthfl.federation.protocol.messages import RECEIPT, question
-from truthfl.federation.protocol.notices import tell
-from truthfl.federation.protocol.offers import agree, wait_for_labels
+from truthfl.federation.protocol.messages import RECEIPT, query_message
+from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.recorder import model_digest
-from truthfl.federation.protocol.rounds import Course, train_rounds
+from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
 from truthfl.job import DataJob
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -38,17 +39,20 @@ from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
 
-Watch = Callable[[str, int, int], None]
+ActivityProgress = Callable[[str, int, int], None]
+"""Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """What the operator brings to a job: her book, a folder, her key, the secret of the test draw.
+    """The operator's ledger, folder, signing key, and the secret and seed of the job's draws.
 
-    authenticated  whether her SuperLink lets in registered keys alone
+    secret         determines the test draw; published after the test
+    seed           determines labels, batches and the initial model; in the offers
+    authenticated  whether the SuperLink admits registered keys only
     """
 
-    book: Ledger
+    ledger: Ledger
     folder: Path
     key: PrivateKey
     secret: str
@@ -56,56 +60,62 @@ class Operator:
     authenticated: bool = False
 
 
-def job_name(book: Ledger, job: DataJob, seed: int, *, told: Callable[[str], bool] = lambda _: True) -> str:
-    """The job that this is: the unfinished one with these very job_view, or else a new one.
+def job_name(ledger: Ledger, job: DataJob, seed: int, *, is_published: Callable[[str], bool] = lambda _: True) -> str:
+    """Return the name of the unfinished job with this content and seed in the ledger, or else a new name.
 
-    One that is finished but that nobody was told of (`told`) is not over either.
+    is_published  whether the results of the finished job of this name were written; if not, it counts as unfinished
     """
     stem = digest({"job": job.document(), "seed": seed})[:12]
     number = 1
-    while _closed(job_view(f"{stem}-{number}", book.entries(f"{stem}-{number}"))):
-        if book.find(f"{stem}-{number + 1}", "job", "job") is None and not told(f"{stem}-{number}"):
+    while _has_all_receipts(job_view(f"{stem}-{number}", ledger.entries(f"{stem}-{number}"))):
+        if ledger.find(f"{stem}-{number + 1}", "job", "job") is None and not is_published(f"{stem}-{number}"):
             break
         number += 1
     return f"{stem}-{number}"
 
 
-def conduct(grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, watch: Watch) -> JobView:
-    """The whole job, or what is left of it; what the book then says of it."""
-    side = job.server_side()
+def conduct_job(
+    grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, progress: ActivityProgress
+) -> JobView:
+    """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
+    ledger, side = operator.ledger, job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
-    committed = commitment(test_set, job.server.test_samples, operator.secret)
-    opening = Opening(operator.seed, committed, public_line(operator.key))
-    operator.book.append(name, "job", "job", {"job": job.document(), **asdict(opening)})
-    before = job_view(name, operator.book.entries(name))
-    shape = side.test.images.shape[1:]
-    roster = Roster(grid, operator.book, name, job.clients.name, job.server, shape, operator.authenticated)
-    roster.described |= {client: entry.document for client, entry in before.enrolments.items()}
-    with _its_end_told(roster):
-        watch("waiting for clients", 0, 0)
-        if before.offers:
-            roster.look()
+    test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
+    opening = Opening(operator.seed, test_commitment, public_line(operator.key))
+    ledger.append(name, "job", "job", {"job": job.document(), **asdict(opening)})
+    earlier = job_view(name, ledger.entries(name))
+    image_shape = side.test.images.shape[1:]
+    roster = Roster(grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated)
+    roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
+    with _send_news_on_failure(roster):
+        progress("waiting for clients", 0, 0)
+        if earlier.offers:
+            roster.refresh()
         else:
             wait_for_clients(roster)
-        watch("planning on pilot data", 0, 0)
-        agreed = agree(roster, partial(planned_offers, roster, job, make_plan, opening))
-        if before.test is None:
-            if not before.rounds:
-                wait_for_labels(roster, agreed, lambda done: watch("labeling", done, len(agreed.offers)))
-            course = Course(model_of(agreed.terms), agreed, operator.folder / "checkpoints" / name)
-            params = train_rounds(roster, course, side.test, lambda done: watch("training", done, course.rounds))
+        progress("planning on pilot data", 0, 0)
+        agreement = reach_agreement(roster, partial(planned_offers, roster, job, make_plan, opening))
+        if earlier.test is None:
+            if not earlier.rounds:
+                clients = len(agreement.offers)
+                wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
+            training = TrainingRun(model_of(agreement.terms), agreement, operator.folder / "checkpoints" / name)
+            params = train_rounds(
+                roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
+            )
             publish_model(operator.folder, name, params, side.test)
-            said = tested(course.model, params, side.test, job.server.test_samples, operator.secret, test_set)
-            operator.book.append(name, "test", "test", said)
-        settle(operator.book, name)
-        hand_out(roster, name, operator)
-    return job_view(name, operator.book.entries(name))
+            samples, secret = job.server.test_samples, operator.secret
+            result = test_document(training.model, params, side.test, samples, secret, test_set)
+            ledger.append(name, "test", "test", result)
+        settle(ledger, name)
+        send_receipts(roster, name, operator)
+    return job_view(name, ledger.entries(name))
 
 
-def tested(
+def test_document(
     model: Model, params: Params, test: LabeledImages, samples: int, secret: str, test_set: str
 ) -> dict[str, object]:
-    """The reveal: what the server had committed itself to, and what came out."""
+    """Test the final model; return the test's ledger document, which reveals the committed test set and secret."""
     loss = test_loss(model, params, test, samples, secret)
     if not np.isfinite(loss):
         raise InputError("the final model has no finite loss; such a job cannot be settled.")
@@ -119,29 +129,29 @@ def tested(
     }
 
 
-def hand_out(roster: Roster, name: str, operator: Operator) -> None:
-    """Everybody's receipt: into the book, and to her node if it is there."""
-    rows = operator.book.entries()
-    found = job_view(name, [row for row in rows if row.job == name])
-    questions = []
-    for offer in found.agreement.offers if found.agreement is not None else ():
-        paper, client = make_receipt(offer, found, rows, operator.key), offer.client.name
-        said = {"client": client, "digest": digest(paper["document"]), "signature": paper["signature"]}
-        operator.book.append(name, "receipt", client, said)
+def send_receipts(roster: Roster, name: str, operator: Operator) -> None:
+    """Write every client's receipt to the ledger, and send it to her node if it is connected."""
+    entries = operator.ledger.entries()
+    view = job_view(name, [entry for entry in entries if entry.job == name])
+    messages = []
+    for offer in view.agreement.offers if view.agreement is not None else ():
+        receipt, client = make_receipt(offer, view, entries, operator.key), offer.client.name
+        document = {"client": client, "digest": digest(receipt["document"]), "signature": receipt["signature"]}
+        operator.ledger.append(name, "receipt", client, document)
         if client in roster.node_of:
-            questions.append(question(RECEIPT, roster.node_of[client], paper))
-    ask(roster.grid, questions, timeout=ANSWER_WITHIN)
+            messages.append(query_message(RECEIPT, roster.node_of[client], receipt))
+    ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT)
 
 
 @contextmanager
-def _its_end_told(roster: Roster) -> Iterator[None]:
-    """If the job cannot go on, those who wait for it are told why."""
+def _send_news_on_failure(roster: Roster) -> Iterator[None]:
+    """If the job fails, send the reason to all connected clients."""
     try:
         yield
     except TruthflError as error:
-        tell(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
+        send_news(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
         raise
 
 
-def _closed(found: JobView) -> bool:
-    return found.agreement is not None and len(found.receipts) == len(found.agreement.offers)
+def _has_all_receipts(view: JobView) -> bool:
+    return view.agreement is not None and len(view.receipts) == len(view.agreement.offers)

@@ -1,7 +1,7 @@
-"""A whole job in one process: the protocol as it is deployed, with simulated clients on an in-process grid.
+"""Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
-Looks at `server`, `participant`, `client_app`, `grid`, and at `learning` for what would have been had a liar been
-honest.
+Imports `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`, `rounds`, `server`), `client_app`,
+`participant`, `job`, `learning`, the ledger, the mechanism and Flower.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
-from truthfl.federation.protocol.rounds import asked_in
-from truthfl.federation.protocol.server import Operator, Watch, conduct, job_name
-from truthfl.federation.simulated.flower_simulation import in_simulation
+from truthfl.federation.protocol.rounds import offers_in_round
+from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
+from truthfl.federation.simulated.flower_simulation import run_in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
 from truthfl.learning.behaviour import Behaviour
@@ -48,25 +48,26 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True, eq=False)
 class RunOutcome:
-    """A job that was run: what the book says of it, and what only a simulation knows. Money is the job's.
+    """A finished simulated job. Money is in the job's currency; arrays have one value per client.
 
-    behaviour  what each client did
-    pay, cost  of each
-    refused    of whom no report was taken: she is not paid
-    honest     what she would have been left with had she alone been honest, of those who are not; NaN for the others
+    view              the ledger's entries of the job
+    behaviour         the name of each client's behaviour
+    refused           whether none of her reports was taken
+    pay, cost         what she is paid, and what her work really costs her
+    payoff_if_honest  her payoff if she alone had been honest instead; NaN for honest clients
     """
 
-    found: JobView
+    view: JobView
     behaviour: tuple[str, ...]
     refused: NDArray[np.bool_]
     pay: FloatArray
     cost: FloatArray
-    honest: FloatArray
+    payoff_if_honest: FloatArray
 
     @property
-    def agreed(self) -> Agreement:
-        assert self.found.agreement is not None
-        return self.found.agreement
+    def agreement(self) -> Agreement:
+        assert self.view.agreement is not None
+        return self.view.agreement
 
     @property
     def payoff(self) -> FloatArray:
@@ -74,8 +75,8 @@ class RunOutcome:
 
     @property
     def test_loss(self) -> float:
-        assert self.found.test is not None
-        return float(self.found.test.document["loss"])
+        assert self.view.test is not None
+        return float(self.view.test.document["loss"])
 
 
 def run_job(
@@ -85,146 +86,154 @@ def run_job(
     seed: int = 0,
     ledger: str | None = None,
     design: PilotDesign | None = None,
-    watch: Watch = lambda *_: None,
+    progress: ActivityProgress = lambda *_: None,
     in_flower: bool = False,
 ) -> RunOutcome:
-    """Plan, offer, label, train, test, pay; and once more for each liar, with her alone honest.
+    """Run a job: plan, offer, label, train, test, pay. Then train once more for each liar, with her alone honest.
 
-    A job that was interrupted in this folder goes on where it was. With `in_flower` the nodes are those of Flower's
-    simulation, in processes of their own.
+    An interrupted job in this folder is continued.
+
+    ledger     a file or the address of a database; ledger.db in the folder if None
+    design     of the pilot; the default if None
+    in_flower  whether the nodes are those of Flower's simulation, in other processes
     """
-    scene = job.scene()
-    with open_ledger(ledger or folder / "ledger.db") as book:
+    federation = job.scene()
+    with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
-        operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
-        name = job_name(book, job, seed, told=lambda name: _told_of(folder, name))
+        operator = Operator(opened_ledger, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
+        name = job_name(opened_ledger, job, seed, is_published=lambda name: _has_results(folder, name))
 
         def serve(grid: Grid) -> JobView:
-            return conduct(grid, job, name, operator, lambda some, side: some.plan(side, design), watch)
+            return conduct_job(grid, job, name, operator, lambda job, side: job.plan(side, design), progress)
 
         if in_flower:
-            found = in_simulation(len(job.clients), partial(_anew, job, folder.resolve(), seed), serve)
+            participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
+            view = run_in_simulation(len(job.clients), participant_at, serve)
         else:
-            labels = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
-            found = serve(grid_of(simulated(job, scene, folder, labels)))
-    return _outcome(job, scene, found, operator)
+            labels = Profile(job.clients.behaviour, 1).labels(federation.federated, seed)
+            view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
+    return _outcome(job, federation, view, operator)
 
 
-def _told_of(folder: Path, name: str) -> bool:
-    """Whether the folder's results are this job's: they are written last."""
+def _has_results(folder: Path, name: str) -> bool:
+    """Whether results.json in the folder, which is written last, is of this job."""
     try:
         return bool(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["job"] == name)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
-def simulated(job: DataJob, scene: SimulatedFederation, folder: Path, labels: Labels) -> dict[int, Participant]:
-    """Every client of the job, by the number of her node; they accept any offer, and their labels are made."""
-    return {FIRST_NODE + i: _participant(job, scene, i, folder, labels) for i in range(len(job.clients))}
+def simulated_participants(
+    job: DataJob, federation: SimulatedFederation, folder: Path, labels: Labels
+) -> dict[int, Participant]:
+    """By node id: the job's clients, who accept any offer; `labels` are those of all clients' samples."""
+    return {FIRST_NODE + i: _participant(job, federation, i, folder, labels) for i in range(len(job.clients))}
 
 
 def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
-    """A grid on which each of them has a node."""
+    """Return a grid with these participants, given by node id."""
 
-    def whose(context: Context) -> Participant:
+    def participant_of(context: Context) -> Participant:
         return participants[context.node_id]
 
-    return InProcessGrid(client_app(whose), {node: {} for node in participants})
+    return InProcessGrid(client_app(participant_of), {node: {} for node in participants})
 
 
-_ANEW: dict[str, tuple[SimulatedFederation, Labels]] = {}
+_REBUILT: dict[str, tuple[SimulatedFederation, Labels]] = {}
 
 
-def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
-    """A client in a process that has nothing but the job."""
-    known = digest({"job": job.document(), "seed": seed})
-    if known not in _ANEW:
-        scene = job.scene()
-        _ANEW[known] = scene, Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
-    scene, labels = _ANEW[known]
-    return _participant(job, scene, client, folder, labels)
+def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
+    """Build a client from the job alone, in another process; data and labels are cached."""
+    cache_key = digest({"job": job.document(), "seed": seed})
+    if cache_key not in _REBUILT:
+        federation = job.scene()
+        _REBUILT[cache_key] = federation, Profile(job.clients.behaviour, 1).labels(federation.federated, seed)
+    federation, labels = _REBUILT[cache_key]
+    return _participant(job, federation, client, folder, labels)
 
 
-def _participant(job: DataJob, scene: SimulatedFederation, client: int, folder: Path, labels: Labels) -> Participant:
-    own = labels[scene.federated.samples_of(client)]
-    desk = folder / "participants" / _folder_name(job, client)
-    rows = scene.federated.partition.rows_of(client)
+def _participant(
+    job: DataJob, federation: SimulatedFederation, client: int, folder: Path, labels: Labels
+) -> Participant:
+    own_labels = labels[federation.federated.samples_of(client)]
+    home = folder / "participants" / _folder_name(job, client)
+    rows = federation.federated.partition.rows_of(client)
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),
-        images=scene.federated.data.images[rows],
-        labels=lambda _: own,
-        key=kept_key(desk / "key"),
-        folder=desk,
+        images=federation.federated.data.images[rows],
+        labels=lambda _: own_labels,
+        key=kept_key(home / "key"),
+        folder=home,
         decide=lambda offer: True,  # noqa: ARG005
         behaviour=job.clients.behaviour[client],
     )
 
 
 def _folder_name(job: DataJob, client: int) -> str:
-    """Her name where it can be a folder's and is nobody else's in other letters, her number otherwise."""
-    name, alike = job.clients.name[client], [one.lower() for one in job.clients.name]
-    plain = name.isascii() and name.replace("-", "").replace(" ", "").isalnum() and name == name.strip()
-    return name if plain and len(name) < 100 and alike.count(name.lower()) == 1 else f"_{client}"
+    """Her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
+    name, lower_names = job.clients.name[client], [name.lower() for name in job.clients.name]
+    is_valid = name.isascii() and name.replace("-", "").replace(" ", "").isalnum() and name == name.strip()
+    return name if is_valid and len(name) < 100 and lower_names.count(name.lower()) == 1 else f"_{client}"
 
 
-def _outcome(job: DataJob, scene: SimulatedFederation, found: JobView, operator: Operator) -> RunOutcome:
-    agreed, names = found.agreement, job.clients.behaviour
-    if agreed is None or len(agreed.offers) != len(names):
+def _outcome(job: DataJob, federation: SimulatedFederation, view: JobView, operator: Operator) -> RunOutcome:
+    agreement, behaviours = view.agreement, job.clients.behaviour
+    if agreement is None or len(agreement.offers) != len(behaviours):
         raise InputError("a simulated job has all of its clients; this ledger has another number of offers.")
-    settled = [read_settlement(found.settlements[offer.client.name]) for offer in agreed.offers]
-    honest = np.full(len(names), np.nan)
-    for client, name in enumerate(names):
+    settlements = [read_settlement(view.settlements[offer.client.name]) for offer in agreement.offers]
+    payoff_if_honest = np.full(len(behaviours), np.nan)
+    for client, name in enumerate(behaviours):
         if not behaviour(name).truthful:
-            instead = (*names[:client], TRUTHFUL, *names[client + 1 :])
-            honest[client] = _payoff_if(job, scene, agreed, instead, operator)[client]
+            one_honest = (*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :])
+            payoff_if_honest[client] = _simulated_payoff(job, federation, agreement, one_honest, operator)[client]
     return RunOutcome(
-        found,
-        tuple(behaviour(name).name for name in names),
-        np.array([one.delivered == 0 for one in settled]),
-        np.array([one.pay / job.server.minor_units for one in settled]),
-        _cost(agreed, names),
-        honest,
+        view,
+        tuple(behaviour(name).name for name in behaviours),
+        np.array([settlement.delivered == 0 for settlement in settlements]),
+        np.array([settlement.pay / job.server.minor_units for settlement in settlements]),
+        _cost(agreement, behaviours),
+        payoff_if_honest,
     )
 
 
-def _cost(agreed: Agreement, names: tuple[str | Behaviour, ...]) -> FloatArray:
-    """What each really spends over all rounds."""
+def _cost(agreement: Agreement, behaviours: tuple[str | Behaviour, ...]) -> FloatArray:
+    """What each client's work really costs her over all rounds."""
     return np.array(
         [
             behaviour(name).cost(offer.client.labeling_cost, offer.batch_price, offer.client.batch_size)
-            for offer, name in zip(agreed.offers, names, strict=True)
+            for offer, name in zip(agreement.offers, behaviours, strict=True)
         ]
     )
 
 
-def _payoff_if(
+def _simulated_payoff(
     job: DataJob,
-    scene: SimulatedFederation,
-    agreed: Agreement,
-    names: tuple[str | Behaviour, ...],
+    federation: SimulatedFederation,
+    agreement: Agreement,
+    behaviours: tuple[str | Behaviour, ...],
     operator: Operator,
 ) -> FloatArray:
-    """Everybody's payoff with these behaviours, by the fast trainer, with the same draws."""
-    terms = agreed.terms
+    """All clients' payoffs with these behaviours, by the fast trainer, with the same draws as the job."""
+    terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    federated = with_training(scene.federated, training)
-    profile = Profile(names, [offer.client.batch_size for offer in agreed.offers])
-    done = train(federated, profile, operator.seed)
-    loss = test_loss(federated.model, done.params[0], scene.test, job.server.test_samples, operator.secret)
-    asked = _rounds_asked(agreed)
-    taken = np.where(profile.reports_nothing, 0, asked)
-    for client, empty in done.empty_reports[0].items():
-        taken[client] -= empty
-    rounds = zip(agreed.offers, taken.tolist(), asked.tolist(), strict=True)
-    pay = [offer.pay(loss, delivered, of) for offer, delivered, of in rounds]
-    return np.array(pay) / job.server.minor_units - _cost(agreed, names)
+    federated = with_training(federation.federated, training)
+    profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
+    trained = train(federated, profile, operator.seed)
+    loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, operator.secret)
+    asked = _rounds_asked(agreement)
+    delivered = np.where(profile.reports_nothing, 0, asked)
+    for client, empty in trained.empty_reports[0].items():
+        delivered[client] -= empty
+    counts = zip(agreement.offers, delivered.tolist(), asked.tolist(), strict=True)
+    pay = [offer.pay(loss, reports, rounds) for offer, reports, rounds in counts]
+    return np.array(pay) / job.server.minor_units - _cost(agreement, behaviours)
 
 
-def _rounds_asked(agreed: Agreement) -> IntArray:
-    """In how many rounds each client is asked for a report."""
-    asked = np.zeros(len(agreed.offers), dtype=np.int64)
-    for round_ in range(agreed.terms.rounds):
-        for offer in asked_in(agreed, round_):
+def _rounds_asked(agreement: Agreement) -> IntArray:
+    """The number of rounds in which each client is asked for a report."""
+    asked = np.zeros(len(agreement.offers), dtype=np.int64)
+    for round_ in range(agreement.terms.rounds):
+        for offer in offers_in_round(agreement, round_):
             asked[offer.client.index] += 1
     return asked

@@ -1,7 +1,7 @@
-"""The same job in Flower's simulation, for those who have it (the extra `simulation`, which brings Ray).
+"""Run a job on Flower's simulation, which needs Ray (the extra `simulation`).
 
-Its nodes live in other processes, which build their participants anew from the job. Looks at `client_app`,
-`participant`.
+The nodes are in other processes, where their participants are built from the job. Imports `client_app`, `participant`
+and Flower.
 """
 
 from __future__ import annotations
@@ -22,30 +22,36 @@ Result = TypeVar("Result")
 PARTITION = "partition-id"
 
 
-def in_simulation(clients: int, participant: Callable[[int], Participant], serve: Callable[[Grid], Result]) -> Result:
-    """What `serve` makes of a grid of so many simulated nodes; `participant` is called in other processes."""
+def run_in_simulation(
+    clients: int, participant_at: Callable[[int], Participant], serve: Callable[[Grid], Result]
+) -> Result:
+    """Return the result of `serve`, called with a grid of simulated nodes.
+
+    clients         the number of nodes
+    participant_at  returns the participant with this index; called in other processes
+    """
     if importlib.util.find_spec("ray") is None:
         raise InputError("Flower's simulation is not installed; pip install 'truthfl[simulation]' brings it.")
     from flwr.simulation import run_simulation
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    made: list[Result] = []
-    failed: list[Exception] = []
+    results: list[Result] = []
+    errors: list[Exception] = []
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:  # noqa: ARG001
         try:
-            made.append(serve(grid))
-        except TruthflError as error:  # told by us; Flower would print a traceback
-            failed.append(error)
+            results.append(serve(grid))
+        except TruthflError as error:  # raised again below; Flower would print a traceback
+            errors.append(error)
 
-    def whose(context: Context) -> Participant:
-        return participant(int(context.node_config[PARTITION]))
+    def participant_of(context: Context) -> Participant:
+        return participant_at(int(context.node_config[PARTITION]))
 
-    run_simulation(app, client_app(whose), num_supernodes=clients)
-    if failed:
-        raise failed[0]
-    if not made:
+    run_simulation(app, client_app(participant_of), num_supernodes=clients)
+    if errors:
+        raise errors[0]
+    if not results:
         raise ServiceError("Flower's simulation ended without a result; its own messages say why.")
-    return made[0]
+    return results[0]

@@ -1,6 +1,6 @@
-"""A federation in one process: Flower's Grid, whose nodes are called at once, one after another. Looks at Flower alone.
+"""`InProcessGrid`: a Flower Grid whose nodes are called one after another in this process. Imports Flower only.
 
-The one place that touches what Flower does not publish: the ids that its own processes set before messages are made.
+It sets Flower's private ids of tasks and messages, which Flower's own processes would set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ App = Callable[[Message, Context], Message]
 
 
 class InProcessGrid(Grid):
-    """Nodes that share this process: one client app, a context for each node."""
+    """A grid with one client app and a context for each node.
+
+    node_config  by node id: the node's config
+    """
 
     def __init__(self, app: App, node_config: Mapping[int, Mapping[str, str | int | float | bool]]) -> None:
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, SERVER
@@ -28,7 +31,7 @@ class InProcessGrid(Grid):
             for node, config in node_config.items()
         }
         self.replies: dict[str, Message] = {}
-        self.pushed = 0
+        self.message_count = 0
 
     def set_run(self, run: Run) -> None:
         raise NotImplementedError("a grid in one process has one run.")
@@ -48,21 +51,21 @@ class InProcessGrid(Grid):
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         ids = []
         for message in messages:
-            self.pushed += 1
-            ids.append(str(self.pushed))
-            self.replies[ids[-1]] = self._answered(message, ids[-1])
+            self.message_count += 1
+            ids.append(str(self.message_count))
+            self.replies[ids[-1]] = self._reply_to(message, ids[-1])
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        return [self.replies.pop(one) for one in message_ids if one in self.replies]
+        return [self.replies.pop(number) for number in message_ids if number in self.replies]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:  # noqa: ARG002
         return self.pull_messages(self.push_messages(messages))
 
-    def _answered(self, message: Message, number: str) -> Message:
+    def _reply_to(self, message: Message, number: str) -> Message:
         node = message.metadata.dst_node_id
         vars(message.metadata)["_message_id"] = number
         try:
             return self.app(message, self.contexts[node])
-        except Exception as error:  # as a deployed node does: whatever a client raises is her answer
+        except Exception as error:  # any error of a client becomes an error reply, as in a deployment
             return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, str(error)), reply_to=message)

@@ -1,4 +1,7 @@
-"""What a job that was run came to, as plain values, files and a page. Looks at `embedded` and `studies` (pages)."""
+"""The results of a simulated job as JSON, tables, plots and an HTML report.
+
+Imports `embedded`, `files`, `job` and `reporting`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
 
 
 def client_rows(outcome: RunOutcome) -> list[list[str]]:
-    """One row per client, and the total."""
+    """Return one row of cells per client, and a row with totals."""
     rows = [
         [
             offer.client.name,
@@ -28,48 +31,48 @@ def client_rows(outcome: RunOutcome) -> list[list[str]]:
             f"{outcome.pay[i]:,.2f}",
             f"{outcome.cost[i]:,.2f}",
             f"{outcome.payoff[i]:,.2f}",
-            "" if np.isnan(outcome.honest[i]) else f"{outcome.honest[i]:,.2f}",
+            "" if np.isnan(outcome.payoff_if_honest[i]) else f"{outcome.payoff_if_honest[i]:,.2f}",
         ]
-        for i, offer in enumerate(outcome.agreed.offers)
+        for i, offer in enumerate(outcome.agreement.offers)
     ]
     totals = (outcome.pay.sum(), outcome.cost.sum(), outcome.payoff.sum())
-    return [*rows, ["total", "", "", *(f"{one:,.2f}" for one in totals), ""]]
+    return [*rows, ["total", "", "", *(f"{total:,.2f}" for total in totals), ""]]
 
 
-def sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
-    """What the numbers say."""
-    assert outcome.found.test is not None
-    loss, offers = outcome.test_loss, outcome.agreed.offers
-    expected = outcome.agreed.terms.expected_loss
-    liars = np.flatnonzero(~np.isnan(outcome.honest)).tolist()
-    worth = -job.server.loss_value * loss
-    told = [
+def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
+    """Return the results of server and dishonest clients in sentences."""
+    assert outcome.view.test is not None
+    loss, offers = outcome.test_loss, outcome.agreement.offers
+    expected = outcome.agreement.terms.expected_loss
+    liars = np.flatnonzero(~np.isnan(outcome.payoff_if_honest)).tolist()
+    loss_cost = job.server.loss_value * loss
+    sentences = [
         f"Test loss {loss:.4f} on {job.server.test_samples:,} draws; with everybody honest the contract "
-        f"expected {expected:.4f}. Accuracy {outcome.found.test.document['accuracy']:.1%}.",
-        f"The server: the loss costs it {-worth:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
-        f"{worth - outcome.pay.sum():,.2f}.",
+        f"expected {expected:.4f}. Accuracy {outcome.view.test.document['accuracy']:.1%}.",
+        f"The server: the loss costs it {loss_cost:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
+        f"{-loss_cost - outcome.pay.sum():,.2f}.",
     ]
     for i in liars:
-        lost = outcome.honest[i] - outcome.payoff[i]
-        told.append(
+        lost = outcome.payoff_if_honest[i] - outcome.payoff[i]
+        sentences.append(
             f"{offers[i].client.name} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
             f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
         )
     if liars and loss > expected:
-        told.append(
+        sentences.append(
             "Pay falls for everybody when the loss rises: the contract promises honest clients their cost if the "
             "others are honest too, and no more."
         )
-    return told
+    return sentences
 
 
-def as_plain(job: DataJob, outcome: RunOutcome, made: dict[str, Any]) -> dict[str, Any]:
-    """Everything, for results.json."""
-    found, plan = outcome.found, outcome.found.plans[-1].document
-    assert found.test is not None
-    looks = [entry.document for entry in found.rounds if "loss" in entry.document]
+def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of results.json; `provenance`: command, seed, version, engine and seconds."""
+    view, plan = outcome.view, outcome.view.plans[-1].document
+    assert view.test is not None
+    evaluations = [entry.document for entry in view.rounds if "loss" in entry.document]
     return {
-        "job": found.name,
+        "job": view.name,
         "clients": [
             {
                 "name": offer.client.name,
@@ -77,20 +80,20 @@ def as_plain(job: DataJob, outcome: RunOutcome, made: dict[str, Any]) -> dict[st
                 "batch_size": offer.client.batch_size,
                 **offer.client.pay,
                 "labeling_cost": offer.client.labeling_cost,
-                "rounds_delivered": found.delivered[offer.client.name],
+                "rounds_delivered": view.delivered[offer.client.name],
                 "refused": bool(outcome.refused[i]),
                 "pay": float(outcome.pay[i]),
                 "cost": float(outcome.cost[i]),
                 "payoff": float(outcome.payoff[i]),
-                "payoff_if_honest": None if np.isnan(outcome.honest[i]) else float(outcome.honest[i]),
+                "payoff_if_honest": _number_or_none(outcome.payoff_if_honest[i]),
             }
-            for i, offer in enumerate(outcome.agreed.offers)
+            for i, offer in enumerate(outcome.agreement.offers)
         ],
         "server": {
             "test_loss": outcome.test_loss,
             "expected_loss": plan["expected_loss"],
             "loss_error": plan["loss_error"],
-            "accuracy": found.test.document["accuracy"],
+            "accuracy": view.test.document["accuracy"],
             "step_size": plan["step_size"],
             "loss_value": job.server.loss_value,
             "total_pay": float(outcome.pay.sum()),
@@ -98,18 +101,22 @@ def as_plain(job: DataJob, outcome: RunOutcome, made: dict[str, Any]) -> dict[st
         },
         "calibration": {name: plan[name] for name in ("r_squared", "sampling_r_squared", "factor", "standard_error")},
         "by_round": {
-            "round": [look["round"] for look in looks],
-            "test_loss": [look["loss"] for look in looks],
-            "accuracy": [look["accuracy"] for look in looks],
+            "round": [evaluation["round"] for evaluation in evaluations],
+            "test_loss": [evaluation["loss"] for evaluation in evaluations],
+            "accuracy": [evaluation["accuracy"] for evaluation in evaluations],
         },
-        "made": made,
+        "made": provenance,
     }
 
 
-def by_round(outcome: RunOutcome) -> Figure:
-    """Loss and accuracy on the way."""
-    looks = [entry.document for entry in outcome.found.rounds if "loss" in entry.document]
-    rounds = tuple(float(look["round"]) for look in looks)
+def _number_or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def training_figure(outcome: RunOutcome) -> Figure:
+    """Return a figure of test loss and accuracy by round."""
+    evaluations = [entry.document for entry in outcome.view.rounds if "loss" in entry.document]
+    rounds = tuple(float(evaluation["round"]) for evaluation in evaluations)
 
     def line(title: str, label: str, values: tuple[float, ...]) -> Panel:
         return Panel(title, "round", label, (Series("this job", rounds, values, values, values),))
@@ -119,28 +126,33 @@ def by_round(outcome: RunOutcome) -> Figure:
         title="Training",
         caption="Loss and accuracy of the common model on the test set, round by round.",
         panels=(
-            line("Test loss", "loss (nats per sample)", tuple(look["loss"] for look in looks)),
-            line("Accuracy", "share of test samples", tuple(look["accuracy"] for look in looks)),
+            line("Test loss", "loss (nats per sample)", tuple(evaluation["loss"] for evaluation in evaluations)),
+            line("Accuracy", "share of test samples", tuple(evaluation["accuracy"] for evaluation in evaluations)),
         ),
     )
 
 
-def write_run_report(job: DataJob, outcome: RunOutcome, folder: Path, made: dict[str, Any], last: Section) -> Path:
-    """Write the picture, the page and, last, the results, which say that the job is over; the page's path."""
-    figure = by_round(outcome)
+def write_run_report(
+    job: DataJob, outcome: RunOutcome, folder: Path, provenance: dict[str, Any], provenance_section: Section
+) -> Path:
+    """Write plots, report.html and results.json; return the path of report.html.
+
+    results.json is written last: `embedded` takes a job without it for unfinished.
+    """
+    figure = training_figure(outcome)
     png, svg = figure_pictures(figure)
     files = ("training.png", "training.svg", "training.csv", RESULTS)
-    told = sentences(job, outcome)
+    summary = summary_sentences(job, outcome)
     report = Report(
         "A job, run",
-        told[0],
+        summary[0],
         [
-            Section("Assignment, pay and payoff", [Table(COLUMNS, client_rows(outcome)), *map(Paragraph, told[1:])]),
+            Section("Assignment, pay and payoff", [Table(COLUMNS, client_rows(outcome)), *map(Paragraph, summary[1:])]),
             Section(
                 "Training",
                 [Plot([panel_svg(p, f"run{k}") for k, p in enumerate(figure.panels)], figure.caption, files)],
             ),
-            last,
+            provenance_section,
         ],
     )
     path = folder / "report.html"
@@ -148,5 +160,6 @@ def write_run_report(job: DataJob, outcome: RunOutcome, folder: Path, made: dict
     write_file(folder / "training.svg", svg)
     write_file(folder / "training.csv", figure_csv(figure))
     write_file(path, page(report))
-    write_file(folder / RESULTS, json.dumps(as_plain(job, outcome, made), indent=2, allow_nan=False) + "\n")
+    results = results_document(job, outcome, provenance)
+    write_file(folder / RESULTS, json.dumps(results, indent=2, allow_nan=False) + "\n")
     return path
