@@ -123,7 +123,9 @@ def test_a_failed_service_is_noted_for_the_operator(folder, monkeypatch):
     config = apps.RUN_CONFIG | {"job-file": str(folder / "job.toml"), "folder": str(folder), "ledger": "x", "seed": 1}
     with pytest.raises(ServiceError):
         apps.main(None, type("Context", (), {"run_config": config}))
-    assert take_failure(folder) == "the disk is gone."
+    error = take_failure(folder)
+    assert (type(error), str(error)) == (ServiceError, "the disk is gone.")
+    assert take_failure(folder) is None
 
 
 def test_those_who_wait_are_told_of_a_failed_service(monkeypatch):

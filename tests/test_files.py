@@ -140,7 +140,7 @@ WRITERS = {
     ),
     "news": lambda folder, n: participant_folder.put_news(folder, f"{n}", over=False),
     "result": lambda folder, n: Store(folder).put(WorkItem("m:f", {}), {"a": np.zeros(n)}),
-    "failure": lambda folder, n: write_failure(folder, f"{n}"),
+    "failure": lambda folder, n: write_failure(folder, InputError(f"{n}")),
     "order": _order,
 }
 

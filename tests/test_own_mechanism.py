@@ -184,6 +184,15 @@ def test_a_mechanism_without_a_plan_and_one_that_needs_more_than_a_job_collects(
     assert Evidence.SHAPLEY in find_mechanism("shapley share").needs
 
 
+def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
+    path = small_job_file(tmp_path)
+    path.write_text(path.read_text() + '\n[contract]\nkind = "leave-one-out"\n')
+    with pytest.raises(InputError, match="leave-one-out contributions, which a job does not collect"):
+        run_job(read_job(path), tmp_path / "run", design=QUICK)
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert book.entries() == []
+
+
 def test_two_mechanisms_cannot_share_a_kind():
     with pytest.raises(InputError, match="registered already"):
         register(type("Other", (Mechanism,), {"kind": "lceme", "pay": lambda *_: None}))

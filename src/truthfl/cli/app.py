@@ -13,13 +13,12 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from truthfl import __version__
+from truthfl.cli.exit_codes import BAD_INPUT, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError, TruthflError
 
 if TYPE_CHECKING:
     import click
 
-BAD_INPUT = 2
-SERVICE_FAILED = 3
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a job failed or a check found a fault; 2 the input cannot be used; "
     "3 network, disk, a port or a process failed, and trying again may help; 130 interrupted."

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.progress import FAILED, INTERRUPTED
+from truthfl.cli.exit_codes import FAILED, INTERRUPTED
 from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.output import console, print_json, table
-from truthfl.cli.progress import FAILED
 from truthfl.errors import InputError
 from truthfl.files import write_file
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-FAILED, INTERRUPTED = 1, 130
+from truthfl.cli.exit_codes import FAILED, INTERRUPTED
 
 ActivityProgress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""

@@ -15,8 +15,9 @@ from typing import Annotated
 import typer
 
 from truthfl import __version__
+from truthfl.cli.exit_codes import INTERRUPTED
 from truthfl.cli.output import JobFile, console, print_json, table
-from truthfl.cli.progress import INTERRUPTED, progress_bar
+from truthfl.cli.progress import progress_bar
 from truthfl.errors import InputError
 
 

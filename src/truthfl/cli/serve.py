@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.progress import FAILED, INTERRUPTED
+from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
@@ -137,7 +137,10 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
 
 
 def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection, run: int, out: Path) -> None:
-    """Print new ledger entries of the job until the run is over; exit with FAILED unless it completed."""
+    """Print new ledger entries of the job until the run is over; exit with an error code unless it completed.
+
+    The code is that of a failed service if a process crashed, or the network or the disk failed.
+    """
     from truthfl.federation.deployed.superlink_client import run_status
     from truthfl.federation.protocol.narration import describe_entry
     from truthfl.federation.protocol.operator_folder import take_failure
@@ -156,6 +159,6 @@ def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection,
         if not over:
             time.sleep(POLL_SECONDS)
     if status.state != "completed":
-        reason = take_failure(out) or status.details or status.state
-        print(f"truthfl: the job did not end well: {reason}", file=sys.stderr)
-        raise typer.Exit(FAILED)
+        error = take_failure(out) or ServiceError(status.details or status.state)
+        print(f"truthfl: the job did not end well: {error}", file=sys.stderr)
+        raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED)

@@ -54,7 +54,7 @@ def main(grid: Grid, context: Context) -> None:
             name = str(config["job-name"])
             conduct_job(grid, job, name, operator, lambda job, side: job.plan(side), lambda *_: None)
     except TruthflError as error:
-        write_failure(folder, str(error))
+        write_failure(folder, error)
         raise
 
 

@@ -10,12 +10,12 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.files import write_file
 from truthfl.ledger.commitment import new_secret, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
-SECRETS, FAILURE = "secrets.json", "failure.txt"
+SECRETS, FAILURE = "secrets.json", "failure.json"
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,18 @@ def kept_key(path: Path) -> PrivateKey:
     return read_key(path)
 
 
-def write_failure(folder: Path, sentence: str) -> None:
+def write_failure(folder: Path, error: TruthflError) -> None:
     """Write the error of this attempt, for `take_failure` in another process."""
-    write_file(folder / FAILURE, sentence + "\n")
+    document = {"sentence": str(error), "service": isinstance(error, ServiceError)}
+    write_file(folder / FAILURE, json.dumps(document))
 
 
-def take_failure(folder: Path) -> str | None:
-    """Read and remove the error of the last attempt; None if there is none."""
+def take_failure(folder: Path) -> TruthflError | None:
+    """Read and remove the error of the last attempt; None if there is none that can be read."""
     path = folder / FAILURE
-    if not path.exists():
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        path.unlink()
+        return (ServiceError if document["service"] else InputError)(document["sentence"])
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    sentence = path.read_text(encoding="utf-8").strip()
-    path.unlink()
-    return sentence

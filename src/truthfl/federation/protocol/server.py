@@ -38,6 +38,7 @@ from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.mechanism.mechanism import require_collected
 
 ActivityProgress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
@@ -78,6 +79,7 @@ def conduct_job(
     grid: Grid, job: DataJob, name: str, operator: Operator, make_plan: MakePlan, progress: ActivityProgress
 ) -> JobView:
     """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
+    require_collected(job.contract.mechanism)
     ledger, side = operator.ledger, job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)

@@ -1,0 +1,6 @@
+"""The exit codes of all commands. Imports nothing."""
+
+FAILED = 1  # a job failed, or a check found a fault
+BAD_INPUT = 2
+SERVICE_FAILED = 3  # network, disk, a port in use, a crashed process
+INTERRUPTED = 130
