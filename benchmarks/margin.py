@@ -27,12 +27,12 @@ RUNS, FIRST_SPLIT = 4, 100
 def standardized(job, split):
     """(loss − expected) / loss_error of honest work on this split."""
     job = replace(job, data=replace(job.data, seed=split))
-    scene = job.scene()
+    scene = job.simulated_federation()
     plan = job.plan(scene, PilotDesign(seeds=4, honest_seeds=16))
     federated = with_training(scene.federated, plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
-    done = train(federated, honest, np.arange(RUNS), watch={"test": scene.test})
-    loss = float(done.watched["test"].loss[:, -1].mean())
+    done = train(federated, honest, np.arange(RUNS), evaluate_on={"test": scene.test})
+    loss = float(done.evaluations["test"].loss[:, -1].mean())
     expected = plan.calibration.model.truthful_loss(plan.contract.batch_size)
     return {"split": split, "loss": loss, "expected": expected, "loss_error": plan.loss_error,
             "standardized": (loss - expected) / plan.loss_error}  # fmt: skip

@@ -20,18 +20,18 @@ import time
 import numpy as np
 
 from truthfl.job import DataJob, Participants, ServerSettings
-from truthfl.learning import findings, planning
+from truthfl.learning import pilot_measurement, planning
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
 STAGES = {
-    "find_step_size": (findings, "step size"),
-    "measure_gradients": (findings, "gradients"),
-    "gradients_of_all": (findings, "gradients"),
-    "pilot_runs": (findings, "trial runs"),
-    "paired_pilot_runs": (findings, "trial runs"),
+    "find_step_size": (pilot_measurement, "step size"),
+    "measure_gradients": (pilot_measurement, "gradients"),
+    "measure_reduced_and_whole": (pilot_measurement, "gradients"),
+    "pilot_runs": (pilot_measurement, "trial runs"),
+    "paired_pilot_runs": (pilot_measurement, "trial runs"),
     "spread_of_loss": (planning, "spread of the loss"),
 }
 
@@ -54,7 +54,7 @@ def one_plan(clients: int) -> dict:
     for name, (module, stage) in STAGES.items():
         setattr(module, name, _timed(getattr(module, name), stage, seconds))
     started, work = time.perf_counter(), job(clients)
-    plan = work.plan(work.scene())
+    plan = work.plan(work.simulated_federation())
     found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
     cpu = time.process_time()
     return {
@@ -80,10 +80,13 @@ def _timed(function, stage: str, seconds: dict[str, float]):
 def full_against_sampled(clients: int) -> dict:
     """The parts of both loss models, with standard errors, and processor seconds."""
     side = job(clients).server_side()
-    tuned = findings.of_reduced(side, PilotDesign(), tune_step=True).training
-    side = type(side)(findings.with_training(side.pilot, tuned), side.test)
+    tuned = pilot_measurement.measure_reduced_federation(side, PilotDesign(), tune_step=True).training
+    side = type(side)(pilot_measurement.with_training(side.pilot, tuned), side.test)
     rows = {}
-    for name, find in (("full", findings.of_whole), ("sampled", findings.of_reduced)):
+    for name, find in (
+        ("full", pilot_measurement.measure_whole_federation),
+        ("sampled", pilot_measurement.measure_reduced_federation),
+    ):
         started = time.process_time()
         found = find(side, PilotDesign(), tune_step=False).calibration
         parts = [found.model.constant, *(x.sum() for x in (found.model.sampling, found.model.labeling))]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from truthfl import Strategies, Training
-from truthfl.learning.federations import Data, ModelChoice, build, with_training
+from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
 from truthfl.learning.planning import TRIAL_BATCH
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
@@ -51,8 +51,8 @@ def losses(federated, scale, seeds, sample):
     """Final loss on this sample, (rows of scales, seeds), all rows with the same draws."""
     rows = np.repeat(np.atleast_2d(scale), len(seeds), axis=0)
     played = Strategies(1.0, float(BATCH), rows)
-    done = train(federated, played, np.tile(seeds, len(rows) // len(seeds)), watch={"at": sample})
-    return done.watched["at"].loss[:, -1].reshape(-1, len(seeds))
+    done = train(federated, played, np.tile(seeds, len(rows) // len(seeds)), evaluate_on={"at": sample})
+    return done.evaluations["at"].loss[:, -1].reshape(-1, len(seeds))
 
 
 def fitted_weights(federated, sample):
@@ -73,8 +73,8 @@ def largest_gain(setting, folder, split_seed, seeds):
     """By how much the most promising scaled report of any client lowers the test loss; and whose and which it is."""
     data = Data(folder, setting.split, pilot_samples=PILOT, test_samples=setting.test_samples, seed=split_seed)
     sizes = (setting.client_samples,) * CLIENTS
-    scene = build(data, ModelChoice(), sizes, Training(ROUNDS, 1, 1.0))
-    step = find_step_size(scene.pilot, scene.test, TRIAL_BATCH, low=0.1, seeds=4).bottom
+    scene = build_federation(data, ModelChoice(), sizes, Training(ROUNDS, 1, 1.0))
+    step = find_step_size(scene.pilot, scene.test, TRIAL_BATCH, low=0.1, seeds=4).parabola_minimum
     federated = with_training(scene.federated, replace(scene.federated.training, step_size=step))
     weights = fitted_weights(federated, scene.pilot.data) if setting.fit_weights else np.ones(CLIENTS)
     lies = np.ones((1 + CLIENTS * len(SCALES), CLIENTS))

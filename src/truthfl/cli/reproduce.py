@@ -43,7 +43,7 @@ def reproduce(
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-    from truthfl.studies.reproduce.paper import a_quick_look, the_paper
+    from truthfl.studies.reproduce.paper import full_paper, quick_paper
     from truthfl.studies.reproduce.publication import require_writable, write_reproduction
     from truthfl.studies.reproduce.reproduction import chosen_studies
     from truthfl.studies.reproduce.reproduction import reproduce as do
@@ -52,12 +52,12 @@ def reproduce(
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
     number = seeds if seeds is not None else QUICK_SEEDS if quick else FULL_SEEDS
-    paper = (a_quick_look if quick else the_paper)(source, number)
+    paper = (quick_paper if quick else full_paper)(source, number)
     require_writable(out)
     started = time.monotonic()
     with kept_work(out):
-        with progress() as watch:
-            found = do(paper, studies, Store(out / "tasks"), workers=workers, watch=watch)
+        with progress() as report_progress:
+            found = do(paper, studies, Store(out / "tasks"), workers=workers, progress=report_progress)
         report = write_reproduction(found, out, _made(found, time.monotonic() - started))
     if json:
         print_json({"claims": found.claims, "tasks_done": found.tasks_done, "report": str(report)})
@@ -72,7 +72,7 @@ def _made(found: Reproduction, seconds: float) -> Section:
 
     built = kernel()
     seeds, pilot = found.paper.seed_list, found.paper.pilot.most_seeds
-    model, data = found.paper.place.model, found.paper.place.data
+    model, data = found.paper.federation.model, found.paper.federation.data
     return how_made(
         version=__version__,
         command=shlex.join(["truthfl", *sys.argv[1:]]),
@@ -81,7 +81,7 @@ def _made(found: Reproduction, seconds: float) -> Section:
         seconds=seconds,
         more=f"{found.tasks_done} tasks were done now; others, of up to {SEEDS_PER_TASK} trainings each, had been kept "
         f"from earlier calls. Data: {data.source}; network with {model.filters} filters, penalty {model.penalty:g}; "
-        f"{found.paper.place.sizes[0]} samples for each of {found.paper.clients} clients, "
+        f"{found.paper.federation.sizes[0]} samples for each of {found.paper.clients} clients, "
         f"{data.pilot_samples} pilot and {data.test_samples} test samples.",
     )
 

@@ -35,7 +35,7 @@ def share(
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; there is nothing to share.")
     require_writable(out)
-    scene = job.scene()
+    scene = job.simulated_federation()
     made = Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):

@@ -19,7 +19,7 @@ from truthfl.errors import InputError
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
     from truthfl.reporting.report import Section
-    from truthfl.studies.verify.verification import Examination
+    from truthfl.studies.verify.verification import VerificationDesign
 
 
 def verify(
@@ -64,10 +64,11 @@ def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | Non
     require_writable(out)
     started = time.monotonic()
     with kept_work(out):
-        with progress() as watch:
-            found = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch or (lambda *_: None))
-        made, asked = _made(seed, time.monotonic() - started), _asked(found.examined)
-        report = write_verification(found.verified, found.absent, asked, out, made)
+        with progress() as report_progress:
+            callback = report_progress or (lambda *_: None)
+            found = verify_job(job, out, quick=quick, seed=seed, workers=workers, progress=callback)
+        made, asked = _made(seed, time.monotonic() - started), _asked(found.design)
+        report = write_verification(found.results, found.absent, asked, out, made)
     verdicts = found.verdicts
     if json:
         print_json(verdicts)
@@ -81,7 +82,7 @@ def _on_data(job: DataJob, quick: bool, seed: int, out: Path, workers: int | Non
     screen.print(f"Report: {report}")
 
 
-def _asked(examined: Examination) -> str:
+def _asked(examined: VerificationDesign) -> str:
     return (
         f"{len(examined.lies)} lies of each of {len(examined.clients)} clients, {examined.looks[0]} pairs of runs "
         f"each, up to {examined.looks[-1]} where it is open whether the gain exceeds {examined.tolerance:.0%} of "

@@ -93,7 +93,7 @@ def run_job(
     A job that was interrupted in this folder goes on where it was. With `in_flower` the nodes are those of Flower's
     simulation, in processes of their own.
     """
-    scene = job.scene()
+    scene = job.simulated_federation()
     with open_ledger(ledger or folder / "ledger.db") as book:
         draws = fixed_draws(seed)
         operator = Operator(book, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
@@ -139,7 +139,7 @@ def _anew(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
     """A client in a process that has nothing but the job."""
     known = digest({"job": job.document(), "seed": seed})
     if known not in _ANEW:
-        scene = job.scene()
+        scene = job.simulated_federation()
         _ANEW[known] = scene, Profile(job.clients.behaviour, 1).labels(scene.federated, seed)
     scene, labels = _ANEW[known]
     return _participant(job, scene, client, folder, labels)
