@@ -132,11 +132,11 @@ def test_a_reduced_federation_has_everybody_once_and_the_same_objective(dirichle
     few = reduce_federation(whole)
     assert len(few.members) <= SAMPLED_CLIENTS + GROUPS
     assert np.sort(np.concatenate(few.members)).tolist() == list(range(120))
-    assert all(len(some) == 1 for some in few.members[: few.alone])
+    assert all(len(some) == 1 for some in few.members[: few.single_clients])
     assert few.federated.weight.sum() == pytest.approx(1.0)
     assert sorted(few.federated.partition.rows.tolist()) == sorted(whole.partition.rows.tolist())
     assert whole_gradient(few.federated) == pytest.approx(whole_gradient(whole), abs=1e-6)
-    grouped = few.federated.weight[few.alone :]
+    grouped = few.federated.weight[few.single_clients :]
     assert grouped.max() < 2 * grouped.min()
 
 
@@ -159,14 +159,16 @@ def whole_gradient(federated):
 
 def test_sampled_clients_are_spread_over_weights_and_over_classes():
     alike = reduce_federation(federation((30,) * 300))
-    main = [np.bincount(DATA.labels[alike.federated.partition.rows_of(k)]).argmax() for k in range(alike.alone)]
+    main = [
+        np.bincount(DATA.labels[alike.federated.partition.rows_of(k)]).argmax() for k in range(alike.single_clients)
+    ]
     assert np.bincount(main).tolist() == [2] * 10
     sizes = 20 + np.random.default_rng(0).permutation(300)
     unlike = reduce_federation(federation(sizes))
-    picked = np.sort(sizes[np.concatenate(unlike.members[: unlike.alone])])
+    picked = np.sort(sizes[np.concatenate(unlike.members[: unlike.single_clients])])
     assert picked.tolist() == np.sort(sizes)[7::15].tolist()
     few = reduce_federation(federation((30,) * 15))
-    assert (len(few.members), few.alone) == (15, 15)
+    assert (len(few.members), few.single_clients) == (15, 15)
 
 
 def test_more_clients_draw_no_more_samples():

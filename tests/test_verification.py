@@ -144,7 +144,7 @@ def test_where_the_empty_report_is_among_the_lies_makes_no_difference(place):
         expected = gains(rule, CLIENTS, TRAINING, 2, GRID, seen, looks=4)
         assert found.pay == expected.pay
         assert found.money.tolist() == [expected.money[GRID.index(one)] for one in lies]
-        empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.of_an_empty_report(), looks=4)
+        empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.with_empty_report(), looks=4)
         assert empty.money[0] == expected.money[-1]
 
 
