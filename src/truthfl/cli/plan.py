@@ -1,4 +1,6 @@
-"""The command `truthfl plan`. Imports `cli.plan_output`, `job` and `mechanism.deviation` when it is called."""
+"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `job` and
+`mechanism.deviation`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Other ways of paying, to compare with: flat, per claimed sample, by leave-one-out, by Shapley share.
+"""Mechanisms to compare with LCEME: flat pay, pay per claimed sample, leave-one-out, Shapley share.
 
-Each is scaled so that in all honest clients are paid what honest work costs. All makers have the signature of `lceme`.
-Imports `mechanism`, `setting`, `loss_model`, `observation` and `formulas`. docs/mechanism.md, section 7.
+Each is scaled so that the total honest pay is the total cost of honest work. The functions that make them have the
+signature of `lceme`. docs/mechanism.md, section 7. Imports `mechanism`, `setting`, `loss_model`, `observation`,
+`formulas` and `checks`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from truthfl.mechanism.setting import Clients, Training, batch_price
 
 @dataclass(frozen=True, eq=False)
 class FlatPay(Mechanism):
-    """Everybody gets a fixed amount, whatever the model is like."""
+    """A fixed amount for each client, whatever the test loss."""
 
     kind: ClassVar[str] = "flat"
     formula: ClassVar[str] = "pay = amount * delivered / asked, rounded to whole units"
@@ -55,7 +56,7 @@ class FlatPay(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class PayPerClaimedSample(Mechanism):
-    """A price per sample that the client says she used, and her labeling cost on top."""
+    """A price per sample that the client claims to have used, plus her labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
     needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.CLAIMED_BATCH}
@@ -87,7 +88,7 @@ class PayPerClaimedSample(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOutPay(Mechanism):
-    """The same price for everybody per unit by which the loss would be higher without her."""
+    """The same price for all clients per unit by which the loss would be higher without her."""
 
     kind: ClassVar[str] = "leave-one-out"
     needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.LEAVE_ONE_OUT}
@@ -150,7 +151,7 @@ class ShapleySharePay(Mechanism):
 
 
 def flat_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> FlatPay:  # noqa: ARG001
-    """Pays each client what honest work costs her."""
+    """Pay each client her cost of honest work."""
     batches, cost = _honest(clients, training, batch_size)
     return FlatPay(batches, cost)
 
@@ -161,13 +162,13 @@ def pay_per_claimed_sample(
     training: Training,
     batch_size: ArrayLike,
 ) -> PayPerClaimedSample:
-    """Pays each client her own price for each sample she claims."""
+    """Pay each client her own price for each sample she claims, and her labeling cost."""
     batches, _ = _honest(clients, training, batch_size)
     return PayPerClaimedSample(batches, batch_price(clients, training), clients.labeling_cost)
 
 
 def leave_one_out_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> LeaveOneOutPay:
-    """Pays, in all, what honest work costs in all, when everybody is honest."""
+    """The price at which the total pay is the total cost of work when all clients are honest."""
     batches, cost = _honest(clients, training, batch_size)
     drop = float((model.reporting - model.sampling / batches).sum())
     if drop <= 0:
@@ -184,7 +185,7 @@ def shapley_share_pay(
     training: Training,
     batch_size: ArrayLike,
 ) -> ShapleySharePay:
-    """Shares out, whatever happens, what honest work costs in all."""
+    """Share out the total cost of honest work, whatever the test loss."""
     batches, cost = _honest(clients, training, batch_size)
     return ShapleySharePay(batches, float(cost.sum()))
 
