@@ -56,7 +56,7 @@ class Engine(Protocol):
     """Computes rounds. `inner` are the model's parameters in the engine's own layout.
 
     pack, unpack   convert flat parameters to the inner layout and back
-    chunk_update   the sum of the weighted reports of clients first … last − 1 in one round
+    chunk_update   the update by clients first … last − 1 in one round, an input of `combine`
     combine        add the updates of all chunks to the model, in place
     rounds         train rounds first … last − 1, in place
     relabel        replace the labels of some samples of the run

@@ -37,18 +37,18 @@ def measure_gradients(federated: Federated, *, batch_size: int = 50, seed: int =
     gradients of single samples with their own and with random labels.
     """
     path = honest_path(federated, batch_size, seed)[:: MOMENTS // 2]
-    drawn = generator(seed, Purpose.TEST)
+    rng = generator(seed, Purpose.TEST)
     count = len(federated.partition)
     variance, norm, shift = np.zeros(count), 0.0, 0.0
     for params in path:
         for client in range(count):
             rows = federated.partition.rows_of(client)
             mean = _gradient(federated, params, rows, federated.data.labels[rows])
-            batches = drawn.choice(rows, (BATCHES, BATCH))
+            batches = rng.choice(rows, (BATCHES, BATCH))
             spread = [_gradient(federated, params, b, federated.data.labels[b]) - mean for b in batches]
             variance[client] = max(variance[client], BATCH * float(np.mean(np.square(spread).sum(axis=1))))
             norm = max(norm, float(np.square(mean).sum()))
-            shift = max(shift, _label_shift(federated, params, drawn.choice(rows, BATCHES), drawn))
+            shift = max(shift, _label_shift(federated, params, rng.choice(rows, BATCHES), rng))
     return Gradients(variance, shift, norm)
 
 
@@ -61,7 +61,7 @@ def measure_reduced_and_whole(
     of the squared norms less the squared norm of the mean. β and G² are those of the reduced federation for both.
     """
     rows = np.unique(whole.partition.rows)
-    drawn, shifted = generator(seed, Purpose.TEST), rows[np.linspace(0, len(rows) - 1, SHIFTED).astype(int)]
+    rng, shifted = generator(seed, Purpose.TEST), rows[np.linspace(0, len(rows) - 1, SHIFTED).astype(int)]
     variances = [np.zeros(len(federated.partition)) for federated in (reduced, whole)]
     square, shift, norm = np.zeros(len(whole.data)), 0.0, 0.0
     path = honest_path(reduced, batch_size, seed)[:: MOMENTS // 2]
@@ -70,7 +70,7 @@ def measure_reduced_and_whole(
             square[rows] = [
                 np.square(_gradient(whole, params, row, whole.data.labels[row])).sum() for row in rows[:, None]
             ]
-            shift = max(shift, _label_shift(whole, params, shifted, drawn))
+            shift = max(shift, _label_shift(whole, params, shifted, rng))
             for federated, largest in zip((reduced, whole), variances, strict=True):
                 means = np.array([_squared_mean(federated, params, k) for k in range(len(federated.partition))])
                 np.maximum(largest, _client_means(federated, square) - means, out=largest)
@@ -115,9 +115,9 @@ def _gradient(
     return federated.model.weighted_gradient(params, images, labels, weight).astype(np.float64)
 
 
-def _label_shift(federated: Federated, params: Params, rows: NDArray[np.int64], drawn: np.random.Generator) -> float:
+def _label_shift(federated: Federated, params: Params, rows: NDArray[np.int64], rng: np.random.Generator) -> float:
     """β: the mean squared change of a sample's gradient when its label is replaced by a random one."""
-    other = drawn.integers(0, len(federated.data.classes), len(rows))
+    other = rng.integers(0, len(federated.data.classes), len(rows))
     shifts = [
         np.square(
             _gradient(federated, params, rows[k : k + 1], federated.data.labels[rows[k : k + 1]])

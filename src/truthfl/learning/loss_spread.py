@@ -26,9 +26,9 @@ def spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.fl
     losses, variances = [], []
     for trial in range(RESAMPLED_PILOTS):
         federated = resampled(pilot, trial)
-        done = train(federated, Strategies.truthful(batches), trial, evaluate_on={"test": test})
-        losses.append(float(done.evaluations["test"].loss[0, -1]))
-        variances.append(float(np.var(sample_losses(federated, done.params[0], test))))
+        trained = train(federated, Strategies.truthful(batches), trial, evaluate_on={"test": test})
+        losses.append(float(trained.evaluations["test"].loss[0, -1]))
+        variances.append(float(np.var(sample_losses(federated, trained.params[0], test))))
     return float(np.std(losses, ddof=1)), float(np.mean(variances))
 
 

@@ -94,6 +94,6 @@ def final_losses(federated: Federated, evaluation: LabeledImages, kinds: Sequenc
         alike = list(group)
         for together in [alike] if labeled else [[kind] for kind in alike]:
             seeds = np.concatenate([kind.seeds for kind in together])
-            done = train(federated, strategies_of(together), seeds, evaluate_on={"evaluation": evaluation})
-            losses.append(done.evaluations["evaluation"].loss[:, -1])
+            trained = train(federated, strategies_of(together), seeds, evaluate_on={"evaluation": evaluation})
+            losses.append(trained.evaluations["evaluation"].loss[:, -1])
     return np.concatenate(losses)

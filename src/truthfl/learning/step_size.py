@@ -106,8 +106,8 @@ def effect_of_scaled_reports(
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (count,))
     strategies = Strategies(1.0, np.tile(batches, (len(profiles) * seeds, 1)), np.repeat(profiles, seeds, axis=0))
     draws = np.tile(np.arange(seeds), len(profiles))
-    done = train(federated, strategies, draws, step_sizes=step_size, evaluate_on={"evaluation": evaluation})
-    losses = done.evaluations["evaluation"].loss[:, -1].reshape(len(profiles), seeds)
+    trained = train(federated, strategies, draws, step_sizes=step_size, evaluate_on={"evaluation": evaluation})
+    losses = trained.evaluations["evaluation"].loss[:, -1].reshape(len(profiles), seeds)
     change = losses[1:] - losses[0]
     return ScaledReportEffect(scales, change.mean(axis=1), change.std(axis=1, ddof=1) / np.sqrt(seeds))
 
@@ -118,8 +118,8 @@ def _losses(
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))
     with np.errstate(over="ignore", invalid="ignore"):  # training may diverge; its loss is infinite then
-        done = train(
+        trained = train(
             federated, honest, draws, step_sizes=np.repeat(steps, seeds), evaluate_on={"evaluation": evaluation}
         )
-    losses = done.evaluations["evaluation"].loss[:, -1].reshape(len(steps), seeds)
+    losses = trained.evaluations["evaluation"].loss[:, -1].reshape(len(steps), seeds)
     return np.where(np.isfinite(losses), losses, np.inf)

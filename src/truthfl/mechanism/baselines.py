@@ -40,9 +40,9 @@ class FlatPay(Mechanism):
         bare = flat_pay(inputs.clients, inputs.loss_model, inputs.training, batches)
         return FlatPay(batches, bare.amount + inputs.margin)
 
-    def pay(self, seen: Observation) -> FloatArray:
-        shape = np.broadcast(np.asarray(seen.test_loss), self.amount).shape
-        return delivered_share(np.broadcast_to(self.amount, shape), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        shape = np.broadcast(np.asarray(observation.test_loss), self.amount).shape
+        return delivered_share(np.broadcast_to(self.amount, shape), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         return self.amount, self.amount
@@ -71,10 +71,10 @@ class PayPerClaimedSample(Mechanism):
     def plan(cls, inputs: PlanInputs) -> PayPerClaimedSample:
         return pay_per_claimed_sample(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        claimed = np.asarray(seen.claimed_batch_size, dtype=float)
+    def pay(self, observation: Observation) -> FloatArray:
+        claimed = np.asarray(observation.claimed_batch_size, dtype=float)
         pay: FloatArray = self.claim_rate * claimed + self.labeling_cost
-        return delivered_share(pay, seen)
+        return delivered_share(pay, observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         return self.labeling_cost, np.full_like(self.labeling_cost, np.inf)
@@ -102,9 +102,9 @@ class LeaveOneOutPay(Mechanism):
     def plan(cls, inputs: PlanInputs) -> LeaveOneOutPay:
         return leave_one_out_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        drop = np.asarray(seen.contribution, dtype=float)
-        return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        drop = np.asarray(observation.contribution, dtype=float)
+        return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         most = np.broadcast_to(np.asarray(self.slope * (highest_loss - lowest_loss)), np.shape(self.batch_size))
@@ -134,12 +134,12 @@ class ShapleySharePay(Mechanism):
     def plan(cls, inputs: PlanInputs) -> ShapleySharePay:
         return shapley_share_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        own = np.maximum(np.asarray(seen.contribution, dtype=float), 0.0)
-        everybody = np.asarray(seen.total_contribution, dtype=float)
-        share = np.zeros(np.broadcast(own, everybody).shape)
-        np.divide(own, everybody, out=share, where=everybody > 0)
-        return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        own = np.maximum(np.asarray(observation.contribution, dtype=float), 0.0)
+        all_contributions = np.asarray(observation.total_contribution, dtype=float)
+        share = np.zeros(np.broadcast(own, all_contributions).shape)
+        np.divide(own, all_contributions, out=share, where=all_contributions > 0)
+        return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         most = np.broadcast_to(np.asarray(self.total, dtype=float), np.shape(self.batch_size))

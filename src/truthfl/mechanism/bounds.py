@@ -106,7 +106,7 @@ def sound_bound(clients: Clients, training: Training, constants: Constants) -> L
 
 
 def absence_variance(clients: Clients) -> FloatArray | None:
-    """π_i = p_i² (1 − q_i)/q_i (section 2c); None when nobody is ever absent."""
+    """π_i = p_i² (1 − q_i)/q_i (section 2c); None if all clients always participate."""
     if clients.participation.min() == 1.0:
         return None
     absence = 1.0 / clients.participation

@@ -68,9 +68,9 @@ class Contract(Mechanism):
             raise InputError("test_loss is not finite; a model with no finite loss cannot settle a contract.")
         return self._reward(loss[..., None] if loss.ndim else loss)
 
-    def pay(self, seen: Observation) -> FloatArray:
+    def pay(self, observation: Observation) -> FloatArray:
         """The reward times the share of rounds that she delivered."""
-        return delivered_share(self._reward(np.asarray(seen.test_loss, dtype=float)), seen)
+        return delivered_share(self._reward(np.asarray(observation.test_loss, dtype=float)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         return self._reward(np.float64(highest_loss)), self._reward(np.float64(lowest_loss))
@@ -83,9 +83,9 @@ class Contract(Mechanism):
             "model the amount is negative."
         ]
 
-    def calculation(self, seen: Observation) -> list[CalculationStep]:
-        base, slope, labeling = (float(one[0]) for one in (self.base, self.slope, self.labeling_cost))
-        loss = float(np.ravel(seen.test_loss)[0])
+    def calculation(self, observation: Observation) -> list[CalculationStep]:
+        base, slope, labeling = (float(term[0]) for term in (self.base, self.slope, self.labeling_cost))
+        loss = float(np.ravel(observation.test_loss)[0])
         earned = float(self._reward(np.float64(loss))[0])
         steps = [
             CalculationStep(
@@ -94,9 +94,9 @@ class Contract(Mechanism):
                 earned,
             )
         ]
-        if seen.delivered is not None and seen.asked is not None:
-            counts = (int(np.ravel(seen.delivered)[0]), "/", int(np.ravel(seen.asked)[0]))
-            paid = float(np.ravel(self.pay(seen))[0])
+        if observation.delivered is not None and observation.asked is not None:
+            counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
+            paid = float(np.ravel(self.pay(observation))[0])
             steps.append(CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid))
         return steps
 

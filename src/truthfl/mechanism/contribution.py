@@ -43,11 +43,11 @@ class ModelCoalitionLoss:
     In such a game both leave-one-out and Shapley value are that drop, for any number of clients.
     """
 
-    everybody: float
+    loss_with_all: float
     drop: FloatArray
 
     def __call__(self, members: NDArray[np.bool_]) -> FloatArray:
-        return self.everybody + np.asarray(np.where(members, 0.0, self.drop).sum(axis=-1), dtype=float)
+        return self.loss_with_all + np.asarray(np.where(members, 0.0, self.drop).sum(axis=-1), dtype=float)
 
 
 def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoalitionLoss:
@@ -61,7 +61,7 @@ def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoali
 
 
 def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray:
-    """Loss without client i minus loss with everybody, for every i."""
+    """Loss without client i minus loss with all clients, for every i."""
     if isinstance(coalition_loss, ModelCoalitionLoss):
         return coalition_loss.drop
     members = np.ones((count + 1, count), dtype=bool)
@@ -72,7 +72,7 @@ def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray
 
 
 def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0) -> Shapley:
-    """Client i's Shapley share of the drop from nobody's to everybody's loss.
+    """Client i's Shapley share of the drop from the loss without clients to the loss with all.
 
     Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
     """

@@ -148,13 +148,13 @@ class _Unilateral:
     def pay(self, change: FloatArray, claimed: FloatArray) -> FloatArray:
         """The pay of each client if she alone changes the loss by `change`."""
         contribution = self.contribution - change
-        seen = Observation(
+        observation = Observation(
             test_loss=self.loss + change,
             claimed_batch_size=claimed,
             contribution=contribution,
             total_contribution=self.others_contribution + np.maximum(contribution, 0.0),
         )
-        return self.rule.pay(seen)
+        return self.rule.pay(observation)
 
     def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
         change = self.model.own_gap(effort, batch, scale) - self.own

@@ -57,11 +57,11 @@ def improve(
     best = int(np.argmin(cost))
     if cost[best] >= worth * (1.0 - 1e-14):
         return batches
-    found = batches.copy()
+    improved = batches.copy()
     for client, (parent, size) in zip(order[::-1], reversed(history), strict=True):
-        found[client] = size[best]
+        improved[client] = size[best]
         best = int(parent[best])
-    return found if inner(price, found) <= money else batches
+    return improved if inner(price, improved) <= money else batches
 
 
 def _better_neighbour(

@@ -112,7 +112,7 @@ class Mechanism(ABC):
         raise InputError(f"the contract {cls.kind!r} has no plan; it can be studied, but not offered.")
 
     @abstractmethod
-    def pay(self, seen: Observation) -> FloatArray:
+    def pay(self, observation: Observation) -> FloatArray:
         """The pay of each client in the job's money, before rounding; an array (…, N)."""
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
@@ -127,9 +127,9 @@ class Mechanism(ABC):
         """Sentences that explain to the only client of this mechanism how her pay is determined."""
         return [f"{self.formula[:1].upper()}{self.formula[1:]}."]
 
-    def calculation(self, seen: Observation) -> list[CalculationStep]:
+    def calculation(self, observation: Observation) -> list[CalculationStep]:
         """The steps of the computation of the pay of the only client of this mechanism."""
-        return [CalculationStep(self.formula, (), float(np.ravel(self.pay(seen))[0]))]
+        return [CalculationStep(self.formula, (), float(np.ravel(self.pay(observation))[0]))]
 
     def renamed(self, name: str) -> Self:
         """The same mechanism with another name in tables."""
@@ -166,11 +166,11 @@ class Mechanism(ABC):
         return cls(batch_size=np.array([float(batch_size)]), **arrays)  # type: ignore[call-arg]
 
 
-def delivered_share(amount: FloatArray, seen: Observation) -> FloatArray:
+def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
     """The amount times the share of rounds that were delivered; 0 for a client who was never asked."""
-    if seen.delivered is None or seen.asked is None:
+    if observation.delivered is None or observation.asked is None:
         return amount
-    delivered, asked = np.asarray(seen.delivered, dtype=float), np.asarray(seen.asked, dtype=float)
+    delivered, asked = np.asarray(observation.delivered, dtype=float), np.asarray(observation.asked, dtype=float)
     counted = amount * delivered
     shared: FloatArray = np.zeros(np.broadcast(counted, asked).shape)
     np.divide(counted, asked, out=shared, where=asked > 0)
@@ -197,7 +197,7 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
     pay = np.asarray(mechanism.pay(Observation(expected_loss)), dtype=float)
     if pay.shape != (count,):
         raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
-    for what, values in (*((f"the term {name!r}", one) for name, one in terms.items()), ("the pay", pay)):
+    for what, values in (*((f"the term {name!r}", term) for name, term in terms.items()), ("the pay", pay)):
         if not np.isfinite(values).all():
             who = int(np.argmin(np.isfinite(values)))
             raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
@@ -207,7 +207,7 @@ def require_collected(mechanism: type[Mechanism]) -> None:
     """Raise `InputError` unless jobs collect all evidence that this mechanism needs."""
     missing = mechanism.needs - COLLECTED_BY_JOBS
     if missing:
-        what = " and ".join(sorted(one.value for one in missing))
+        what = " and ".join(sorted(evidence.value for evidence in missing))
         raise InputError(
             f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
             "(truthfl verify), but not run."

@@ -37,7 +37,7 @@ class Observation:
     test_loss           loss of the final model on the test sample
     claimed_batch_size  the batch size that the client claims to have used
     contribution        loss drop credited to her, by the `Evidence` that the mechanism needs
-    total_contribution  sum of everybody's contributions, counting none below 0
+    total_contribution  sum of all positive contributions
     contribution_error  standard error of her contribution; 0 where it is exact
     delivered, asked    number of rounds in which her report was accepted and in which she was asked; None: all rounds
     """

@@ -50,13 +50,13 @@ def pay_on_model(
             f"strategies have shape {profile.batch_size.shape}; they must be one profile of {len(model)} clients."
         )
     loss = float(model.expected_loss(profile)) if test_loss is None else number("test_loss", test_loss)
-    seen = observe(
+    observation = observe(
         rule,
         test_loss=loss,
         claimed_batch_size=profile.claimed_batch_size,
         coalition_loss=model_coalition_loss(model, profile),
     )
-    return rule.pay(seen)
+    return rule.pay(observation)
 
 
 def client_payoff(

@@ -34,9 +34,9 @@ def search_best(
     effort, batch, scale, claim = np.ones(count), honest.copy(), np.ones(count), honest.copy()
     for labels in (0.0, 1.0):
         for claimed in claims:
-            found, at_batch, at_scale = _search_plane(gain, labels, claimed, lowest, highest)
-            better = found > best
-            best[better], effort[better] = found[better], labels
+            gains, at_batch, at_scale = _search_plane(gain, labels, claimed, lowest, highest)
+            better = gains > best
+            best[better], effort[better] = gains[better], labels
             batch[better], scale[better], claim[better] = at_batch[better], at_scale[better], claimed[better]
     return best, Strategies(effort, batch, scale, claim)
 

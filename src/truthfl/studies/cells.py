@@ -128,12 +128,12 @@ def train_cell(
     strategies = Strategies(labeling_effort, batch_size, report_scale)
     data_sets = {"train": train_loss_samples(federated), "test": federation.test}
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
-        done = train(federated, strategies, seeds, evaluate_on=data_sets, every=every, threads=1)
+        trained = train(federated, strategies, seeds, evaluate_on=data_sets, every=every, threads=1)
     return {
-        "rounds": done.rounds,
-        "train_loss": done.evaluations["train"].loss,
-        "test_loss": done.evaluations["test"].loss,
-        "accuracy": done.evaluations["test"].accuracy,
+        "rounds": trained.rounds,
+        "train_loss": trained.evaluations["train"].loss,
+        "test_loss": trained.evaluations["test"].loss,
+        "accuracy": trained.evaluations["test"].accuracy,
     }
 
 

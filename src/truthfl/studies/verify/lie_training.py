@@ -57,10 +57,10 @@ def lied_losses(
         scale[:, client] *= lie[:, 2]
         draws = np.tile(np.asarray(seeds), len(members) // len(seeds))
         with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
-            done = train(
+            trained = train(
                 federated, Strategies(effort, batch, scale), draws, evaluate_on={"test": federation.test}, threads=1
             )
-        return np.fmin(done.evaluations["test"].loss[:, -1], MAX_LOSS)
+        return np.fmin(trained.evaluations["test"].loss[:, -1], MAX_LOSS)
 
     runs = np.repeat(strategies, len(seeds), axis=0)
     result = {"loss": losses(runs, np.ones((len(runs), count), dtype=bool)).reshape(len(strategies), len(seeds))}
@@ -108,8 +108,8 @@ def losses_without(
     present = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
     strategies = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), present.shape), present)
     draws = np.tile(np.asarray(seeds), 1 + len(sizes))
-    done = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
-    return {"loss": done.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))}
+    trained = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
+    return {"loss": trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))}
 
 
 def bound_constants(
