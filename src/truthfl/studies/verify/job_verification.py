@@ -1,6 +1,7 @@
 """Verifies a `DataJob`: plans it and measures the gains from lying under its contract and under other rules.
 
-Imports `job`, `learning.pilot_design`, `rule_tests`, `verification`, `lie_grid`, `studies.cells` and `studies.work`.
+Imports `job`, `learning.pilot_design`, `rule_tests`, `verdicts`, `verification`, `lie_grid`, `studies.cells` and
+`studies.work`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from truthfl.learning.pilot_design import PilotDesign
 from truthfl.studies.cells import FederationSpec
 from truthfl.studies.verify.lie_grid import SHORT_GRID
 from truthfl.studies.verify.rule_tests import rule_tests
-from truthfl.studies.verify.verification import Verdict, VerificationDesign, VerificationResult, verify
+from truthfl.studies.verify.verdicts import Verdict
+from truthfl.studies.verify.verification import VerificationDesign, VerificationResult, verify
 from truthfl.studies.work import Progress, Store
 
 QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)

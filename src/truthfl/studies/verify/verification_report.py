@@ -1,6 +1,6 @@
 """The results of a verification as picture, tables and HTML report.
 
-Imports `files`, `lie_grid`, `verification` and `reporting`.
+Imports `files`, `lie_grid`, `verdicts`, `verification` and `reporting`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.verify.lie_grid import KINDS
-from truthfl.studies.verify.verification import Verdict, VerificationResult
+from truthfl.studies.verify.verdicts import Verdict
+from truthfl.studies.verify.verification import VerificationResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
