@@ -1,1 +1,1 @@
-"""How fast, as ratios measured in one run. `python -m benchmarks.NAME [--json]`."""
+"""Benchmarks; run one by `python -m benchmarks.NAME [--json]`. Speeds are ratios measured in the same run."""

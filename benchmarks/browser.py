@@ -1,4 +1,4 @@
-"""Where the machine's Chromium is: TRUTHFL_CHROMIUM, or one of its usual names on the PATH."""
+"""The path of Chromium: TRUTHFL_CHROMIUM, or one of its usual names on the PATH."""
 
 import os
 import shutil

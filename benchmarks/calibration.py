@@ -1,10 +1,10 @@
-"""The loss model against real training: softmax regression on MNIST, the paper's ten clients.
+"""The calibrated loss model compared with real training: softmax regression on MNIST, the paper's ten clients.
 
     python -m benchmarks.calibration [--json] [--seeds N]
 
-Prints the constants and what kind of number each is; the loss by step size and the best one; what a scaled report does
-to the loss at a small step and at the best; the real loss by batch size beside the calibrated c + v/D, with R²; and how
-far each bound is above the calibrated model, at the largest step size at which both bounds hold.
+Prints the constants and their kinds; the loss by step size; the effect of a scaled report on the loss at small steps
+and at the best; the real loss by batch size and the calibrated c + v/D, with R²; and the ratio of each bound to the
+calibrated model, at the largest step size at which both bounds hold.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--seeds", type=int, default=10, help="runs per setting (10)")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     federated, test = federation(0.5)
     measured = measure_constants(federated)
-    search = find_step_size(federated, test, 50, seeds=asked.seeds)
+    search = find_step_size(federated, test, 50, seeds=arguments.seeds)
     scaled = {
-        step: effect_of_scaled_reports(federated, test, 50, step_size=step, seeds=5 * asked.seeds)
+        step: effect_of_scaled_reports(federated, test, 50, step_size=step, seeds=5 * arguments.seeds)
         for step in (0.1, 0.5, search.best)
     }
     tuned = at_step(federated, search.best)
-    runs = pilot_runs(tuned, test, design(asked.seeds))
+    runs = pilot_runs(tuned, test, design(arguments.seeds))
     fitted = calibrate(tuned, runs, measured.gradients())
     report = {
         "constants": constants_table(measured),
@@ -117,9 +117,9 @@ def main():
         "r_squared_all": fitted.r_squared,
         "factor": fitted.factor.tolist(),
         "factor_error": fitted.standard_error.tolist(),
-        "bounds_over_fitted": bounds_against_fitted(federated, test, measured.smoothness.value, asked.seeds),
+        "bounds_over_fitted": bounds_against_fitted(federated, test, measured.smoothness.value, arguments.seeds),
     }
-    print(json.dumps(report, indent=2)) if asked.json else show(report)
+    print(json.dumps(report, indent=2)) if arguments.json else show(report)
 
 
 def show(report):

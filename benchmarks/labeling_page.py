@@ -1,9 +1,9 @@
-"""How fast the labeling page is with many pictures, in a real browser: python -m benchmarks.labeling_page
+"""Speed and memory of the labeling page with many pictures, in Chromium: python -m benchmarks.labeling_page
 
-Generates pictures, starts `truthfl label`, opens its page in Chromium and labels all of them by real key presses. Times
-are taken in the page: from the key's event to the first moment after the next picture was painted. Memory is the
-server's resident set, and the page's JavaScript heap after a collection. The start is measured several times: from the
-command, typed while her browser is open, to the first picture on the screen.
+Generates pictures, starts `truthfl label`, opens its page in Chromium and labels the pictures by key presses. Times are
+measured in the page: from the key event to the first paint of the next picture. Memory is the server's resident set and
+the page's JavaScript heap after garbage collection. The start is measured several times: from the command, with the
+browser already open, to the first picture on the screen.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from PIL import Image
 
 from benchmarks.browser import NAMES, chromium
 
-BROWSER_SETTLES_S = 2.0  # hers is open already when she gives the command
+BROWSER_SETTLES_S = 2.0  # wait before the command, because a user's browser is already open
 
-WATCH = """
+PAGE_TIMER = """
 const painted = () => new Promise((resolve) => requestAnimationFrame(() => {
   const channel = new MessageChannel();
   channel.port1.onmessage = () => resolve(performance.now());
@@ -50,12 +50,12 @@ addEventListener("DOMContentLoaded", () => {
 
 
 def main():
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--pictures", type=int, default=10_000)
-    asked.add_argument("--labels", type=int, help="how many to label; all unless given")
-    asked.add_argument("--starts", type=int, default=7, help="how many starts to measure")
-    asked.add_argument("--size", type=int, default=28, help="pixels on each side")
-    options = asked.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pictures", type=int, default=10_000)
+    parser.add_argument("--labels", type=int, help="how many to label; all unless given")
+    parser.add_argument("--starts", type=int, default=7, help="how many starts to measure")
+    parser.add_argument("--size", type=int, default=28, help="pixels on each side")
+    options = parser.parse_args()
     if chromium() is None:
         sys.exit(f"no browser: set TRUTHFL_CHROMIUM, or put one of {', '.join(NAMES)} on the PATH.")
     with tempfile.TemporaryDirectory() as folder:
@@ -79,11 +79,11 @@ def measure(data, home, count, labels, starts):
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         print(f"pictures                              {count:>10,}")
-        told = []
+        starts_ms = []
         for number in range(starts):
             with started(browser, data, home / str(number)) as (*_, times):
-                told.append(times)
-        for what, times in zip(("its address", "first picture"), np.array(told).T, strict=True):
+                starts_ms.append(times)
+        for what, times in zip(("its address", "first picture"), np.array(starts_ms).T, strict=True):
             each = ", ".join(f"{one:.0f}" for one in times)
             print(f"{f'{what}, from the command, median':37} {np.median(times):>10.0f} ms  ({each})")
         with started(browser, data, home / "labeled") as (page, server, _):
@@ -95,9 +95,9 @@ def measure(data, home, count, labels, starts):
 
 @contextmanager
 def started(browser, data, home):
-    """A page that shows its first picture, its server's process, and the milliseconds to its address and to that."""
+    """(page with its first picture, process id of the server, [milliseconds to the address, to the first picture])."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
-    context.add_init_script(WATCH)
+    context.add_init_script(PAGE_TIMER)
     page = context.new_page()
     page.goto("about:blank")
     time.sleep(BROWSER_SETTLES_S)
@@ -138,7 +138,7 @@ def label_all(page, server, count, labels):
 
 
 def resident(pid):
-    """Megabytes of a process in memory; 0 where the system does not tell."""
+    """Resident memory of a process in megabytes; 0 without /proc."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -1,10 +1,10 @@
-"""Plan, contract and settle for up to a million clients, against one pass of NumPy over the same arrays.
+"""Planning, contract and pay for up to a million clients, compared with one NumPy pass over the same arrays.
 
     python -m benchmarks.million_clients [--json]
 
-One pass = every array that the job has in the end (the clients' facts, the loss model, the batch sizes, the contract,
-the pay) read once and written once: `numpy.multiply(array, 2.0)` for each. The job = the same from nothing but the
-facts, all checks of the input included: `Clients(…)`, `paper_bound`, `optimal_batch_sizes`, `lceme`, `contract.reward`.
+One pass: `numpy.multiply(array, 2.0)` for each array of a job (clients, loss model, batch sizes, contract, pay). The
+job: computing these arrays from the clients' fields, with all checks of the input: `Clients(…)`, `paper_bound`,
+`optimal_batch_sizes`, `lceme`, `contract.reward`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ CONSTANTS = Constants(
 TRAINING = Training(rounds=100, local_steps=1, step_size=0.05)
 
 
-def facts(count):
+def client_fields(count):
+    """Random keyword arguments of `Clients`."""
     generator = np.random.default_rng(0)
     weight = generator.uniform(0.5, 1.5, count)
     return {
@@ -40,20 +41,20 @@ def facts(count):
     }
 
 
-def job(known, budget=None):
-    clients = Clients(**known)
+def job(fields, budget=None):
+    clients = Clients(**fields)
     model = paper_bound(clients, TRAINING, CONSTANTS)
-    worth = 3.0 * len(clients) ** 2
-    batches = optimal_batch_sizes(clients, model, TRAINING, loss_value=worth, budget=budget)
+    loss_value = 3.0 * len(clients) ** 2
+    batches = optimal_batch_sizes(clients, model, TRAINING, loss_value=loss_value, budget=budget)
     contract = lceme(clients, model, TRAINING, batches)
     pay = contract.reward(0.5)
     return clients, model, batches, contract, pay
 
 
 def arrays_of(clients, model, batches, contract, pay):
-    facts_ = [getattr(clients, f) for f in facts(1)]
+    client_arrays = [getattr(clients, f) for f in client_fields(1)]
     terms = [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling]
-    return [*facts_, *terms, batches, contract.slope, contract.base, pay]
+    return [*client_arrays, *terms, batches, contract.slope, contract.base, pay]
 
 
 def one_pass(arrays):
@@ -71,19 +72,19 @@ def best_of(function, repeats):
 
 
 def measure(count):
-    known = facts(count)
-    made = job(known)
-    arrays = arrays_of(*made)
+    fields = client_fields(count)
+    clients, model, batches, contract, pay = job(fields)
+    arrays = arrays_of(clients, model, batches, contract, pay)
     repeats = max(5, min(50, 5_000_000 // count))
     times_pass, times_job = [], []
-    for _ in range(3):  # in turn, so that a busy moment of the machine hits both
+    for _ in range(3):  # alternating, so that other load on the machine affects both
         times_pass.append(best_of(lambda: one_pass(arrays), repeats))
-        times_job.append(best_of(lambda: job(known), repeats))
-    price = batch_price(made[0], TRAINING)
-    half = 0.5 * float(made[0].labeling_cost.sum() + price @ made[2])
-    budget = best_of(lambda: job(known, half), 2)
+        times_job.append(best_of(lambda: job(fields), repeats))
+    price = batch_price(clients, TRAINING)
+    half = 0.5 * float(clients.labeling_cost.sum() + price @ batches)
+    budget = best_of(lambda: job(fields, half), 2)
     tracemalloc.start()
-    job(known)
+    job(fields)
     memory = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return {
@@ -100,11 +101,11 @@ def measure(count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     rows = [measure(count) for count in SIZES]
     sizes, times = np.log([r["clients"] for r in rows]), np.log([r["job_ms"] for r in rows])
     exponent = float(np.polyfit(sizes, times, 1)[0])
-    if asked.json:
+    if arguments.json:
         print(json.dumps({"rows": rows, "time_exponent": exponent}, indent=2))
         return
     print("Plan, contract and settle, against one NumPy pass over the same arrays\n")

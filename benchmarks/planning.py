@@ -1,11 +1,11 @@
-"""What a plan costs as clients become more: time and memory by stage, for 10, 100 and 1,000 clients.
+"""Time and memory of planning by stage, for 10, 100 and 1,000 clients.
 
     python -m benchmarks.planning [--clients 10 100 1000] [--full 40] [--json]
 
-Each plan is made in a process of its own: the built-in job's digits, 200 samples for each client, 100 rounds, softmax
+Each plan is made in a separate process: the built-in job's digits, 200 samples per client, 100 rounds, softmax
 regression, the value of a unit of loss in proportion to the clients. Processor time counts all cores. With --full N the
-loss model of N clients is also found by runs of the whole federation, in which every client lies in turn, and held
-against the one that the plan rests on; at the same step size. That takes minutes: it grows with the square of N.
+loss model of N clients is also measured by runs of the whole federation, in which every client lies in turn, and
+compared with the plan's at the same step size. That takes minutes: the time grows with the square of N.
 """
 
 from __future__ import annotations
@@ -19,42 +19,43 @@ import time
 
 import numpy as np
 
-from truthfl.job import DataJob, Participants, ServerSettings
-from truthfl.learning import findings, planning
+from truthfl.job import ContractChoice, DataJob, Participants, ServerSettings
+from truthfl.learning import pilot_measurement, planning
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
 STAGES = {
-    "find_step_size": (findings, "step size"),
-    "measure_gradients": (findings, "gradients"),
-    "gradients_of_all": (findings, "gradients"),
-    "pilot_runs": (findings, "trial runs"),
-    "paired_pilot_runs": (findings, "trial runs"),
+    "find_step_size": (pilot_measurement, "step size"),
+    "measure_gradients": (pilot_measurement, "gradients"),
+    "measure_reduced_and_whole": (pilot_measurement, "gradients"),
+    "pilot_runs": (pilot_measurement, "trial runs"),
+    "paired_pilot_runs": (pilot_measurement, "trial runs"),
     "spread_of_loss": (planning, "spread of the loss"),
 }
 
 
 def job(clients: int) -> DataJob:
-    """So many clients with 200 digits each."""
+    """A job of `clients` clients with 200 digits each."""
     return DataJob(
         Data(pilot_samples=2000, test_samples=1000),
         ModelChoice(),
         Training(100),
         ServerSettings(loss_value=360.0 * clients, test_samples=10_000),
         Participants([200] * clients, labeling_cost=200.0, sample_cost=0.0006),
+        ContractChoice(),
         tune_step=True,
     )
 
 
 def one_plan(clients: int) -> dict:
-    """Processor seconds by stage, seconds in all, and the most memory that was used."""
+    """Processor seconds by stage and in all, wall-clock seconds, and peak memory of one plan."""
     seconds: dict[str, float] = {}
     for name, (module, stage) in STAGES.items():
         setattr(module, name, _timed(getattr(module, name), stage, seconds))
     started, work = time.perf_counter(), job(clients)
-    plan = work.plan(work.scene())
+    plan = work.plan(work.simulated_federation())
     found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
     cpu = time.process_time()
     return {
@@ -78,12 +79,15 @@ def _timed(function, stage: str, seconds: dict[str, float]):
 
 
 def full_against_sampled(clients: int) -> dict:
-    """The parts of both loss models, with standard errors, and processor seconds."""
+    """Coefficients of both loss models with standard errors, and processor seconds."""
     side = job(clients).server_side()
-    tuned = findings.of_reduced(side, PilotDesign(), tune_step=True).training
-    side = type(side)(findings.with_training(side.pilot, tuned), side.test)
+    tuned = pilot_measurement.measure_reduced_federation(side, PilotDesign(), tune_step=True).training
+    side = type(side)(pilot_measurement.with_training(side.pilot, tuned), side.test)
     rows = {}
-    for name, find in (("full", findings.of_whole), ("sampled", findings.of_reduced)):
+    for name, find in (
+        ("full", pilot_measurement.measure_whole_federation),
+        ("sampled", pilot_measurement.measure_reduced_federation),
+    ):
         started = time.process_time()
         found = find(side, PilotDesign(), tune_step=False).calibration
         parts = [found.model.constant, *(x.sum() for x in (found.model.sampling, found.model.labeling))]
@@ -106,8 +110,8 @@ def show(plans: list[dict], against: dict | None) -> None:
     print(f"{'processor seconds':20s}" + "".join(f"{plan['clients']:>12,} clients" for plan in plans))
     for name in [*names, "cpu_seconds"]:
         values = [plan["stages"].get(name, plan.get(name, 0.0)) for plan in plans]
-        told = [f"{value:11.2f} (×{value / max(values[0], 1e-9):4.1f})" for value in values]
-        print(f"{'all' if name == 'cpu_seconds' else name:20s}" + " ".join(told))
+        cells = [f"{value:11.2f} (×{value / max(values[0], 1e-9):4.1f})" for value in values]
+        print(f"{'all' if name == 'cpu_seconds' else name:20s}" + " ".join(cells))
     print(f"{'wall seconds':20s}" + "".join(f"{plan['wall_seconds']:20.1f}" for plan in plans))
     print(f"{'peak memory, MB':20s}" + "".join(f"{plan['peak_mb']:20.0f}" for plan in plans))
     if against:
@@ -126,13 +130,13 @@ def main() -> None:
     parser.add_argument("--full", type=int, help="hold the sampled pilot against the full one, for so many clients")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.one:
-        print(json.dumps(one_plan(asked.one)))
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(one_plan(arguments.one)))
         return
-    plans = [in_its_own_process("--one", clients) for clients in asked.clients]
-    against = full_against_sampled(asked.full) if asked.full else None
-    if asked.json:
+    plans = [in_its_own_process("--one", clients) for clients in arguments.clients]
+    against = full_against_sampled(arguments.full) if arguments.full else None
+    if arguments.json:
         print(json.dumps({"plans": plans, "against_full": against}, indent=2))
     else:
         show(plans, against)

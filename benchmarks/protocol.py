@@ -1,10 +1,10 @@
-"""What the protocol costs: our rounds on the in-process grid beside bare FedAvg on the same grid, at a CNN's size.
+"""The cost of the protocol: its rounds on the in-process grid, compared with FedAvg on the same grid, for a CNN.
 
     python -m benchmarks.protocol [--clients 10] [--rounds 60] [--blocks 7] [--json]
 
-Both train the same one-layer network on the same batches of MNIST digits. Ours checks every reply, weighs by the
-contract, hashes the model, writes checkpoints and the ledger (beside the training). Blocks of rounds alternate, so that
-whatever else the machine does meets both; the ratio is of the medians.
+Both train the same one-layer network on the same batches of MNIST digits. The protocol also checks every reply, weights
+reports by the contract, hashes the model, and writes checkpoints and the ledger. Blocks of rounds of both alternate, so
+that other load on the machine affects both; the ratio is that of the medians.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BATCH, FILTERS, STEP, SAMPLES = 50, 8, 0.1, 200
 
 
 def people(count, folder):
-    """Participants with real digits, who accept anything."""
+    """Participants with MNIST digits who accept every offer, by node, and a test set."""
     data = bundled_mnist()
     rows = np.random.default_rng(0).permutation(len(data))
     made = {}
@@ -64,7 +64,7 @@ def people(count, folder):
 
 
 def bare_app(participants, model):
-    """What a Flower user writes: train, send the model and how many examples."""
+    """A plain Flower client app: trains, sends the model and the number of examples."""
     app, libraries = ClientApp(), ThreadpoolController()
 
     @app.train()
@@ -90,7 +90,7 @@ def bare_app(participants, model):
 
 
 def agreed(roster, count, rounds):
-    """Offers with the batches of this benchmark; nobody is paid, so the contract may be any."""
+    """Offers with the batches of this benchmark; the terms of pay do not matter."""
     clients = Clients(
         weight=np.full(count, 1.0 / count),
         gradient_variance=1.0,
@@ -108,7 +108,7 @@ def agreed(roster, count, rounds):
 
 
 def looks(training, test):
-    """FedAvg looks at the test set as often as our rounds do."""
+    """FedAvg's evaluation function; it evaluates the test set as often as the protocol does."""
     every = max(1, training.rounds // EVALUATIONS)
 
     def look(round_, arrays):
@@ -122,7 +122,7 @@ def looks(training, test):
 
 
 def now():
-    """Seconds of the clock, and of the processor with all threads."""
+    """Wall-clock seconds, and processor seconds of all threads."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
@@ -169,11 +169,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--blocks", type=int, default=7)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    if min(asked.clients, asked.rounds, asked.blocks) < 1:
+    arguments = parser.parse_args()
+    if min(arguments.clients, arguments.rounds, arguments.blocks) < 1:
         parser.error("clients, rounds and blocks must be at least 1")
-    found = measure(asked.clients, asked.rounds, asked.blocks)
-    if asked.json:
+    found = measure(arguments.clients, arguments.rounds, arguments.blocks)
+    if arguments.json:
         print(json.dumps(found, indent=2))
         return
     size = f"{found['clients']} clients, a network of {found['parameters']:,} parameters"

@@ -1,11 +1,11 @@
-"""Why does a scaled report sometimes gain? One thing is changed at a time: test set, clients' data, split, weights.
+"""Causes of gains by scaled reports: settings that differ in test set, clients' data, split or weights.
 
     python -m benchmarks.scaled_reports FOLDER [--splits N] [--seeds N] [--json]
 
 FOLDER has the four files of the full MNIST. Softmax regression, ten clients, 100 rounds, batches of 60, step size tuned
-on the server's pilot data. One client at a time multiplies her reports by γ, the others being honest; with half of the
-seeds the (client, γ) that lowers the test loss most is picked, with the other half it is measured how much, so that the
-figure is not the luck of the best of forty. "Weights fitted" lets the server weigh its clients anew on data of its own.
+on the server's pilot data. One client at a time multiplies her reports by γ, the others being honest. Half of the seeds
+select the (client, γ) that lowers the test loss most, the other half measure its effect, so that the selection does not
+bias the result. With "weights fitted", the server fits the clients' weights on its own data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from truthfl import Strategies, Training
-from truthfl.learning.federations import Data, ModelChoice, build, with_training
+from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
@@ -48,15 +48,15 @@ SETTINGS = (
 
 
 def losses(federated, scale, seeds, sample):
-    """Final loss on this sample, (rows of scales, seeds), all rows with the same draws."""
+    """Final losses on this sample, (rows of scales, seeds); all rows have the same draws."""
     rows = np.repeat(np.atleast_2d(scale), len(seeds), axis=0)
-    played = Strategies(1.0, float(BATCH), rows)
-    done = train(federated, played, np.tile(seeds, len(rows) // len(seeds)), watch={"at": sample})
-    return done.watched["at"].loss[:, -1].reshape(-1, len(seeds))
+    strategies = Strategies(1.0, float(BATCH), rows)
+    done = train(federated, strategies, np.tile(seeds, len(rows) // len(seeds)), evaluate_on={"at": sample})
+    return done.evaluations["at"].loss[:, -1].reshape(-1, len(seeds))
 
 
 def fitted_weights(federated, sample):
-    """Scales of all reports at which no single one lowers the loss on the server's own data, by Newton steps."""
+    """Report scales that minimize the loss on the server's own data in each coordinate, by Newton steps."""
     scale = np.ones(CLIENTS)
     seeds = np.arange(FITTING_SEEDS) + 500
     for _ in range(FITTING_STEPS):
@@ -70,17 +70,19 @@ def fitted_weights(federated, sample):
 
 
 def largest_gain(setting, folder, split_seed, seeds):
-    """By how much the most promising scaled report of any client lowers the test loss; and whose and which it is."""
+    """(gain, standard error, scale, honest loss) of the scaled report that lowers the test loss most."""
     data = Data(folder, setting.split, pilot_samples=PILOT, test_samples=setting.test_samples, seed=split_seed)
     sizes = (setting.client_samples,) * CLIENTS
-    scene = build(data, ModelChoice(), sizes, Training(ROUNDS, 1, 1.0))
-    step = find_step_size(scene.pilot, scene.test, PilotDesign().lie_batch_size, low=0.1, seeds=4).bottom
-    federated = with_training(scene.federated, replace(scene.federated.training, step_size=step))
-    weights = fitted_weights(federated, scene.pilot.data) if setting.fit_weights else np.ones(CLIENTS)
+    simulation = build_federation(data, ModelChoice(), sizes, Training(ROUNDS, 1, 1.0))
+    step = find_step_size(
+        simulation.pilot, simulation.test, PilotDesign().lie_batch_size, low=0.1, seeds=4
+    ).parabola_minimum
+    federated = with_training(simulation.federated, replace(simulation.federated.training, step_size=step))
+    weights = fitted_weights(federated, simulation.pilot.data) if setting.fit_weights else np.ones(CLIENTS)
     lies = np.ones((1 + CLIENTS * len(SCALES), CLIENTS))
     for row, (client, scale) in enumerate(np.ndindex(CLIENTS, len(SCALES)), start=1):
         lies[row, client] = SCALES[scale]
-    found = losses(federated, weights * lies, split_seed * 1000 + np.arange(2 * seeds), scene.test)
+    found = losses(federated, weights * lies, split_seed * 1000 + np.arange(2 * seeds), simulation.test)
     gain = found[0] - found[1:]
     best = int(gain[:, :seeds].mean(axis=1).argmax())
     held_out = gain[best, seeds:]
@@ -114,18 +116,18 @@ def main():
     )
     parser.add_argument("--seeds", type=int, default=10, help="to pick the lie, and as many to measure it")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    if asked.splits < 2 or asked.seeds < 2:
+    arguments = parser.parse_args()
+    if arguments.splits < 2 or arguments.seeds < 2:
         parser.error("splits and seeds must be at least 2")
-    if not asked.json:
+    if not arguments.json:
         print(f"{'setting':46} {'loss':>7} {'largest gain of loss':>22}  best γ by split")
     rows = []
-    for row in measure(asked.folder, asked.splits, asked.seeds):
+    for row in measure(arguments.folder, arguments.splits, arguments.seeds):
         rows.append(row)
-        if not asked.json:
+        if not arguments.json:
             gain = f"{row['gain']:.5f} ± {row['gain_error']:.5f}"
             print(f"{row['setting']:46} {row['loss']:7.4f} {gain:>22}  {row['scales']}", flush=True)
-    if asked.json:
+    if arguments.json:
         print(json.dumps(rows, indent=2))
 
 

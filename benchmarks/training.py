@@ -1,12 +1,12 @@
-"""Rounds of federated training: truthfl beside a plain PyTorch loop and the frameworks that are installed.
+"""Speed of federated training rounds: truthfl, plain loops, and the installed federated-learning frameworks.
 
     python -m benchmarks.training [--quick] [--json]
 
 All train the same network (5 × 5 convolution with 8 filters, ReLU, 2 × 2 max-pooling, dense softmax) on the same
 60,000 random images of 28 × 28 pixels, split evenly over the clients: batch 50 per client and step, full
 participation, plain SGD, from the same parameters, with two threads. A block is a few rounds; contenders take turns,
-block by block, each in its own process. Peers hold their images as floats and, where they can be told, know their
-batches beforehand; truthfl draws batches and converts bytes within its rounds. See `benchmarks/peers/`.
+block by block, each in its own process. Peers have their images as floats and, where possible, their batches drawn
+beforehand; truthfl draws batches and converts bytes within its rounds. See `benchmarks/peers/`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def plans(quick: bool) -> list[Plan]:
 
 
 def ratios(rows: list[dict], of: str) -> dict[str, float]:
-    """By setting: the fastest peer's best block over this contender's."""
+    """By setting: time of the fastest peer's best block divided by that of this contender."""
     result = {}
     for row in rows:
         peers = [r["best_ms"] for r in rows if r["setting"] == row["setting"] and r["contender"] in PEERS]
@@ -63,25 +63,25 @@ def ratios(rows: list[dict], of: str) -> dict[str, float]:
 
 
 def side_job(module: str, *words: int, threads: int = 2) -> dict:
-    """A measurement of truthfl or the machine alone, in a process of its own."""
+    """Run another module of `benchmarks.peers` in a separate process and return its JSON output."""
     command = [sys.executable, "-m", f"benchmarks.peers.{module}", *map(str, words)]
     done = subprocess.run(command, env=environment(threads=threads), check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
-def run(quick: bool, tell) -> dict:
+def run(quick: bool, report) -> dict:
     absent = dict(NOT_RUN)
     if quick:
         absent |= dict.fromkeys(SLOW_TO_START, "left out by --quick")
     rows, gflops = [], []
     for plan in plans(quick):
         gflops.append(side_job("peak", 1000 if quick else 3000, 5)["gflops"])
-        rows += measure(plan, CONTENDERS, absent, tell)
+        rows += measure(plan, CONTENDERS, absent, report)
     peak = max(gflops)
     work = {plan.work.label: plan.work for plan in plans(quick)}
-    tell("softmax regression")
+    report("softmax regression")
     softmax = side_job("softmax", *((40, 20, 3) if quick else (1000, 100, 20)), threads=1)
-    tell("cost against clients, batch, runs and filters")
+    report("cost against clients, batch, runs and filters")
     scaling = side_job("scaling", *((6000, 1, 2) if quick else (60_000, 5, 5)))
     return {
         "rounds": rows,
@@ -105,9 +105,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--quick", action="store_true", help="less of everything; for a look, not for numbers")
-    asked = parser.parse_args()
-    result = run(asked.quick, lambda what: print(f"… {what}", file=sys.stderr))
-    if asked.json:
+    arguments = parser.parse_args()
+    result = run(arguments.quick, lambda what: print(f"… {what}", file=sys.stderr))
+    if arguments.json:
         print(json.dumps(result, indent=2))
     else:
         show(result, [c.name for c in CONTENDERS])

@@ -11,7 +11,7 @@ from truthfl.errors import InputError
 from truthfl.learning import adapters
 from truthfl.learning.adapters import from_jax, from_torch
 from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.engines import NumPyEngine, engine
+from truthfl.learning.engines import NumPyEngine, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.partition import iid_partition
@@ -75,12 +75,12 @@ def assert_trains_alike(adapted, own, shape):
         for model in (adapted, own)
         for local_steps in (1, 2)
     ]
-    assert isinstance(engine(settings[0]), NumPyEngine)
+    assert isinstance(make_engine(settings[0]), NumPyEngine)
     strategies, test = Strategies(1.0, [5, 7, 6], [1.0, 0.5, 1.0]), {"test": data}
-    trained = [train(s, strategies, [3, 4], watch=test, threads=2) for s in settings]
+    trained = [train(s, strategies, [3, 4], evaluate_on=test, threads=2) for s in settings]
     for theirs, ours in zip(trained[:2], trained[2:], strict=True):
         np.testing.assert_allclose(theirs.params, ours.params, atol=2e-5)
-        np.testing.assert_allclose(theirs.watched["test"].loss, ours.watched["test"].loss, rtol=1e-5)
+        np.testing.assert_allclose(theirs.evaluations["test"].loss, ours.evaluations["test"].loss, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("shape", "filters"), [((28, 28, 1), 8), ((11, 13, 3), 3)])

@@ -34,7 +34,7 @@ def test_bad_npz_files_are_told_alike(tmp_path, monkeypatch, read):
     assert told(read, path).endswith("it must be an .npz file of plain arrays.")
     path.write_bytes(whole)
     read(path)
-    monkeypatch.setattr(array_files, "MOST_UNPACKED", 100)
+    monkeypatch.setattr(array_files, "MAX_UNPACKED_BYTES", 100)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked"))
     assert told(read, path) == f"{path} would unpack to over 0 GB; split it into several files."
 
@@ -80,7 +80,7 @@ def test_an_idx_file_of_any_dimensions(tmp_path, monkeypatch, packed):
         assert not found.flags.writeable
         assert "does not begin like an idx file of bytes in 2 dimensions" in told(read_idx, path, 2)
     if packed:
-        monkeypatch.setattr(array_files, "MOST_UNPACKED", 5)
+        monkeypatch.setattr(array_files, "MAX_UNPACKED_BYTES", 5)
         assert "would unpack to over" in told(read_idx, path, 1)
 
 
@@ -89,7 +89,7 @@ def test_the_files_of_mnist_have_the_same_limit(tmp_path, monkeypatch):
         (tmp_path / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(IMAGES)))
         (tmp_path / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(LABELS.astype(np.uint8))))
     mnist_from_folder(tmp_path)
-    monkeypatch.setattr(array_files, "MOST_UNPACKED", 20)
+    monkeypatch.setattr(array_files, "MAX_UNPACKED_BYTES", 20)
     assert "would unpack to over" in told(mnist_from_folder, tmp_path)
 
 

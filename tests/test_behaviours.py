@@ -209,7 +209,7 @@ def test_the_registry_is_written_to_by_register_alone():
         other = replace(own, batch_share=3.0)
         assert told(register, other) == "there is a behaviour 'twice the work' already; give yours another name."
     finally:
-        del registry._KNOWN["twice the work"]
+        del registry._REGISTERED["twice the work"]
 
 
 def test_what_cannot_be_played():

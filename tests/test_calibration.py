@@ -106,8 +106,8 @@ def test_the_bottom_is_a_parabolas_and_stays_between_neighbours():
     loss = 0.3 + 0.02 * np.square(np.log(tried / 1.3))
     noise = np.random.default_rng(2).normal(0.0, 1e-4, 9)
     found = StepSearch(float(tried[np.argmin(loss)]), tried, loss + noise, np.full(9, 1e-4))
-    assert found.bottom == pytest.approx(1.3, rel=0.03)
+    assert found.parabola_minimum == pytest.approx(1.3, rel=0.03)
     falling = StepSearch(10.0, tried, -np.log(tried), np.full(9, 1e-4))
-    assert tried[-2] <= falling.bottom <= 10.0
+    assert tried[-2] <= falling.parabola_minimum <= 10.0
     few = StepSearch(0.1, tried, np.where(tried < 0.3, tried, np.inf), np.full(9, 1e-4))
-    assert few.bottom == 0.1
+    assert few.parabola_minimum == 0.1

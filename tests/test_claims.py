@@ -18,7 +18,7 @@ from truthfl.studies.reproduce.claims import (
     claims_csv,
     comparison,
     computed_claim,
-    said_number,
+    format_number,
     sampled_claim,
     verdict,
 )
@@ -84,7 +84,7 @@ def test_csv_has_a_row_per_claim():
     [(0.001234, "0.00123"), (-12345.6, "−12,346"), (0.0000123, "0.000012"), (12.3456, "12.3"), (0.0, "0")],
 )
 def test_numbers_are_short(value, said):
-    assert said_number(value) == said
+    assert format_number(value) == said
 
 
 def test_the_texts_claims_about_formulas_hold_both_ways():

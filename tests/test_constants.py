@@ -55,7 +55,7 @@ def test_smoothness_and_strong_convexity_bound_the_curvature(federated, measured
             w, v = generator.normal(size=(2, 10, 65)) * size
 
             def gradient(matrix, x=x, y=y):
-                p = convex.likely(matrix, x)
+                p = convex.probabilities(matrix, x)
                 p[np.arange(len(y)), y] -= 1.0
                 return p.T @ x / len(x) + federated.model.penalty * matrix
 

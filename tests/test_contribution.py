@@ -90,7 +90,7 @@ def test_on_the_loss_model_both_values_are_the_own_drop(federation, seed):
     )
     game = model_coalition_loss(federation.model, played)
     enumerated = shapley_drops(lambda members: game(members), count).drop
-    scale = 1e-9 * (abs(game.everybody) + np.abs(game.drop).sum())
+    scale = 1e-9 * (abs(game.loss_with_all) + np.abs(game.drop).sum())
     assert enumerated == pytest.approx(game.drop, abs=scale)
     assert shapley_drops(game, count).drop == pytest.approx(game.drop)
     assert leave_one_out_drops(lambda members: game(members), count) == pytest.approx(game.drop, abs=scale)

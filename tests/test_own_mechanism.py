@@ -35,10 +35,10 @@ from truthfl.ledger.signing import read_key
 from truthfl.mechanism.mechanism import require_collected, require_sound
 from truthfl.mechanism.strategies import Strategies
 from truthfl.page.document_views import offer_view, receipt_view
-from truthfl.studies.cells import Place
-from truthfl.studies.verify.contests import contests
+from truthfl.studies.cells import FederationSpec
 from truthfl.studies.verify.lie_grid import SHORT_GRID
-from truthfl.studies.verify.verification import Examination, verify
+from truthfl.studies.verify.rule_tests import rule_tests
+from truthfl.studies.verify.verification import VerificationDesign, verify
 from truthfl.studies.work import Store
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
@@ -112,10 +112,12 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
 
 def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
     job = own_job(tmp_path)
-    plan = job.plan(job.scene(), QUICK)
-    ways, _ = contests(Place(job.data, job.model, job.clients.dataset_size), plan, Store(tmp_path), workers=1)
+    plan = job.plan(job.simulated_federation(), QUICK)
+    ways, _ = rule_tests(
+        FederationSpec(job.data, job.model, job.clients.dataset_size), plan, Store(tmp_path), workers=1
+    )
     assert [rule.name for rule in ways[0].rules][:1] == ["cost and bonus"]
-    verified = verify(ways[0], Examination((0,), SHORT_GRID, looks=(4,)), Store(tmp_path), workers=1)
+    verified = verify(ways[0], VerificationDesign((0,), SHORT_GRID, looks=(4,)), Store(tmp_path), workers=1)
     own = verified.verdicts[0]
     assert own.rule == "cost and bonus"
     assert 1.0 < own.pay_over_cost < 1 + BONUS_SHARE

@@ -6,12 +6,12 @@ from small_jobs import ten_client_job_file
 from truthfl import InputError
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
-from truthfl.studies.cells import Cell, Place, scene_of
+from truthfl.studies.cells import Cell, FederationSpec, federation_of
 
 
 def test_participation_in_a_job_reaches_pilot_clients_and_mechanism(tmp_path):
     job = read_job(ten_client_job_file(tmp_path, "participation = 0.5"))
-    scene = job.scene()
+    scene = job.simulated_federation()
     for federated in (scene.pilot, scene.federated, job.server_side().pilot):
         assert federated.participation.tolist() == [0.5] * 10
     plan = job.plan(scene, PilotDesign(seeds=3, honest_seeds=40, batch_sizes=(4, 8, 16, 32)))
@@ -25,10 +25,12 @@ def test_a_job_in_which_all_are_always_there_has_the_document_and_the_tasks_it_a
     said = read_job(ten_client_job_file(tmp_path, "participation = 1"))
     assert said.document() == plain.document()
     assert "participation" not in plain.document()["clients"]
-    places = [Place(plain.data, plain.model, (60,) * 4, there) for there in (None, (1.0,) * 4, (1.0, 1.0, 0.5, 1.0))]
+    places = [
+        FederationSpec(plain.data, plain.model, (60,) * 4, there) for there in (None, (1.0,) * 4, (1.0, 1.0, 0.5, 1.0))
+    ]
     addresses = [Cell(place, 10, 0.5).tasks([1])[0].address for place in places]
     assert addresses[0] == addresses[1] != addresses[2]
-    assert scene_of(**places[2].said()).federated.participation.tolist() == [1.0, 1.0, 0.5, 1.0]
+    assert federation_of(**places[2].settings()).federated.participation.tolist() == [1.0, 1.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(

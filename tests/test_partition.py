@@ -14,7 +14,7 @@ from truthfl.learning.partition import (
     client_blocks,
     dirichlet_partition,
     iid_partition,
-    numbered,
+    owners_and_positions,
     paper_partition,
 )
 
@@ -136,7 +136,7 @@ def test_a_pool_with_too_few_is_gone_through_again():
 def test_dirichlet_concentration():
     def shares(concentration):
         partition = dirichlet_partition(LABELS, np.full(2000, 40), concentration=concentration, seed=5)
-        client, _ = numbered(partition.sizes)
+        client, _ = owners_and_positions(partition.sizes)
         return np.bincount(client * 10 + LABELS[partition.rows], minlength=20_000).reshape(2000, 10) / 40
 
     assert shares(1e-4).max(axis=1).mean() > 0.99
@@ -172,7 +172,7 @@ def test_blocks_cover_everybody_once_and_fit(sizes, limit):
 
 
 def test_numbering():
-    owner, position = numbered(np.array([2, 0, 3]))
+    owner, position = owners_and_positions(np.array([2, 0, 3]))
     assert owner.tolist() == [0, 0, 2, 2, 2]
     assert position.tolist() == [0, 1, 0, 1, 2]
 

@@ -7,18 +7,19 @@ from small_jobs import ten_client_job_file
 from test_same_results import RECORDED_WITH, arithmetic
 from truthfl import InputError, LossModel, Strategies, Training
 from truthfl.job import read_job
-from truthfl.learning import findings, planning
+from truthfl.learning import planning
 from truthfl.learning.calibration import calibrate
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import Data, ModelChoice, server_side
-from truthfl.learning.gradients import Gradients, gradients_of_all
+from truthfl.learning.gradients import Gradients, measure_reduced_and_whole
 from truthfl.learning.loss_spread import resampled, spread_of_loss
 from truthfl.learning.partition import dirichlet_partition, paper_partition
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_measurement import measure_reduced_federation, measure_whole_federation
 from truthfl.learning.pilot_runs import Pilot, paired_pilot_runs
 from truthfl.learning.planning import make_plan
-from truthfl.learning.reduced_federation import GROUPS, SAMPLED_CLIENTS, reduced
+from truthfl.learning.reduced_federation import GROUPS, SAMPLED_CLIENTS, reduce_federation
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.training import train
 
@@ -80,7 +81,9 @@ def test_the_sampled_pilot_finds_the_loss_model_of_the_full_one_and_makes_its_co
     data = Data("digits", pilot_samples=900, test_samples=400)
     side = server_side(data, ModelChoice(), (100, 150) * 20, Training(20, 1, 0.5))
     design = PilotDesign(seeds=4, honest_seeds=40, batch_sizes=(10, 20, 40), lie_batch_size=25)
-    full, sampled = (find(side, design, tune_step=False) for find in (findings.of_whole, findings.of_reduced))
+    full, sampled = (
+        measure(side, design, tune_step=False) for measure in (measure_whole_federation, measure_reduced_federation)
+    )
     assert sampled.trial is not side.pilot
     assert len(sampled.trial.partition) == SAMPLED_CLIENTS + GROUPS
     found = {}
@@ -99,7 +102,7 @@ def test_the_sampled_pilot_finds_the_loss_model_of_the_full_one_and_makes_its_co
     assert losses[1] == pytest.approx(losses[0], rel=0.005)
     contracts = []
     for one in (full, sampled):
-        monkeypatch.setattr(planning, "findings", lambda *_, found=one, **__: found)
+        monkeypatch.setattr(planning, "measure_pilot", lambda *_, found=one, **__: found)
         contracts.append(make_plan(side, sample_cost=1e-4, labeling_cost=30.0, loss_value=1000.0).contract)
     for name in ("slope", "base"):
         ratio = getattr(contracts[1], name) / getattr(contracts[0], name)
@@ -112,28 +115,28 @@ def test_with_several_local_steps_the_constant_is_the_whole_federations():
     data = Data("digits", split="dirichlet", concentration=0.3, pilot_samples=900, test_samples=400)
     side = server_side(data, ModelChoice(), (100,) * 40, Training(15, 4, 0.2))
     design = PilotDesign(seeds=2, honest_seeds=5, batch_sizes=(10, 20, 40), lie_batch_size=25)
-    found = findings.of_reduced(side, design, tune_step=False)
+    found = measure_reduced_federation(side, design, tune_step=False)
     honest = Strategies.truthful(np.full(40, 25.0))
-    done = train(side.pilot, honest, np.arange(100, 116), watch={"test": side.test})
-    real = done.watched["test"].loss[:, -1]
+    done = train(side.pilot, honest, np.arange(100, 116), evaluate_on={"test": side.test})
+    real = done.evaluations["test"].loss[:, -1]
     error = np.hypot(found.calibration.truthful_loss_error(honest.batch_size), real.std(ddof=1) / 4)
     assert abs(found.calibration.model.truthful_loss(honest.batch_size) - real.mean()) < 3 * error
-    assert found.merged is not None
-    of_groups = found.merged[1].model.constant
+    assert found.reduced is not None
+    of_groups = found.reduced[1].model.constant
     assert abs(of_groups - found.calibration.model.constant) > 5 * error  # the groups' own would be wrong
 
 
 @pytest.mark.parametrize("dirichlet", [False, True])
 def test_a_reduced_federation_has_everybody_once_and_the_same_objective(dirichlet):
     whole = federation((20, 40, 60) * 40, dirichlet=dirichlet)
-    few = reduced(whole)
+    few = reduce_federation(whole)
     assert len(few.members) <= SAMPLED_CLIENTS + GROUPS
     assert np.sort(np.concatenate(few.members)).tolist() == list(range(120))
-    assert all(len(some) == 1 for some in few.members[: few.alone])
+    assert all(len(some) == 1 for some in few.members[: few.single_clients])
     assert few.federated.weight.sum() == pytest.approx(1.0)
     assert sorted(few.federated.partition.rows.tolist()) == sorted(whole.partition.rows.tolist())
     assert whole_gradient(few.federated) == pytest.approx(whole_gradient(whole), abs=1e-6)
-    grouped = few.federated.weight[few.alone :]
+    grouped = few.federated.weight[few.single_clients :]
     assert grouped.max() < 2 * grouped.min()
 
 
@@ -141,7 +144,7 @@ def test_weights_other_than_by_size_are_kept_in_groups():
     weight = np.linspace(1.0, 4.0, 120)
     weight /= weight.sum()
     whole = federation((30,) * 120, weight=weight)
-    off = whole_gradient(reduced(whole).federated) - whole_gradient(whole)
+    off = whole_gradient(reduce_federation(whole).federated) - whole_gradient(whole)
     assert np.linalg.norm(off) < 0.02 * np.linalg.norm(whole_gradient(whole))
 
 
@@ -155,22 +158,24 @@ def whole_gradient(federated):
 
 
 def test_sampled_clients_are_spread_over_weights_and_over_classes():
-    alike = reduced(federation((30,) * 300))
-    main = [np.bincount(DATA.labels[alike.federated.partition.rows_of(k)]).argmax() for k in range(alike.alone)]
+    alike = reduce_federation(federation((30,) * 300))
+    main = [
+        np.bincount(DATA.labels[alike.federated.partition.rows_of(k)]).argmax() for k in range(alike.single_clients)
+    ]
     assert np.bincount(main).tolist() == [2] * 10
     sizes = 20 + np.random.default_rng(0).permutation(300)
-    unlike = reduced(federation(sizes))
-    picked = np.sort(sizes[np.concatenate(unlike.members[: unlike.alone])])
+    unlike = reduce_federation(federation(sizes))
+    picked = np.sort(sizes[np.concatenate(unlike.members[: unlike.single_clients])])
     assert picked.tolist() == np.sort(sizes)[7::15].tolist()
-    few = reduced(federation((30,) * 15))
-    assert (len(few.members), few.alone) == (15, 15)
+    few = reduce_federation(federation((30,) * 15))
+    assert (len(few.members), few.single_clients) == (15, 15)
 
 
 def test_more_clients_draw_no_more_samples():
     """What a pilot's runs cost is the samples they draw: as many for 400 clients as for 40."""
     drawn = []
     for count in (40, 400):
-        few = reduced(federation((20,) * count, Training(1, 1, 0.5)))
+        few = reduce_federation(federation((20,) * count, Training(1, 1, 0.5)))
         runs = paired_pilot_runs(few, DATA.take(np.arange(50)), QUICK)
         drawn.append(runs.strategies.batch_size.sum())
     assert drawn[1] == pytest.approx(drawn[0], rel=0.1)
@@ -178,8 +183,8 @@ def test_more_clients_draw_no_more_samples():
 
 def test_variances_of_all_are_those_of_each_clients_samples():
     whole = federation((20, 30) * 12)
-    few = reduced(whole, sampled=5, groups=2)
-    _, found = gradients_of_all(few.federated, whole, 10.0)
+    few = reduce_federation(whole, sampled=5, groups=2)
+    _, found = measure_reduced_and_whole(few.federated, whole, 10.0)
     start = whole.model.init(0)
     for client in (0, 7, 23):
         rows = whole.partition.rows_of(client)
@@ -241,7 +246,7 @@ def test_the_spread_of_the_loss_knows_who_is_absent():
 def test_a_group_is_as_variable_in_who_is_there_as_its_members():
     q = np.tile([0.5, 0.8, 1.0], 40)
     whole = federation((20,) * 120, participation=q)
-    few = reduced(whole)
+    few = reduce_federation(whole)
     for position, some in enumerate(few.members):
         p, there = whole.weight[some], whole.participation[some]
         absence = (p**2 * (1 - there) / there).sum()

@@ -66,7 +66,7 @@ class Setting:
     def __init__(self, folder, plans, job=None, seed=5):
         self.job = job or read_job(small_job_file(folder, *STEP))
         self.folder, self.plans, self.seed = folder / "out", plans, seed
-        self.scene = self.job.scene()
+        self.scene = self.job.simulated_federation()
         names = self.job.clients.behaviour
         self.labels = Profile(names, 1).labels(self.scene.federated, seed)
         self.people = simulated_participants(self.job, self.scene, self.folder, self.labels)

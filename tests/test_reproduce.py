@@ -19,15 +19,15 @@ from truthfl.learning.datasets import small_digits
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.reporting.report import how_made
-from truthfl.studies.cells import Place
+from truthfl.studies.cells import FederationSpec
 from truthfl.studies.reproduce import figure_6, figure_7, pilot, reproduction
 from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, UNDECIDED
-from truthfl.studies.reproduce.paper import Paper, a_quick_look, the_paper
+from truthfl.studies.reproduce.paper import Paper, full_paper, quick_paper
 from truthfl.studies.reproduce.publication import write_reproduction
 from truthfl.studies.reproduce.reproduction import STUDIES, chosen_studies
 from truthfl.studies.work import Store
 
-PLACE = Place(Data(source="digits", pilot_samples=600, test_samples=300), ModelChoice("softmax"), (60,) * 4)
+PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=300), ModelChoice("softmax"), (60,) * 4)
 TINY = Paper(
     PLACE,
     seeds=3,
@@ -90,7 +90,9 @@ def test_every_figure_and_every_study_has_claims(tiny):
 def test_nothing_is_done_twice(tiny):
     found, store = tiny
     told_of = []
-    again = reproduction.reproduce(TINY, chosen_studies([]), store, workers=1, watch=lambda *what: told_of.append(what))
+    again = reproduction.reproduce(
+        TINY, chosen_studies([]), store, workers=1, progress=lambda *what: told_of.append(what)
+    )
     assert again.tasks_done == 0
     assert again.figures == found.figures
     assert again.claims == found.claims
@@ -100,12 +102,12 @@ def test_nothing_is_done_twice(tiny):
 def test_figure_6_pays_by_the_contract(tiny):
     """Client 1's honest payoff on the model at D' is her margin; the best of all honest batches is near D'."""
     found, store = tiny
-    work = reproduction._Work(store, 1, lambda *_: None)
-    prepared = reproduction._prepared(TINY, chosen_studies([]), work)
-    contract, clients = figure_6.contract_of(TINY, prepared)
-    bare = contract.reward(prepared.calibration[20].model.truthful_loss(contract.batch_size))
+    work = reproduction._TaskRunner(store, 1, lambda *_: None)
+    pilot_result = reproduction._run_pilot(TINY, chosen_studies([]), work)
+    contract, clients = figure_6.contract_of(TINY, pilot_result)
+    bare = contract.reward(pilot_result.calibration[20].model.truthful_loss(contract.batch_size))
     cost = clients.labeling_cost + 20 * clients.sample_cost * contract.batch_size
-    margin = figure_6._margin(TINY, prepared, contract)
+    margin = figure_6._margin(TINY, pilot_result, contract)
     assert np.allclose(bare - cost, margin)
     honest = next(line for line in found.figures[4].panels[0].series if line.name == "honest")
     assert honest.x[int(np.argmax(honest.mean))] == 12
@@ -114,16 +116,18 @@ def test_figure_6_pays_by_the_contract(tiny):
 
 def test_figure_7_shares_the_same_total(tiny):
     _, store = tiny
-    prepared = reproduction._prepared(TINY, chosen_studies(["7"]), reproduction._Work(store, 1, lambda *_: None))
-    held = figure_7.market(TINY, prepared)
+    pilot_result = reproduction._run_pilot(
+        TINY, chosen_studies(["7"]), reproduction._TaskRunner(store, 1, lambda *_: None)
+    )
+    held = figure_7.make_market(TINY, pilot_result)
     for rounds in TINY.moments:
-        best, equal = held.asked[figure_7.BEST, rounds], held.asked[figure_7.EQUAL, rounds]
+        best, equal = held.batch_sizes[figure_7.BEST, rounds], held.batch_sizes[figure_7.EQUAL, rounds]
         assert best.sum() == equal.sum()
         assert np.ptp(equal) <= 1
         assert best[0] > best[3]
-    best = held.asked[figure_7.BEST, 20]
+    best = held.batch_sizes[figure_7.BEST, 20]
     assert abs(best.mean() - TINY.mean_optimum) < 1
-    model = {how: figure_7.on_model(TINY, prepared, held, how) for how in (figure_7.BEST, figure_7.EQUAL)}
+    model = {how: figure_7.on_model(TINY, pilot_result, held, how) for how in (figure_7.BEST, figure_7.EQUAL)}
     assert (model[figure_7.BEST] >= model[figure_7.EQUAL]).all()
 
 
@@ -132,18 +136,18 @@ def test_the_search_is_for_all_rounds_and_three_digits_are_kept():
     tried = np.geomspace(0.05, 0.5, 9)
     loss, error = np.square(np.log(tried / 0.123456)), np.full(9, 1e-3)
     found = {"best": tried[4], "tried": tried, "loss": loss, "error": error}
-    assert pilot.found_step(found) == 0.123  # where the parabola is lowest, as in a plan, not the best of those tried
+    assert pilot.step_size_of(found) == 0.123  # where the parabola is lowest, as in a plan, not the best of those tried
 
 
 def test_settings_that_do_not_fit_are_refused():
-    assert "at least 2" in told(the_paper, "mnist", 1)
+    assert "at least 2" in told(full_paper, "mnist", 1)
     assert "multiples of 10" in told(replace, TINY, moments=(5, 20))
     assert "figure '8' is not known; there are: 2, 3" in told(chosen_studies, ["8"])
 
 
 def test_quick_and_full_differ_only_in_size():
-    assert the_paper().place == a_quick_look().place
-    assert the_paper().seeds == 20
+    assert full_paper().federation == quick_paper().federation
+    assert full_paper().seeds == 20
 
 
 def test_command_writes_everything_and_is_instant_the_second_time(folder, tmp_path):
@@ -178,7 +182,7 @@ def test_the_report_holds_all_figures_and_claims(tiny, tmp_path):
 
 def test_without_a_price_of_work_there_is_no_contract_and_the_rest_is_made(tiny, monkeypatch):
     _, store = tiny
-    monkeypatch.setattr(pilot, "shows_work", lambda _: False)
+    monkeypatch.setattr(pilot, "has_work_prices", lambda _: False)
     found = reproduction.reproduce(TINY, chosen_studies(["2", "6"]), store, workers=1)
     assert [figure.number for figure in found.figures] == [2]
     assert found.claims[-1].verdict == UNDECIDED

@@ -16,7 +16,7 @@ from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.run_report import client_rows, summary_sentences
 from truthfl.job import read_job
 from truthfl.learning.behaviour import from_strategy
-from truthfl.learning.federations import Data, ModelChoice, build, with_training
+from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import make_plan
 from truthfl.learning.training import train
@@ -34,12 +34,12 @@ def run(*arguments, cwd):
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory):
     job = read_job(small_job_file(tmp_path_factory.mktemp("job")))
-    scene = job.scene()
+    scene = job.simulated_federation()
     return job, scene, job.plan(scene, QUICK)
 
 
 def test_the_three_sets_have_nothing_in_common():
-    scene = build(Data("digits", pilot_samples=500, test_samples=300), ModelChoice(), (50, 60), Training(5))
+    scene = build_federation(Data("digits", pilot_samples=500, test_samples=300), ModelChoice(), (50, 60), Training(5))
     sets = [scene.federated.data, scene.pilot.data, scene.test]
     seen = [{image.tobytes() for image in one.images} for one in sets]
     assert sum(map(len, sets)) == 1797
@@ -60,8 +60,8 @@ def test_the_plan_is_truthful_on_its_model_and_covers_cost(planned):
     assert found.gain.max() <= found.resolution.max()
     assert (found.honest_payoff > 0).all()  # the margin
     assert plan.search is not None
-    assert plan.training.step_size == plan.search.bottom
-    assert 0.5 * plan.search.best < plan.search.bottom < 2 * plan.search.best
+    assert plan.training.step_size == plan.search.parabola_minimum
+    assert 0.5 * plan.search.best < plan.search.parabola_minimum < 2 * plan.search.best
 
 
 def test_honest_work_is_rarely_paid_below_cost(planned):
@@ -69,8 +69,8 @@ def test_honest_work_is_rarely_paid_below_cost(planned):
     _, scene, plan = planned
     federated = with_training(scene.federated, plan.training)
     honest = Strategies.truthful(plan.contract.batch_size)
-    done = train(federated, honest, np.arange(40), watch={"test": scene.test})
-    payoff = plan.contract.reward(done.watched["test"].loss[:, -1]) - (
+    done = train(federated, honest, np.arange(40), evaluate_on={"test": scene.test})
+    payoff = plan.contract.reward(done.evaluations["test"].loss[:, -1]) - (
         plan.clients.labeling_cost + plan.training.rounds * plan.clients.sample_cost * plan.contract.batch_size
     )
     assert (payoff < 0).any(axis=1).sum() <= 6
@@ -125,7 +125,7 @@ def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):
 
 def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
     job = read_job(small_job_file(tmp_path, "rounds = 30", "rounds = 30\nstep_size = 0.4"))
-    scene = job.scene()
+    scene = job.simulated_federation()
     plan = job.plan(scene, QUICK)
     assert plan.training.step_size == 0.4
     assert plan.search is None

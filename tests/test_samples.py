@@ -166,7 +166,7 @@ def test_bad_npz_files(tmp_path, content, sentence):
 
 def test_an_npz_file_that_would_unpack_to_too_much(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", images=np.zeros((100, 100, 100), np.uint8))
-    monkeypatch.setattr(array_files, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(array_files, "MAX_UNPACKED_BYTES", 10_000)
     monkeypatch.setattr(np, "load", lambda *_, **__: pytest.fail("unpacked"))
     assert "would unpack to over" in told(open_samples, tmp_path / "bomb.npz")
     (tmp_path / "junk.npz").write_bytes(b"junk")
@@ -185,7 +185,7 @@ def test_an_idx_file(tmp_path, packed, monkeypatch):
     path.write_bytes(gzip.compress(b"\0\0\x08\x01" + content) if packed else b"\0\0\x08\x01" + content)
     assert "does not begin like" in told(open_samples, path)
     if packed:
-        monkeypatch.setattr(array_files, "MOST_UNPACKED", 100)
+        monkeypatch.setattr(array_files, "MAX_UNPACKED_BYTES", 100)
         assert "would unpack" in told(open_samples, path)
 
 

@@ -155,7 +155,7 @@ def test_runs_differ_in_strategies_labels_and_step_sizes():
 def test_each_run_has_its_own_profile():
     federated, one = dishonest_federation(MODELS[0], 1)
     other = Profile(["truthful"] * len(one), 15)
-    many = train(federated, [one, other, one], [7, 7, 8], watch={"test": DIGITS}, every=2)
+    many = train(federated, [one, other, one], [7, 7, 8], evaluate_on={"test": DIGITS}, every=2)
     for run, (profile, seed) in enumerate([(one, 7), (other, 7), (one, 8)]):
         assert (many.params[run] == train(federated, profile, seed).params[0]).all()
 
@@ -218,12 +218,12 @@ def test_whose_reports_are_empty_how_often():
 def test_what_is_watched():
     federated, profile = dishonest_federation(MODELS[1], 1)
     train_set, test_set = DIGITS.split_off(300, seed=1)
-    seen = train(federated, profile, [1, 2], watch={"train": train_set, "test": test_set}, every=4)
+    seen = train(federated, profile, [1, 2], evaluate_on={"train": train_set, "test": test_set}, every=4)
     assert seen.rounds.tolist() == [4, 6]
-    assert seen.watched["test"].loss.shape == (2, 2)
+    assert seen.evaluations["test"].loss.shape == (2, 2)
     final = federated.model.loss(seen.params[1], test_set.images, test_set.labels)
-    assert seen.watched["test"].loss[1, -1] == pytest.approx(final, rel=1e-5)
-    assert seen.watched["test"].accuracy[1, -1] == pytest.approx(
+    assert seen.evaluations["test"].loss[1, -1] == pytest.approx(final, rel=1e-5)
+    assert seen.evaluations["test"].accuracy[1, -1] == pytest.approx(
         federated.model.accuracy(seen.params[1], test_set.images, test_set.labels)
     )
 
@@ -234,8 +234,8 @@ def test_training_learns():
     partition = iid_partition(len(train_set), [140] * 10, seed=2)
     federated = Federated(SoftmaxRegression(64, 10, 1e-3), train_set, partition, Training(150, 1, 0.5))
     honest = Strategies(1.0, np.full(10, 30.0), 1.0)
-    seen = train(federated, honest, 1, watch={"test": test_set})
-    assert seen.watched["test"].accuracy[0, -1] > 0.9
+    seen = train(federated, honest, 1, evaluate_on={"test": test_set})
+    assert seen.evaluations["test"].accuracy[0, -1] > 0.9
 
 
 def test_a_hundred_thousand_clients_fit(with_kernel):

@@ -15,12 +15,12 @@ from truthfl.learning.behaviours import BEHAVIOURS
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.baselines import LeaveOneOutPay, ShapleySharePay, flat_pay, pay_per_claimed_sample
 from truthfl.mechanism.deviation import best_deviation
-from truthfl.studies.cells import Place
-from truthfl.studies.verify.contests import contests
+from truthfl.studies.cells import FederationSpec
 from truthfl.studies.verify.gains import Losses, elicited_effort, gains
 from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, SHORT_GRID, TRUTH, kind_of, lie
 from truthfl.studies.verify.lie_training import coalition, lied_losses
-from truthfl.studies.verify.verification import Examination, verify
+from truthfl.studies.verify.rule_tests import rule_tests
+from truthfl.studies.verify.verification import VerificationDesign, verify
 from truthfl.studies.verify.verification_report import drawn, lies_csv, rows, verdicts_csv
 from truthfl.studies.work import Store
 
@@ -73,7 +73,7 @@ def test_on_a_loss_model_the_gains_are_the_mechanisms():
     assert (found.high[:-1] < 0.02).all()
     assert (found.low <= found.share).all()
     assert (found.share <= found.high).all()
-    assert (found.surely <= found.low).all()
+    assert (found.simultaneous_low <= found.low).all()
     assert found.pay == pytest.approx(found.cost, rel=0.2)
     exact = gains(rule, CLIENTS, TRAINING, 1, GRID, known_losses(rule, MODEL, 1, GRID), looks=4)
     for one, money in zip(GRID[:-1], exact.money[:-1], strict=True):
@@ -144,7 +144,7 @@ def test_where_the_empty_report_is_among_the_lies_makes_no_difference(place):
         expected = gains(rule, CLIENTS, TRAINING, 2, GRID, seen, looks=4)
         assert found.pay == expected.pay
         assert found.money.tolist() == [expected.money[GRID.index(one)] for one in lies]
-        empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.of_an_empty_report(), looks=4)
+        empty = gains(rule, CLIENTS, TRAINING, 2, [EMPTY_REPORT], seen.with_empty_report(), looks=4)
         assert empty.money[0] == expected.money[-1]
 
 
@@ -202,15 +202,15 @@ def test_coalitions_are_of_every_size_alike_and_leave_her_out():
 def small(tmp_path_factory):
     folder = tmp_path_factory.mktemp("verify")
     job = read_job(small_job_file(folder))
-    plan = job.plan(job.scene(), PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32)))
-    place = Place(job.data, job.model, job.clients.dataset_size)
+    plan = job.plan(job.simulated_federation(), PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32)))
+    place = FederationSpec(job.data, job.model, job.clients.dataset_size)
     store = Store(folder / "tasks")
     return place, plan, store
 
 
 def test_a_lie_is_trained_as_it_says_and_paired_by_seed(small):
     place, plan, _ = small
-    asked = place.said() | {"rounds": 10, "local_steps": 1, "step_size": 0.5, "batch_size": [10.0] * 4, "client": 2}
+    asked = place.settings() | {"rounds": 10, "local_steps": 1, "step_size": 0.5, "batch_size": [10.0] * 4, "client": 2}
     found = lied_losses(**asked, lies=[[1, 10, 1], [0, 10, 1], [1, 10, 0]], seeds=[0, 1], coalitions=True)["loss"]
     assert found.shape == (3, 2)
     again = lied_losses(**asked, lies=[[0, 10, 1]], seeds=[1])["loss"]
@@ -221,11 +221,11 @@ def test_a_lie_is_trained_as_it_says_and_paired_by_seed(small):
 
 def test_verification_of_a_small_job(small):
     place, plan, store = small
-    ways, absent = contests(place, plan, store, workers=1)
+    ways, absent = rule_tests(place, plan, store, workers=1)
     names = [rule.name for way in ways for rule in way.rules]
     assert names[0] == "lceme calibrated"
     assert {"flat", "per claimed sample", "shapley share", "lceme as printed"} <= set(names) | set(absent)
-    examined = Examination((0, 3), SHORT_GRID, looks=(3, 6))
+    examined = VerificationDesign((0, 3), SHORT_GRID, looks=(3, 6))
     told = []
     done = verify(ways[0], examined, store, workers=1, progress=lambda what: told.append(what) or (lambda *_: None))
     verdicts = done.verdicts
@@ -250,11 +250,11 @@ def test_verification_of_a_small_job(small):
 @pytest.mark.parametrize("order", ["first", "absent"])
 def test_verification_does_not_ask_where_the_empty_report_is(small, order):
     place, plan, store = small
-    way = contests(place, plan, store, workers=1)[0][0]
+    way = rule_tests(place, plan, store, workers=1)[0][0]
     lies = (lie(0, 1, 1), lie(1, 0.25, 1), lie(1, 1, 2))
-    usual = verify(way, Examination((0, 3), (*lies, EMPTY_REPORT), looks=(3, 6)), store, workers=1)
+    usual = verify(way, VerificationDesign((0, 3), (*lies, EMPTY_REPORT), looks=(3, 6)), store, workers=1)
     others = (EMPTY_REPORT, *lies) if order == "first" else lies
-    found = verify(way, Examination((0, 3), others, looks=(3, 6)), store, workers=1)
+    found = verify(way, VerificationDesign((0, 3), others, looks=(3, 6)), store, workers=1)
     for one, expected in zip(found.verdicts, usual.verdicts, strict=True):
         assert one.empty_report == expected.empty_report
         assert one.pay_over_cost == expected.pay_over_cost
@@ -270,20 +270,20 @@ def test_verification_does_not_ask_where_the_empty_report_is(small, order):
 
 def test_a_lie_that_is_more_than_three_numbers_is_refused(small):
     place, plan, store = small
-    way = contests(place, plan, store, workers=1)[0][0]
+    way = rule_tests(place, plan, store, workers=1)[0][0]
     with pytest.raises(InputError, match="echo is more than"):
-        verify(way, Examination((0,), (BEHAVIOURS["echo"],), looks=(2,)), store, workers=1)
+        verify(way, VerificationDesign((0,), (BEHAVIOURS["echo"],), looks=(2,)), store, workers=1)
 
 
 def test_only_open_lies_are_looked_at_again(small, monkeypatch):
     place, plan, store = small
-    way = replace(contests(place, plan, store, workers=1)[0][0])
+    way = replace(rule_tests(place, plan, store, workers=1)[0][0])
     flat_only = replace(way, rules=(way.rules[1],))
     asked = []
     monkeypatch.setattr(
         "truthfl.studies.verify.lie_training.lied_losses", lambda **s: asked.append(s) or lied_losses(**s)
     )
-    verify(flat_only, Examination((0,), SHORT_GRID, looks=(2, 4, 8)), Store(store.folder / "flat"), workers=1)
+    verify(flat_only, VerificationDesign((0,), SHORT_GRID, looks=(2, 4, 8)), Store(store.folder / "flat"), workers=1)
     assert len(asked) == 1  # one lie is known to pay after the first look: no further run
 
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.learning.federations import Data, ModelChoice
-from truthfl.studies.cells import Cell, Place, Seen
+from truthfl.studies.cells import Cell, CellResult, FederationSpec
 from truthfl.studies.work import Store, WorkError, WorkItem, do_all
 
-PLACE = Place(Data(source="digits", pilot_samples=600, test_samples=200), ModelChoice("softmax"), (60,) * 4)
+PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=200), ModelChoice("softmax"), (60,) * 4)
 NAMES = st.text("abcde", min_size=1, max_size=4)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -116,7 +116,7 @@ def test_one_process_and_two_give_the_same_bits(tmp_path):
     for a, b in zip(one, two, strict=True):
         assert a.keys() == b.keys()
         assert all((a[name] == b[name]).all() for name in a)
-    seen = Seen.of(one[:2])
+    seen = CellResult.of(one[:2])
     assert seen.train_loss.shape == (12, 2)
     assert seen.rounds.tolist() == [3, 6]
 

@@ -1,6 +1,6 @@
-"""Starts contenders, each in a process of its own, and lets them take turns, block by block.
+"""Runs contenders in separate processes, alternating block by block, so that other load affects all of them alike.
 
-So whatever else the machine does hits all of them alike. All have two threads and two cores.
+All have two threads and two cores.
 """
 
 from __future__ import annotations
@@ -21,22 +21,24 @@ from dataclasses import dataclass
 from benchmarks.peers.neighbours import Neighbours
 from benchmarks.peers.workload import THREADS, Work
 
-PATIENCE = 180.0  # seconds for one answer
-COMPARED_AFTER = 2  # rounds, beside the first
+ANSWER_TIMEOUT = 180.0  # seconds
+COMPARED_AFTER = 2  # rounds after the first one until parameters are compared
 COMPARED_UP_TO = 100  # clients
-REST = 0.03  # seconds in which the threads of the one before fall asleep
+PAUSE = 0.03  # seconds before a block, until the threads of the previous contender are idle
 
 
 class AbsentError(Exception):
-    """Why a contender does not take part."""
+    """A contender cannot take part; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """`module` is its file here; `alone`: it keeps processes busy between blocks, so it runs after the others.
+    """A contender.
 
-    NumPy's BLAS has one thread for the plain loops: two gain less than a tenth on matrices this small, and lose a
-    hundredfold, waiting for each other, when something else needs a core.
+    module   its module in this package
+    alone    whether it runs after the others, because its processes are busy between blocks
+    threads  of NumPy's BLAS: one for the plain loops, because with two the gain on small matrices is below a tenth, and
+             the loss is hundredfold if another process needs a core
     """
 
     name: str
@@ -49,7 +51,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure a setting: blocks of so many rounds, but after the second no more than `seconds` in all."""
+    """A setting and its measurement: `blocks` blocks of `rounds` rounds; after the second, at most `seconds` in all."""
 
     work: Work
     rounds: int
@@ -58,13 +60,13 @@ class Plan:
 
 
 def environment(kernel: str = "auto", threads: int = THREADS) -> dict[str, str]:
-    """So many threads for whatever counts threads."""
+    """Environment variables that set the number of threads of BLAS and OpenMP, and the kernel."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return {**os.environ, **dict.fromkeys(counts, str(threads)), "TRUTHFL_KERNEL": kernel, "PYTHONWARNINGS": "ignore"}
 
 
 class Process:
-    """A contender at work."""
+    """The process of a contender."""
 
     def __init__(self, contender: Contender, work: Work) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed by `end`)
@@ -87,17 +89,17 @@ class Process:
             self.ask(rounds=COMPARED_AFTER)
             self.distance = self.ask(compare=True)["distance"]
 
-    def ask(self, **wish) -> dict:
+    def ask(self, **request) -> dict:
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(json.dumps(wish) + "\n")
+            self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             raise AbsentError(self._reason()) from None
         return self._answer()
 
     def block(self, rounds: int) -> None:
-        time.sleep(REST)
+        time.sleep(PAUSE)
         seconds = self.ask(rounds=rounds)["seconds"]
         self.times.append(seconds)
         self.spent += seconds * rounds
@@ -115,34 +117,34 @@ class Process:
         self.process.wait()
 
     def _answer(self) -> dict:
-        ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
+        ready, _, _ = select.select([self.process.stdout], [], [], ANSWER_TIMEOUT)
         line = self.process.stdout.readline() if ready else ""
         if line:
             return json.loads(line)
-        reason = self._reason() if ready else f"no answer within {PATIENCE:g} seconds"
+        reason = self._reason() if ready else f"no answer within {ANSWER_TIMEOUT:g} seconds"
         self.kill()
         raise AbsentError(reason)
 
     def _reason(self) -> str:
-        """The last line that it wrote on standard error, without the type of the error."""
+        """The last line of its standard error, without the type of the error."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors.read().splitlines() if line.strip()]
         return lines[-1].removeprefix("ModuleNotFoundError: ") if lines else "it ended without a word"
 
 
-def measure(plan: Plan, contenders: list[Contender], absent: dict[str, str], tell) -> list[dict]:
-    """One row per contender; those who cannot take part are put into `absent`, with the reason."""
-    together, alone = ([c for c in contenders if c.alone is it] for it in (False, True))
-    return [row for group in (together, *([c] for c in alone)) for row in _take_turns(plan, group, absent, tell)]
+def measure(plan: Plan, contenders: list[Contender], absent: dict[str, str], report) -> list[dict]:
+    """One row per contender; contenders that cannot take part are added to `absent`, with the reason."""
+    together, alone = ([c for c in contenders if c.alone is flag] for flag in (False, True))
+    return [row for group in (together, *([c] for c in alone)) for row in _take_turns(plan, group, absent, report)]
 
 
-def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], tell) -> list[dict]:
+def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], report) -> list[dict]:
     running: dict[str, Process] = {}
     neighbours, others = Neighbours(), None
     try:
         for contender in group:
             if contender.name not in absent:
-                tell(f"{plan.work.label}: {contender.name}")
+                report(f"{plan.work.label}: {contender.name}")
                 with _or_absent(absent, contender.name):
                     running[contender.name] = Process(contender, plan.work)
         for block in range(plan.blocks):
@@ -150,7 +152,7 @@ def _take_turns(plan: Plan, group: list[Contender], absent: dict[str, str], tell
                 if name not in absent and (block < 2 or process.spent < plan.seconds):
                     with _or_absent(absent, name):
                         process.block(plan.rounds)
-        if not any(contender.alone for contender in group):  # who have processes of their own, not known here
+        if not any(contender.alone for contender in group):  # their child processes are not known here
             others = neighbours.cores([process.process.pid for process in running.values()])
     finally:
         for process in running.values():

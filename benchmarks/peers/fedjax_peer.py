@@ -11,7 +11,7 @@ def run(work, gate) -> None:
     import jax
     import jax.numpy as jnp
 
-    if not hasattr(jax, "tree_map"):  # FedJAX still asks for the name that JAX has dropped
+    if not hasattr(jax, "tree_map"):  # FedJAX uses a name that JAX has removed
         jax.tree_map = jax.tree_util.tree_map
     import fedjax
     from fedjax.algorithms import fed_avg

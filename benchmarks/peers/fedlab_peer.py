@@ -1,7 +1,7 @@
 """FedLab: its standalone pipeline, serial SGD trainer and synchronous server.
 
-In its best case: the trainer is handed its batches ready, without a data loader. FedLab imports torchvision, of which
-nothing here is used; where torchvision is missing, an empty stand-in takes its place.
+The trainer receives its batches directly, without a data loader, which is the fastest way. FedLab imports torchvision,
+which is not used here; if torchvision is missing, empty modules replace it.
 """
 
 from __future__ import annotations

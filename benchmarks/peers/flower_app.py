@@ -1,4 +1,4 @@
-"""Flower's client, in a module of its own so that each of Ray's processes imports it and makes the data once."""
+"""Flower's client app, in its own module so that each of Ray's processes imports it and creates the data once."""
 
 from __future__ import annotations
 

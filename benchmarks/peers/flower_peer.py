@@ -1,6 +1,6 @@
 """Flower's simulation on Ray: one process per core, federated averaging, no evaluation.
 
-Its server looks for answers every so many tenths of a second, so a round of few clients takes a multiple of that.
+Its server polls for answers a few times per second, so the time of a round of few clients is a multiple of that.
 """
 
 from __future__ import annotations

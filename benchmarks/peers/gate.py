@@ -1,9 +1,8 @@
-"""The gate that a contender passes after every round: it keeps the time and waits for the driver between blocks.
+"""`Gate`: called by a contender after every round; measures time and waits for the driver's requests between blocks.
 
-The driver's lines: {"rounds": n} asks for n more rounds, {"compare": true} for the distance from truthfl's parameters
-after as many rounds (the largest, as a share of the largest way from the start), {"quit": true} for the end. So blocks
-of different contenders can take turns, each in its own process, and whatever loop a framework brings stands still
-meanwhile.
+Requests are lines of JSON on standard input: {"rounds": n} trains n more rounds, {"compare": true} returns the largest
+distance from truthfl's parameters after as many rounds (as a share of their largest change), {"quit": true} ends. A
+framework's own loop is paused while the gate waits.
 """
 
 from __future__ import annotations
@@ -21,43 +20,43 @@ Parameters = Callable[[], np.ndarray]
 
 
 class Gate:
-    """`replies` is where the driver listens; standard output is not, for frameworks write there."""
+    """Writes answers to `replies`, not to standard output, because frameworks print there."""
 
     def __init__(self, work: Work, replies, born: float) -> None:
         self.work, self.replies, self.born = work, replies, born
         self.import_s = 0.0
-        self.left, self.asked, self.done = 0, 0, 0
+        self.left, self.requested, self.done = 0, 0, 0
         self.since = 0.0
 
     def imported(self) -> None:
-        """Everything is imported; what follows, up to the first round, is preparing the data."""
+        """Stop the clock of the import; the time until the first round counts as preparation."""
         self.import_s = time.perf_counter() - self.born
 
     def open(self) -> bool:
-        """Everything is prepared: wait for the first block."""
-        self._say({"import_s": self.import_s})
+        """Wait for the first block; return whether to train."""
+        self._answer({"import_s": self.import_s})
         return self._listen(None)
 
     def round_done(self, parameters: Parameters | None = None) -> bool:
-        """A round is over; whether to go on. `parameters` returns them flat, in PyTorch's order."""
+        """Count a round and return whether to continue. `parameters` returns flat parameters, in PyTorch's order."""
         return self.rounds_done(1, parameters)
 
     def rounds_done(self, count: int, parameters: Parameters | None = None) -> bool:
         self.left, self.done = self.left - count, self.done + count
         if self.left > 0:
             return True
-        self._say({"seconds": (time.perf_counter() - self.since) / self.asked})
+        self._answer({"seconds": (time.perf_counter() - self.since) / self.requested})
         return self._listen(parameters)
 
     def _listen(self, parameters: Parameters | None) -> bool:
         for line in sys.stdin:
-            wish = json.loads(line)
-            if "rounds" in wish:
-                self.left = self.asked = wish["rounds"]
+            request = json.loads(line)
+            if "rounds" in request:
+                self.left = self.requested = request["rounds"]
                 self.since = time.perf_counter()
                 return True
-            if "compare" in wish:
-                self._say({"distance": self._distance(parameters)})
+            if "compare" in request:
+                self._answer({"distance": self._distance(parameters)})
             else:
                 return False
         return False
@@ -68,6 +67,6 @@ class Gate:
         ours = self.work.trained(self.done)
         return float(np.abs(parameters() - ours).max() / np.abs(ours - self.work.initial()).max())
 
-    def _say(self, what: dict) -> None:
-        self.replies.write(json.dumps(what) + "\n")
+    def _answer(self, answer: dict) -> None:
+        self.replies.write(json.dumps(answer) + "\n")
         self.replies.flush()

@@ -1,7 +1,7 @@
-"""How much of the machine others use while we measure, from /proc; None where there is no /proc.
+"""Processor use of other processes during a measurement, from /proc; None without /proc.
 
-It matters: libraries whose threads wait for each other in a loop (PyTorch's and NumPy's) become many times slower when
-they lack a core, and ratios to them mean nothing then.
+Libraries whose threads wait for each other in a busy loop (PyTorch's and NumPy's) become many times slower when they
+lack a core; ratios to them are then meaningless.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 class Neighbours:
-    """Watches from its making on."""
+    """Measures from its creation on."""
 
     def __init__(self) -> None:
         self.start, self.busy = time.perf_counter(), _busy()
 
     def cores(self, own: list[int]) -> float | None:
-        """Cores that all processes but these, which were started meanwhile and still run, used on average."""
+        """Average number of cores used by all processes but `own`, which were started after this object."""
         now = _busy()
         if now is None or self.busy is None:
             return None
@@ -27,7 +27,7 @@ class Neighbours:
 
 
 def _busy() -> float | None:
-    """Seconds of work of all cores since the machine started."""
+    """Busy seconds of all cores since the machine started."""
     try:
         first = Path("/proc/stat").read_text().splitlines()[0]
     except OSError:

@@ -28,7 +28,7 @@ def run(work, gate) -> None:
 
 
 def gradient(parts, x, y):
-    """Of the mean cross-entropy of one batch; flat, in PyTorch's order."""
+    """The gradient of the mean cross-entropy of one batch; flat, in PyTorch's order."""
     weights, biases, dense, dense_biases = parts
     n, filters = len(x), len(biases)
     windows = sliding_window_view(x, (5, 5), axis=(1, 2)).reshape(n * WIDE**2, 25)

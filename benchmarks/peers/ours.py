@@ -1,4 +1,4 @@
-"""truthfl itself: `train`, one call per block. With or without the kernel, as TRUTHFL_KERNEL says."""
+"""truthfl: one call of `train` per block, with the kernel unless TRUTHFL_KERNEL=off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(work, gate) -> None:
     honest = Strategies.truthful(np.full(work.clients, work.batch))
     going = gate.open()
     while going:
-        training = Training(gate.asked, work.local_steps, first.training.step_size)
+        training = Training(gate.requested, work.local_steps, first.training.step_size)
         federated = Federated(first.model, first.data, first.partition, training)
         train(federated, honest, SEED, threads=THREADS)
-        going = gate.rounds_done(gate.asked)
+        going = gate.rounds_done(gate.requested)

@@ -1,4 +1,4 @@
-"""What a round costs as clients, batch, runs or filters grow: `train` alone, the slope in logarithms. JSON.
+"""Time of a round of `train` by number of clients, batch, runs and filters; the exponents of growth. Prints JSON.
 
 Each axis starts from ten clients, batch 50, eight filters, one run (for the runs: two, one per thread).
 """
@@ -21,11 +21,11 @@ AXES = {
     "runs": (2, 4, 8, 16, 32),
     "filters": (4, 8, 16, 32, 64),
 }
-AIM = 0.1  # seconds that one timing should take
+TIMING_SECONDS = 0.1  # approximate duration of one timing
 
 
 class Point:
-    """One setting, timed again and again."""
+    """One setting and its shortest time so far."""
 
     def __init__(self, axis: str, value: int, images: int, data) -> None:
         changed = {} if axis == "runs" else {axis: value}
@@ -33,11 +33,11 @@ class Point:
         self.data, self.runs = data, value if axis == "runs" else 1
         self.honest = Strategies.truthful(np.full(self.work.clients, self.work.batch))
         self.best, self.rounds = float("inf"), 2
-        self.rounds = max(2, min(100, round(AIM / self.time())))
+        self.rounds = max(2, min(100, round(TIMING_SECONDS / self.time())))
         self.best = float("inf")
 
     def time(self) -> float:
-        """Seconds per round, the best so far."""
+        """Time the setting once; return the shortest seconds per round so far."""
         federated = self.work.federated(self.rounds, data=self.data)
         seeds = np.arange(SEED, SEED + self.runs)
         start = time.perf_counter()

@@ -1,7 +1,7 @@
-"""Softmax regression, many runs of ten clients: one call of `train` against the same runs as a plain NumPy loop. JSON.
+"""Softmax regression, many runs of ten clients: one call of `train` and a plain NumPy loop. Prints JSON.
 
-The loop has its images as floats and its batches drawn before the clock runs. It is timed for a few of the runs,
-half of them before and half after the call, and their median is scaled; its parameters are compared.
+The loop has its images as floats and its batches drawn beforehand. It is timed for a few of the runs, half of them
+before and half after the call, and their median is scaled to all runs; its parameters are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def setting(data, rounds: int) -> Federated:
 
 
 def plain_loop(x, y, rows, weight):
-    """One run; `rows` are (rounds, clients, batch), `weight` is each client's."""
+    """The parameters after one run; `rows` are (rounds, clients, batch), `weight` (clients,)."""
     common = np.zeros((CLASSES, PIXELS), dtype=np.float32), np.zeros(CLASSES, dtype=np.float32)
     each = np.arange(BATCH)
     for round_rows in rows:
@@ -41,12 +41,12 @@ def plain_loop(x, y, rows, weight):
         for batch, share in zip(round_rows, weight, strict=True):
             images = x[batch]
             scores = images @ common[0].T + common[1]
-            likely = np.exp(scores - scores.max(axis=1, keepdims=True))
-            likely /= likely.sum(axis=1, keepdims=True)
-            likely[each, y[batch]] -= 1.0
-            likely /= BATCH
-            weights += share * (common[0] - np.float32(STEP_SIZE) * (likely.T @ images))
-            biases += share * (common[1] - np.float32(STEP_SIZE) * likely.sum(axis=0))
+            probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
+            probabilities[each, y[batch]] -= 1.0
+            probabilities /= BATCH
+            weights += share * (common[0] - np.float32(STEP_SIZE) * (probabilities.T @ images))
+            biases += share * (common[1] - np.float32(STEP_SIZE) * probabilities.sum(axis=0))
         common = weights, biases
     return np.concatenate([common[0].ravel(), common[1]])
 

@@ -1,11 +1,11 @@
-"""What `benchmarks.training` prints, within 100 columns."""
+"""Prints the results of `benchmarks.training`, within 100 columns."""
 
 from __future__ import annotations
 
 import textwrap
 
 NAME, CELL = 20, 16
-CALM = 0.15  # cores that others may use
+MAX_OTHER_CORES = 0.15  # used by other processes without a warning
 
 
 def show(result: dict, order: list[str]) -> None:
@@ -36,12 +36,12 @@ def show(result: dict, order: list[str]) -> None:
         "share: the kernel's, counting only arithmetic that cannot be left out."
     )
 
-    if max(others) > CALM:
+    if max(others) > MAX_OTHER_CORES:
         _say("\nThe machine was not ours alone. PyTorch suffers most from that: take the ratios with care.")
 
     distances = {n: d for n in names if (d := cell[n, settings[0]]["distance_from_truthfl"]) is not None}
-    told = ", ".join(f"{name} {distance:.0e}" for name, distance in distances.items())
-    _say(f"\nThe same batches give the same parameters after three rounds, up to this share of their change: {told}.")
+    text = ", ".join(f"{name} {distance:.0e}" for name, distance in distances.items())
+    _say(f"\nThe same batches give the same parameters after three rounds, up to this share of their change: {text}.")
 
     print("\nA round's cost grows as … to the power of (truthfl)")
     for axis, found in result["scaling"].items():

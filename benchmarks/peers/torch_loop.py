@@ -1,4 +1,4 @@
-"""A plain PyTorch loop: per client, copy the common model, take the steps, add up."""
+"""A plain PyTorch loop: for each client, copy the common model, take the local steps, add the weighted result."""
 
 from __future__ import annotations
 

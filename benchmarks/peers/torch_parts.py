@@ -1,4 +1,4 @@
-"""What the contenders on PyTorch share: the network, starting where all start, and the data as tensors."""
+"""Common parts of the PyTorch contenders: the network with the initial parameters, and the data as tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.peers.workload import CLASSES, SIDE, THREADS
 
 
 class Network(nn.Module):
-    """The paper's, as one would write it down."""
+    """The paper's network."""
 
     def __init__(self, work) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Network(nn.Module):
 
 
 def tensors(work):
-    """Images, labels, and which of them each step uses."""
+    """Images, labels, and the rows of each step."""
     torch.set_num_threads(THREADS)
     images, labels = work.floats()
     return torch.from_numpy(images), torch.from_numpy(labels), torch.from_numpy(work.rows())

@@ -1,7 +1,7 @@
-"""The work that all contenders do: who has which images, which batch is drawn when, where training starts.
+"""The work of all contenders: images of each client, batches, initial parameters.
 
 60,000 random images of 28 × 28 pixels, split evenly; the one-layer network; batches of 50 per client and step, drawn
-by `truthfl.learning.draws`, so that everybody who can be told which images to use uses the same.
+by `truthfl.learning.draws`, so that contenders with given batches all use the same.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SEED = 1
 CLASSES = 10
 SIDE = 28
 STEP_SIZE = 0.05
-CYCLE = 16  # rounds whose batches are drawn beforehand; then they come again
+CYCLE = 16  # rounds whose batches are drawn beforehand; then they are repeated
 THREADS = 2
 
 
 @dataclass(frozen=True)
 class Work:
-    """One setting."""
+    """One setting of the benchmark."""
 
     clients: int
     local_steps: int = 1
@@ -38,12 +38,12 @@ class Work:
 
     @property
     def label(self) -> str:
-        """What the tables call it: the number of clients, and H where it is not 1."""
+        """Name in tables: the number of clients, and H if it is not 1."""
         return f"{self.clients}" if self.local_steps == 1 else f"{self.clients}, H={self.local_steps}"
 
     @property
     def each(self) -> int:
-        """Samples of one client."""
+        """Number of samples of one client."""
         return self.images // self.clients
 
     def model(self) -> ConvolutionalNetwork:
@@ -55,12 +55,12 @@ class Work:
         return LabeledImages(images, drawn.integers(0, CLASSES, self.images), [str(k) for k in range(CLASSES)])
 
     def floats(self):
-        """(images, labels) as the others like them: float32 in [0, 1], (n, 1, 28, 28), made before the clock runs."""
+        """(images, labels) for the peers: float32 in [0, 1], (n, 1, 28, 28); not part of the measured time."""
         data = self.data()
         return data.images.transpose(0, 3, 1, 2) * np.float32(1.0 / 255.0), data.labels.copy()
 
     def rows(self, rounds: int = CYCLE):
-        """Which images each step of the first rounds uses: (rounds, clients, local steps, batch)."""
+        """The images of each step of the first rounds: (rounds, clients, local steps, batch)."""
         t, i, h = np.ogrid[:rounds, : self.clients, : self.local_steps]
         return below(bits(key(SEED, Purpose.BATCH, i, t, h), self.batch), self.each) + (i * self.each)[..., None]
 
@@ -73,16 +73,16 @@ class Work:
         return Federated(model or self.model(), data or self.data(), partition, training)
 
     def trained(self, rounds: int):
-        """truthfl's own parameters after so many rounds."""
+        """truthfl's parameters after this number of rounds."""
         federated = self.federated(rounds)
         honest = Strategies.truthful(np.full(self.clients, self.batch))
         return train(federated, honest, SEED, threads=THREADS).params[0]
 
     def flops(self) -> int:
-        """Arithmetic of one round that cannot be left out, a multiplication and an addition counted as two.
+        """The necessary floating-point operations of one round; a multiply-add counts as two.
 
-        Forward: convolution at 576 places, dense layer. Back: of the four places that are pooled only the largest
-        counts, so a quarter of the convolution; the dense layer twice. Nothing is needed by the pixels.
+        Forward: convolution at 576 positions, dense layer. Backward: only the largest of four pooled positions has a
+        gradient, so a quarter of the convolution; the dense layer twice. No gradient by the pixels.
         """
         convolution = 2 * (SIDE - 4) ** 2 * 25 * self.filters
         dense = 2 * (SIDE - 4) ** 2 // 4 * self.filters * CLASSES

@@ -1,4 +1,6 @@
-"""`truthfl plan`: what each client would be asked and paid. Nothing runs."""
+"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `job` and
+`mechanism.deviation`.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ def plan(
 
     Example: truthfl plan hospital.toml --json
     """
-    from truthfl.cli.plan_output import as_json, on_data, on_paper, print_plan
+    from truthfl.cli.plan_output import as_json, plan_constants_job, plan_data_job, print_plan
     from truthfl.job import ConstantsJob, read_job
     from truthfl.mechanism.deviation import best_deviation
 
     job = read_job(job_file)
-    planned = on_paper(job) if isinstance(job, ConstantsJob) else on_data(job)
-    found = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
+    planned = plan_constants_job(job) if isinstance(job, ConstantsJob) else plan_data_job(job)
+    deviation = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
     if json:
-        print_json(as_json(planned, found))
+        print_json(as_json(planned, deviation))
     else:
-        print_plan(planned, found)
+        print_plan(planned, deviation)

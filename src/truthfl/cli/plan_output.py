@@ -1,4 +1,7 @@
-"""What a job comes to on paper, worked out and printed for `truthfl plan`."""
+"""Plans a job and prints the plan as a table or JSON, for `truthfl plan`.
+
+Imports `output`, `progress` and `mechanism`.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ HUNDREDTH = 0.01
 
 @dataclass(frozen=True)
 class Planned:
-    """What either kind of job comes to."""
+    """The plan of either kind of job.
+
+    basis  the loss model in words, for the printed plan
+    """
 
     clients: Clients
     training: Training
@@ -42,16 +48,16 @@ class Planned:
 
     @property
     def spread(self) -> FloatArray:
-        """The standard deviation of each client's pay, from what one of the tested loss to either side does."""
+        """The standard deviation of each client's pay: half the difference of her pay at loss ± one deviation."""
         loss, error = self.expected_loss, math.sqrt(self.loss_variance / self.test_samples)
         low, high = (self.contract.pay(Observation(loss + step)) for step in (-error, error))
         return np.abs(low - high) / 2.0
 
     @property
     def slope(self) -> FloatArray:
-        """Money that each client loses per unit of test loss, around the expected one."""
-        at = (self.expected_loss - HUNDREDTH, self.expected_loss + HUNDREDTH)
-        low, high = (self.contract.pay(Observation(loss)) for loss in at)
+        """Pay that each client loses per unit of test loss, around the expected loss."""
+        losses = (self.expected_loss - HUNDREDTH, self.expected_loss + HUNDREDTH)
+        low, high = (self.contract.pay(Observation(loss)) for loss in losses)
         return (low - high) / (2 * HUNDREDTH)
 
     @property
@@ -59,24 +65,40 @@ class Planned:
         return self.model.truthful_loss(self.contract.batch_size)
 
 
-def on_paper(job: ConstantsJob) -> Planned:
+def plan_constants_job(job: ConstantsJob) -> Planned:
+    """Plan on the job's bound."""
     model, server = job.loss_model(), job.server
-    contract = job.plan(model)
-    told = (server.loss_value, server.test_samples, server.loss_variance)
-    return Planned(job.clients, job.training, model, contract, *told, basis=f"{server.bound} bound")
+    return Planned(
+        job.clients,
+        job.training,
+        model,
+        job.plan(model),
+        server.loss_value,
+        server.test_samples,
+        server.loss_variance,
+        basis=f"{server.bound} bound",
+    )
 
 
-def on_data(job: DataJob) -> Planned:
-    with progress_bar() as watch:
-        if watch is not None:
-            watch("trying out on pilot data", 0, 0)
-        made = job.plan(job.scene())
-    told = (job.server.loss_value, job.server.test_samples, made.loss_variance)
-    basis = f"calibrated, R² {made.calibration.sampling_r_squared:.3f}, step size {made.training.step_size:.3g}"
-    return Planned(made.clients, made.training, made.calibration.model, made.contract, *told, basis=basis)
+def plan_data_job(job: DataJob) -> Planned:
+    """Plan on pilot data, with a progress bar."""
+    with progress_bar() as report_progress:
+        if report_progress is not None:
+            report_progress("trying out on pilot data", 0, 0)
+        plan = job.plan(job.simulated_federation())
+    return Planned(
+        plan.clients,
+        plan.training,
+        plan.calibration.model,
+        plan.contract,
+        job.server.loss_value,
+        job.server.test_samples,
+        plan.loss_variance,
+        basis=f"calibrated, R² {plan.calibration.sampling_r_squared:.3f}, step size {plan.training.step_size:.3g}",
+    )
 
 
-def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
+def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
     clients, contract = planned.clients, planned.contract
     return {
         "clients": {
@@ -85,25 +107,25 @@ def as_json(planned: Planned, found: Deviation) -> dict[str, object]:
             "batch_size": contract.batch_size,
             **contract.terms(),
             "labeling_cost": clients.labeling_cost,
-            "expected_pay": found.honest_pay,
+            "expected_pay": deviation.honest_pay,
             "pay_standard_deviation": planned.spread,
-            "expected_payoff": found.honest_payoff,
-            "largest_gain_from_lying": found.gain,
+            "expected_payoff": deviation.honest_payoff,
+            "largest_gain_from_lying": deviation.gain,
             "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
         },
         "step_size": planned.training.step_size,
         "contract": contract.kind,
         "expected_loss": planned.expected_loss,
-        "total_pay": float(found.honest_pay.sum()),
+        "total_pay": float(deviation.honest_pay.sum()),
         "server_payoff": server_payoff(contract, planned.model, loss_value=planned.loss_value),
-        "confirmed_by_search": found.confirmed,
+        "confirmed_by_search": deviation.confirmed,
     }
 
 
-def print_plan(planned: Planned, found: Deviation) -> None:
+def print_plan(planned: Planned, deviation: Deviation) -> None:
     clients, contract, spread = planned.clients, planned.contract, planned.spread
     floor, slope = labeling_floor(clients, planned.model, planned.training), planned.slope
-    cost = found.honest_pay - found.honest_payoff
+    cost = deviation.honest_pay - deviation.honest_payoff
     rows = [
         [
             str(i) if clients.name is None else clients.name[i],
@@ -111,7 +133,7 @@ def print_plan(planned: Planned, found: Deviation) -> None:
             f"{floor[i]:.1f}",
             f"{contract.batch_size[i]:.0f}",
             f"{cost[i]:,.2f}",
-            f"{found.honest_pay[i]:,.2f}",
+            f"{deviation.honest_pay[i]:,.2f}",
             f"{spread[i]:,.2f}",
             f"{slope[i]:,.2f}",
         ]
@@ -119,7 +141,7 @@ def print_plan(planned: Planned, found: Deviation) -> None:
     ]
     if len(clients) > ROWS_SHOWN:
         rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 7])
-    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{found.honest_pay.sum():,.2f}", "", ""])
+    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{deviation.honest_pay.sum():,.2f}", "", ""])
     columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope"]
     out = console()
     out.print(table(f"Plan for {len(clients)} clients, {planned.training.rounds} rounds", columns, rows))
@@ -129,19 +151,20 @@ def print_plan(planned: Planned, found: Deviation) -> None:
         "slope: pay lost per unit of test loss."
     )
     samples = planned.test_samples
-    if planned.loss_variance > 0 and (found.honest_pay > 0).all() and contract.linear() is not None:
-        enough = samples_for_share(contract, found.honest_pay, planned.loss_variance, share=0.1)
+    if planned.loss_variance > 0 and (deviation.honest_pay > 0).all() and contract.linear() is not None:
+        enough = samples_for_share(contract, deviation.honest_pay, planned.loss_variance, share=0.1)
         out.print(
             f"± pay: standard deviation with {samples:,} test sample{'s' * (samples > 1)}; "
             f"it stays within a tenth of everybody's pay from {enough:,} on."
         )
-    worst = float(np.max(np.where(found.gain > found.resolution, found.gain, 0.0)))
-    evidence = "by search" if found.closed_form_gain is None else "formula and search disagree"
-    evidence = "formula and search agree" if found.confirmed else evidence
+    worst = float(np.max(np.where(deviation.gain > deviation.resolution, deviation.gain, 0.0)))
+    evidence = "by search" if deviation.closed_form_gain is None else "formula and search disagree"
+    evidence = "formula and search agree" if deviation.confirmed else evidence
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
     idle = free_riding_gain(contract, clients, planned.model, planned.training)
-    if (idle > found.resolution).any():
+    gainers = int((idle > deviation.resolution).sum())
+    if gainers:
         out.print(
-            f"Beware: {int((idle > found.resolution).sum())} of {len(clients)} would gain, up to {idle.max():,.2f}, by "
-            "sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
+            f"Beware: {gainers} of {len(clients)} would gain, up to {idle.max():,.2f}, "
+            "by sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
         )

@@ -46,7 +46,7 @@ def reproduce(
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
-    from truthfl.studies.reproduce.paper import a_quick_look, the_paper
+    from truthfl.studies.reproduce.paper import full_paper, quick_paper
     from truthfl.studies.reproduce.publication import require_writable, write_reproduction
     from truthfl.studies.reproduce.reproduction import chosen_studies
     from truthfl.studies.reproduce.reproduction import reproduce as run_studies
@@ -55,13 +55,13 @@ def reproduce(
     studies = chosen_studies(figures or [])
     source = "mnist" if data is None else str(data.resolve())
     seed_count = seeds if seeds is not None else QUICK_SEEDS if quick else FULL_SEEDS
-    paper = (a_quick_look if quick else the_paper)(source, seed_count)
+    paper = (quick_paper if quick else full_paper)(source, seed_count)
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
         with progress_bar() as progress:
             store = Store(out / "tasks")
-            reproduction = run_studies(paper, studies, store, workers=workers, watch=progress)
+            reproduction = run_studies(paper, studies, store, workers=workers, progress=progress)
         report = write_reproduction(reproduction, out, _provenance(reproduction, time.monotonic() - started))
     if json:
         print_json({"claims": reproduction.claims, "tasks_done": reproduction.tasks_done, "report": str(report)})
@@ -77,7 +77,7 @@ def _provenance(reproduction: Reproduction, seconds: float) -> Section:
     compiled = kernel()
     paper, done = reproduction.paper, reproduction.tasks_done
     seeds, pilot = paper.seed_list, paper.pilot.most_seeds
-    model, data = paper.place.model, paper.place.data
+    model, data = paper.federation.model, paper.federation.data
     return how_made(
         version=__version__,
         command=shlex.join(["truthfl", *sys.argv[1:]]),
@@ -86,7 +86,7 @@ def _provenance(reproduction: Reproduction, seconds: float) -> Section:
         seconds=seconds,
         more=f"{done} tasks were done now; others, of up to {SEEDS_PER_TASK} trainings each, had been kept "
         f"from earlier calls. Data: {data.source}; network with {model.filters} filters, penalty {model.penalty:g}; "
-        f"{paper.place.sizes[0]} samples for each of {paper.clients} clients, "
+        f"{paper.federation.sizes[0]} samples for each of {paper.clients} clients, "
         f"{data.pilot_samples} pilot and {data.test_samples} test samples.",
     )
 

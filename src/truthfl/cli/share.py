@@ -38,7 +38,7 @@ def share(
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; there is nothing to share.")
     require_writable(out)
-    federated = job.scene().federated
+    federated = job.simulated_federation().federated
     all_labels = Profile(job.clients.behaviour, 1).labels(federated, seed)
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):

@@ -22,7 +22,7 @@ from truthfl.errors import InputError
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
     from truthfl.reporting.report import Section
-    from truthfl.studies.verify.verification import Examination
+    from truthfl.studies.verify.verification import VerificationDesign
 
 
 def verify(
@@ -68,10 +68,10 @@ def _verify_by_training(job: DataJob, quick: bool, seed: int, out: Path, workers
     started = time.monotonic()
     with exit_on_failure(out):
         with progress_bar() as progress:
-            watch = progress or (lambda *_: None)
-            verification = verify_job(job, out, quick=quick, seed=seed, workers=workers, watch=watch)
-        provenance, scope = _provenance(seed, time.monotonic() - started), _scope_sentence(verification.examined)
-        report = write_verification(verification.verified, verification.absent, scope, out, provenance)
+            callback = progress or (lambda *_: None)
+            verification = verify_job(job, out, quick=quick, seed=seed, workers=workers, progress=callback)
+        provenance, scope = _provenance(seed, time.monotonic() - started), _scope_sentence(verification.design)
+        report = write_verification(verification.results, verification.absent, scope, out, provenance)
     verdicts = verification.verdicts
     if json:
         print_json(verdicts)
@@ -85,10 +85,10 @@ def _verify_by_training(job: DataJob, quick: bool, seed: int, out: Path, workers
     screen.print(f"Report: {report}")
 
 
-def _scope_sentence(examined: Examination) -> str:
+def _scope_sentence(design: VerificationDesign) -> str:
     return (
-        f"{len(examined.lies)} lies of each of {len(examined.clients)} clients, {examined.looks[0]} pairs of runs "
-        f"each, up to {examined.looks[-1]} where it is open whether the gain exceeds {examined.tolerance:.0%} of "
+        f"{len(design.lies)} lies of each of {len(design.clients)} clients, {design.looks[0]} pairs of runs "
+        f"each, up to {design.looks[-1]} where it is open whether the gain exceeds {design.tolerance:.0%} of "
         "what honest work costs."
     )
 

@@ -1,4 +1,4 @@
-"""A job as its operator writes it down, in TOML. Imports `learning` and the mechanism, whose objects it fills."""
+"""Jobs: the contents of a job file in TOML, as Python objects. Imports `learning` and `mechanism`."""
 
 from truthfl.job.job_file import read_job
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job

@@ -1,6 +1,7 @@
-"""Read a job file: TOML, whose sections have the fields of the classes they fill. Imports `jobs`.
+"""Reads job files in TOML. Each section has the fields of one class.
 
-A job with [constants] is a `ConstantsJob`; one with [data] or [model] is a `DataJob`.
+A job with [data] or [model] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`, `settings`,
+`learning.federations` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from truthfl.mechanism.setting import Clients, Constants, Training
 
 
 def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
-    """The job in this file; the built-in one, ten clients with real digits, when there is none."""
+    """The job in this file; without a path, the built-in one: ten clients with MNIST digits."""
     if path is None:
         source, text = "the built-in job", resources.files("truthfl").joinpath("examples/mnist.toml").read_text()
     else:
@@ -48,14 +49,14 @@ def _read(path: Path) -> str:
 
 
 def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
-    on_paper: dict[str, Callable[..., Any]] = {
+    constants_sections: dict[str, Callable[..., Any]] = {
         "clients": Clients,
         "training": Training,
         "constants": Constants,
         "server": ServerSettings,
         "contract": ContractChoice,
     }
-    on_data: dict[str, Callable[..., Any]] = {
+    data_sections: dict[str, Callable[..., Any]] = {
         "clients": Participants,
         "training": Training,
         "data": Data,
@@ -63,32 +64,33 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "server": ServerSettings,
         "contract": ContractChoice,
     }
-    known = list(dict.fromkeys([*on_paper, *on_data]))
+    known = list(dict.fromkeys([*constants_sections, *data_sections]))
     unknown = [name for name in tables if name not in known]
     if unknown:
         raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(known)}.")
-    sections = on_data if "data" in tables or "model" in tables else on_paper
+    sections = data_sections if "data" in tables or "model" in tables else constants_sections
     misplaced = [name for name in tables if name not in sections]
     if misplaced:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
-    parts = {name: _section(name, made_by, tables.get(name, {})) for name, made_by in sections.items()}
-    if sections is on_paper:
+    parts = {name: _section(name, class_, tables.get(name, {})) for name, class_ in sections.items()}
+    if sections is constants_sections:
         return ConstantsJob(**parts)
     return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
 
 
-def _section(section: str, made_by: Callable[..., Any], values: object) -> Any:
+def _section(section: str, class_: Callable[..., Any], values: object) -> Any:
+    """The object of a section, made by its class from the section's values."""
     if not isinstance(values, Mapping):
         raise InputError(f"{section} is {values!r}; it must be a section, [{section}].")
-    known = list(signature(made_by).parameters)
+    known = list(signature(class_).parameters)
     for name in values:
         if name not in known:
             raise InputError(f"[{section}] has no field {name!r}; its fields are {', '.join(known)}.")
-    needed = [name for name, p in signature(made_by).parameters.items() if p.default is p.empty]
-    missing = [name for name in needed if name not in values]
+    required = [name for name, p in signature(class_).parameters.items() if p.default is p.empty]
+    missing = [name for name in required if name not in values]
     if missing:
         raise InputError(f"[{section}] lacks {', '.join(missing)}.")
     try:
-        return made_by(**values)
+        return class_(**values)
     except InputError as error:
         raise type(error)(f"[{section}] {error}") from None

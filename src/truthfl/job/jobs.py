@@ -1,7 +1,7 @@
-"""The two kinds of jobs, and what each plans. Imports `settings`, `participants`, `learning` and the mechanism.
+"""The two kinds of jobs and their planning. Imports `settings`, `participants`, `learning` and `mechanism`.
 
-A job on constants states what the clients' gradients are like: it can be planned. A job on data can be planned,
-verified and run.
+A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
+be planned, verified and run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from typing import Any
 from truthfl.job.participants import Participants
 from truthfl.job.settings import BOUNDS, DEFAULT_CONTRACT, ContractChoice, ServerSettings
 from truthfl.learning.behaviours import behaviour as known_behaviour
-from truthfl.learning.federations import Data, ModelChoice, ServerSide, SimulatedFederation, build, server_side
+from truthfl.learning.federations import (
+    Data,
+    ModelChoice,
+    ServerSide,
+    SimulatedFederation,
+    build_federation,
+    server_side,
+)
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import Plan, make_plan
 from truthfl.mechanism.loss_model import LossModel
@@ -22,7 +29,7 @@ from truthfl.mechanism.setting import Clients, Constants, Training
 
 @dataclass(frozen=True)
 class ConstantsJob:
-    """A job on paper: everything that is needed to plan."""
+    """A job without data: clients, training and the constants of a bound on the loss."""
 
     clients: Clients
     training: Training
@@ -31,11 +38,11 @@ class ConstantsJob:
     contract: ContractChoice
 
     def loss_model(self) -> LossModel:
-        """The loss model that the server plans on."""
+        """The bound that the server's settings select, as a loss model."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)
 
     def plan(self, model: LossModel) -> Mechanism:
-        """The mechanism's plan on this loss model, which is taken to be exact."""
+        """The mechanism's plan on this loss model, without a margin for errors of the model."""
         server = self.server
         inputs = PlanInputs(
             self.clients, model, self.training, server.loss_value, budget=server.budget, margin=server.margin
@@ -47,7 +54,7 @@ class ConstantsJob:
 
 @dataclass(frozen=True)
 class DataJob:
-    """Everything that is needed to run: data, model, rounds, who takes part. A step size that is not given is tuned."""
+    """A job with data and model. `tune_step`: whether the step size is tuned instead of given."""
 
     data: Data
     model: ModelChoice
@@ -57,21 +64,21 @@ class DataJob:
     contract: ContractChoice
     tune_step: bool
 
-    def scene(self) -> SimulatedFederation:
-        """Its federation, the server's own, and the test set."""
+    def simulated_federation(self) -> SimulatedFederation:
+        """The clients' federation, the server's pilot federation, and the test set."""
         clients = self.clients
-        return build(self.data, self.model, clients.dataset_size, self.training, clients.participation)
+        return build_federation(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
     def with_clients(self, clients: Participants) -> DataJob:
-        """The same job with others taking part."""
+        """The same job with other clients."""
         return replace(self, clients=clients)
 
     def document(self) -> dict[str, Any]:
-        """The job as plain values; the default contract and full participation are left out, as in version 0.1."""
+        """The job as JSON values; the default contract and full participation are omitted, as in version 0.1."""
         training, clients = self.training, self.clients
-        chosen = {} if self.contract.kind == DEFAULT_CONTRACT else {"contract": asdict(self.contract)}
-        absent = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
-        return chosen | {
+        contract = {} if self.contract.kind == DEFAULT_CONTRACT else {"contract": asdict(self.contract)}
+        participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
+        return contract | {
             "data": asdict(self.data),
             "model": asdict(self.model),
             "training": {
@@ -85,18 +92,18 @@ class DataJob:
                 "dataset_size": list(clients.dataset_size),
                 "labeling_cost": clients.labeling_cost.tolist(),
                 "sample_cost": clients.sample_cost.tolist(),
-                "behaviour": [known_behaviour(one).name for one in clients.behaviour],
-                **absent,
+                "behaviour": [known_behaviour(behaviour).name for behaviour in clients.behaviour],
+                **participation,
             },
         }
 
     def server_side(self) -> ServerSide:
-        """The server's own part of it."""
+        """The server's pilot federation and the test set."""
         clients = self.clients
         return server_side(self.data, self.model, clients.dataset_size, self.training, clients.participation)
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
-        """The calibrated contract, from the server's own data."""
+        """The contract, planned on the server's own data."""
         return make_plan(
             side,
             mechanism=self.contract.mechanism,
@@ -114,7 +121,7 @@ class DataJob:
 
 
 def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Mechanism:
-    """What this job would ask of each client and pay her, by its contract; nothing runs but the pilot."""
+    """The job's contract: batch sizes and terms of pay of all clients. For a `DataJob`, this trains the pilot runs."""
     if isinstance(job, ConstantsJob):
         return job.plan(job.loss_model())
     return job.plan(job.server_side(), design).contract

@@ -1,4 +1,7 @@
-"""The clients of a job on data, as the section [clients] of a job file lists them. Imports `learning.behaviours`."""
+"""The clients of a `DataJob`: section [clients] of a job file.
+
+Imports `learning.behaviour`, `learning.behaviours` and `mechanism.checks`.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,15 @@ from truthfl.mechanism.checks import (
 
 @dataclass(frozen=True, init=False, eq=False)
 class Participants:
-    """Who takes part in a job on data; a single value stands for everybody, and at least one field is a list.
+    """The clients of a job on data. A single value applies to all clients; at least one field must be a list.
 
-    dataset_size   how many samples she holds
-    labeling_cost  her cost of labeling them once
-    sample_cost    her cost of one sample in one round's gradient
-    participation  q, the chance that she is there in a round
-    behaviour      what she really does, in a job that is simulated: a name of `truthfl.learning.behaviours`, or (not
-                   in a file) a `Behaviour`
-    name           what tables and messages call her
+    dataset_size   number of samples
+    labeling_cost  cost of labeling them once
+    sample_cost    cost of one sample in one round's gradient
+    participation  q, the probability of participating in a round
+    behaviour      the client's behaviour in simulations: a name registered in `learning.behaviours`, or (not in a
+                   file) a `Behaviour`
+    name           the client's name in tables and messages
     """
 
     dataset_size: tuple[int, ...]
@@ -46,28 +49,28 @@ class Participants:
         name: Any = None,
         participation: Any = 1.0,
     ) -> None:
-        given = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
-        count = next((len(value) for value in given if _many(value)), 0)
+        fields = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
+        count = next((len(value) for value in fields if _is_list(value)), 0)
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
-        known = names(name, count) or tuple(f"client {i}" for i in range(count))
-        sizes = client_whole_numbers("dataset_size", dataset_size, count, known.__getitem__, at_least=1)
+        all_names = names(name, count) or tuple(f"client {i}" for i in range(count))
+        sizes = client_whole_numbers("dataset_size", dataset_size, count, all_names.__getitem__, at_least=1)
         object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
         for field, value in (("labeling_cost", labeling_cost), ("sample_cost", sample_cost)):
-            object.__setattr__(self, field, client_array(field, value, count, known.__getitem__, positive=True))
-        q = client_array("participation", participation, count, known.__getitem__, positive=True, at_most=1.0)
+            object.__setattr__(self, field, client_array(field, value, count, all_names.__getitem__, positive=True))
+        q = client_array("participation", participation, count, all_names.__getitem__, positive=True, at_most=1.0)
         object.__setattr__(self, "participation", q)
-        played = tuple(behaviour) if _many(behaviour) else (behaviour,) * count
-        if len(played) != count:
-            raise InputError(f"behaviour has {len(played)} entries; it must have {count}, one per client.")
-        for one in played:
-            known_behaviour(one)
-        object.__setattr__(self, "behaviour", played)
-        object.__setattr__(self, "name", known)
+        behaviours = tuple(behaviour) if _is_list(behaviour) else (behaviour,) * count
+        if len(behaviours) != count:
+            raise InputError(f"behaviour has {len(behaviours)} entries; it must have {count}, one per client.")
+        for name_or_behaviour in behaviours:
+            known_behaviour(name_or_behaviour)
+        object.__setattr__(self, "behaviour", behaviours)
+        object.__setattr__(self, "name", all_names)
 
     def __len__(self) -> int:
         return len(self.name)
 
 
-def _many(value: object) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)

@@ -1,7 +1,4 @@
-"""What the operator decides: the server's settings and the contract. Imports the mechanism.
-
-The fields of these classes are those of the sections [server] and [contract] of a job file.
-"""
+"""Settings of the operator: sections [server] and [contract] of a job file. Imports `mechanism`."""
 
 from __future__ import annotations
 
@@ -22,19 +19,19 @@ DEFAULT_CONTRACT = "lceme"
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What the operator decides.
+    """The fields of section [server].
 
-    loss_value     κ, money that one unit of loss is worth to her
-    bound          of a job on paper: which loss model to plan on, "paper" or "sound"
-    budget         the most that honest work may cost in all; no limit unless given
-    margin         money added to everybody's base pay
-    confidence     of a job on data: that the margin keeps honest work from being paid below cost
-    test_samples   how many test samples the final loss is averaged over
-    loss_variance  of a job on paper: variance of the loss from one test sample to another
-    currency       what the money is called
-    minor_units    how many whole units of the ledger make one unit of the job's money
+    loss_value     κ, the value of one unit of loss to the operator, in money
+    bound          of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
+    budget         upper limit of the total cost of honest work; None for no limit
+    margin         money added to each client's base pay
+    confidence     of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
+    test_samples   number of test samples over which the final loss is averaged
+    loss_variance  of a `ConstantsJob`: variance of the loss between test samples
+    currency       name of the money
+    minor_units    number of the ledger's whole units in one unit of the job's money
     enrol_seconds, answer_seconds, label_seconds, round_seconds
-                   how long the server waits for clients to appear, to answer an offer, to label, to report
+                   time limits for clients to enrol, to answer an offer, to label, to report
     """
 
     loss_value: float = 1.0
@@ -71,7 +68,7 @@ class ServerSettings:
 
 @dataclass(frozen=True)
 class ContractChoice:
-    """Which mechanism pays: the kind of a registered one."""
+    """The fields of section [contract]: the kind of a registered mechanism."""
 
     kind: str = DEFAULT_CONTRACT
 

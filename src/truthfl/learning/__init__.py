@@ -1,1 +1,1 @@
-"""What is trained. Looks at the mechanism; the mechanism never looks here."""
+"""Data sets, behaviours, models, training, calibration and planning. Imports `mechanism`."""

@@ -1,7 +1,8 @@
-"""A PyTorch module or a JAX function as a `Model`. Neither library is needed until one of these is called.
+"""Adapters that make a `Model` of a PyTorch module or a JAX function. Imports `model`.
 
-Both are given images as float32 in [0, 1] and return scores, one row per image and one column per class; the loss is
-the cross-entropy of their softmax, plus (penalty/2)‖w‖² where asked for. Looks at `model` and `errors`.
+PyTorch and JAX are imported when an adapter is called. Images are passed as float32 in [0, 1]; the module or function
+returns scores, one row per image and one column per class. The loss is the cross-entropy of their softmax plus
+(penalty/2)‖w‖².
 """
 
 from __future__ import annotations
@@ -17,49 +18,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, share_right
+from truthfl.learning.model import Images, Labels, Params, mean_loss, predicted_classes, share_correct
 
 Floats = NDArray[np.float32]
-BLOCK = 512  # images at a time, so that memory does not grow with the batch
+BLOCK = 512  # images per block; bounds memory
 
 
 def from_torch(module: Any, example_images: Images, *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
-    """A `torch.nn.Module` that takes images (n, channels, height, width) and returns scores (n, classes).
+    """A model from a `torch.nn.Module` that takes images (n, channels, height, width) and returns scores (n, classes).
 
-    The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each row by
-    row; the others stay as they are. `init` returns the module's parameters as they are now or, with `seeded`, draws
-    them anew by every layer's `reset_parameters`. The module itself is never changed: copies of it do the work, on
-    the CPU and in evaluation mode (no dropout, stored batch statistics), so that f depends on parameters and sample
-    alone. `example_images`, bytes (n, height, width, channels), are used to see that it accepts them.
+    The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each in row
+    order; the others stay constant. `init` returns the module's current parameters or, with `seeded`, draws new ones
+    by every layer's `reset_parameters`. The module itself is not changed: copies of it are used, on the CPU and in
+    evaluation mode (no dropout, stored batch statistics), so that the loss depends on parameters and sample only.
+    `example_images`, bytes (n, height, width, channels), are used to check that the module accepts them.
     """
     torch = _library("torch", "PyTorch")
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"module is of type {type(module).__name__}; it must be a torch.nn.Module.")
     adapted = TorchModel(torch, module, seeded, penalty)
-    adapted.try_on(example_images)
+    adapted.check_images(example_images)
     return adapted
 
 
 def from_jax(
     apply: Callable[[Any, Any], Any], initial: Any, example_images: Images, *, penalty: float = 0.0
 ) -> JaxModel:
-    """A function `apply(parameters, images)` of JAX, images (n, height, width, channels), that returns scores.
+    """A model from a JAX function `apply(parameters, images)` of images (n, height, width, channels).
 
-    `initial` are the parameters to start from, as a tree (dictionaries, lists, … of arrays), or a function from the
-    seed to such a tree. The flat parameters are the leaves in JAX's order (of a dictionary: by sorted keys), each row
-    by row. `apply` is compiled once per number of images, of which there are few: blocks are filled up with black
-    images of weight 0 to the next power of two.
+    `apply` returns scores. `initial` is a tree of initial parameters (dictionaries, lists, … of arrays), or a function
+    from the seed to such a tree. The flat parameters are the leaves in JAX's order (of a dictionary: by sorted keys),
+    each in row order. `apply` is compiled once per block size; to keep the number of sizes small, blocks are padded
+    with black images of weight 0 to the next power of two.
     """
     jax = _library("jax", "JAX")
     if not callable(apply):
         raise InputError(f"apply is of type {type(apply).__name__}; it must be a function of parameters and images.")
     adapted = JaxModel(jax, apply, initial, penalty)
-    adapted.try_on(example_images)
+    adapted.check_images(example_images)
     return adapted
 
 
 class AdaptedModel(ABC):
-    """What both have in common; the rest is scores and gradients of one block of images."""
+    """Base class: evaluates in blocks of images; a subclass computes scores and gradients of one block."""
 
     penalty: float
     size: int
@@ -76,55 +77,55 @@ class AdaptedModel(ABC):
         return mean_loss(self._all_scores(params, images), labels, params, self.penalty)
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return share_right(self._all_scores(params, images), labels)
+        return share_correct(self._all_scores(params, images), labels)
 
     def predict(self, params: Params, images: Images) -> Labels:
-        return likeliest(self._all_scores(params, images))
+        return predicted_classes(self._all_scores(params, images))
 
     def _all_scores(self, params: Params, images: Images) -> list[Floats]:
-        return [self._scores(params, images[here]) for here in _blocks(len(images))]
+        return [self._scores(params, images[block]) for block in _blocks(len(images))]
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         self._check(labels)
         gradient = np.zeros(self.size, dtype=np.float32)
-        for here in _blocks(len(images)):
-            gradient += self._gradient(params, images[here], labels[here], weight[here])
+        for block in _blocks(len(images)):
+            gradient += self._gradient(params, images[block], labels[block], weight[block])
         if self.penalty:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
-    def try_on(self, example_images: Images) -> None:
-        """One pass over a few images, to learn the number of classes or say what does not fit."""
+    def check_images(self, example_images: Images) -> None:
+        """Evaluate two images and set `classes`; raise `InputError` if the model does not accept them."""
         images = np.asarray(example_images)
         if images.dtype != np.uint8 or images.ndim != 4 or images.size == 0:
             raise InputError(
                 f"example_images has type {images.dtype} and shape {images.shape}; it must be uint8, "
                 "(count, height, width, channels)."
             )
-        some = images[:2]
+        examples = images[:2]
         try:
-            scores = self._scores(self.init(0), some)
+            scores = self._scores(self.init(0), examples)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise InputError(
                 f"the model does not accept images of shape {images.shape[1:]} (height, width, channels): {first}."
             ) from error
-        if scores.ndim != 2 or len(scores) != len(some):
+        if scores.ndim != 2 or len(scores) != len(examples):
             raise InputError(
-                f"for {len(some)} images the model returns an array of shape {scores.shape}; it must return scores, "
-                "one row per image and one column per class."
+                f"for {len(examples)} images the model returns an array of shape {scores.shape}; it must return "
+                "scores, one row per image and one column per class."
             )
         self.classes = scores.shape[1]
 
     def _check(self, labels: Labels) -> None:
-        """JAX would take the last class for a label that is too large, and not say so."""
+        """Raise `InputError` for a label outside the classes. JAX would silently use the last class instead."""
         if len(labels) and not (int(labels.min()) >= 0 and int(labels.max()) < self.classes):
             wrong = int(labels.max()) if int(labels.max()) >= self.classes else int(labels.min())
             raise InputError(f"there is a label {wrong}; the model's scores are for classes 0 to {self.classes - 1}.")
 
 
 class TorchModel(AdaptedModel):
-    """See `from_torch`. Every thread has a copy of the module, for parameters are written into it."""
+    """See `from_torch`. Every thread has its own copy of the module, because parameters are written into it."""
 
     def __init__(self, torch: Any, module: Any, seeded: bool, penalty: float) -> None:
         self.torch, self.seeded, self.penalty = torch, seeded, penalty
@@ -152,19 +153,19 @@ class TorchModel(AdaptedModel):
         return self._flat(self._trained(fresh))
 
     def _scores(self, params: Params, images: Images) -> Floats:
-        module, _ = self._with(params)
+        module, _ = self._module_with(params)
         with self.torch.no_grad():
             return np.asarray(module(self._pixels(images)).numpy())
 
     def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
-        module, parameters = self._with(params)
+        module, parameters = self._module_with(params)
         scores = module(self._pixels(images))
         losses = self.torch.nn.functional.cross_entropy(scores, self.torch.tensor(labels), reduction="none")
         total = losses @ self.torch.tensor(weight)
         return self._flat(self.torch.autograd.grad(total, parameters, materialize_grads=True))
 
-    def _with(self, params: Params) -> tuple[Any, list[Any]]:
-        """This thread's copy of the module, with these parameters."""
+    def _module_with(self, params: Params) -> tuple[Any, list[Any]]:
+        """This thread's copy of the module with these parameters, and the list of its trained parameters."""
         if not hasattr(self._threads, "module"):
             self._threads.module = copy.deepcopy(self.module)
         module = self._threads.module
@@ -201,8 +202,8 @@ class JaxModel(AdaptedModel):
             return apply(tree(flat), images.astype(np.float32) * np.float32(1.0 / 255.0))
 
         def weighted_loss(flat: Any, images: Any, labels: Any, weight: Any) -> Any:
-            likely = jax.nn.log_softmax(scores(flat, images))
-            chosen = jax.numpy.take_along_axis(likely, labels[:, None], axis=1)[:, 0]
+            log_probabilities = jax.nn.log_softmax(scores(flat, images))
+            chosen = jax.numpy.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
             return -(chosen * weight).sum()
 
         self._compiled_scores, self._compiled_gradient = jax.jit(scores), jax.jit(jax.grad(weighted_loss))
@@ -211,28 +212,26 @@ class JaxModel(AdaptedModel):
         return np.array(self._ravel(self._initial(seed))[0], dtype=np.float32)
 
     def _scores(self, params: Params, images: Images) -> Floats:
-        return np.asarray(self._compiled_scores(params, _filled(images)))[: len(images)]
+        return np.asarray(self._compiled_scores(params, _padded(images)))[: len(images)]
 
     def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
-        numbers = _filled(labels.astype(np.int32))
-        return np.array(self._compiled_gradient(params, _filled(images), numbers, _filled(weight)))
+        label_numbers = _padded(labels.astype(np.int32))
+        return np.array(self._compiled_gradient(params, _padded(images), label_numbers, _padded(weight)))
 
 
-def _library(name: str, called: str) -> Any:
+def _library(name: str, title: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise InputError(
-            f"{called} is not installed; to adapt one of its models, install the package {name}."
-        ) from None
+        raise InputError(f"{title} is not installed; to adapt one of its models, install the package {name}.") from None
 
 
 def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK) for start in range(0, count, BLOCK))
 
 
-def _filled(array: NDArray[Any]) -> NDArray[Any]:
-    """Filled up with zeros to the next power of two of rows."""
+def _padded(array: NDArray[Any]) -> NDArray[Any]:
+    """The array padded with zeros so that the number of rows is a power of two."""
     rows = 1 << (len(array) - 1).bit_length()
     if rows == len(array):
         return array

@@ -1,6 +1,6 @@
-"""Arrays in files: .npz archives and idx files, read within limits; arrays as bytes to be written. Imports `errors`.
+"""Readers for .npz, .npy and idx files; arrays as bytes for writing. Imports nothing of truthfl but `errors`.
 
-Files may come from anybody: pickled objects are refused, and how large an array is is checked before it is unpacked.
+The files may come from untrusted sources: pickled objects are refused, and sizes are checked before unpacking.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 
-MOST_UNPACKED = 4_000_000_000  # bytes
-IDX_OF_BYTES = 0x08
-_DAMAGED = (OSError, EOFError, ValueError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile)
+MAX_UNPACKED_BYTES = 4_000_000_000
+IDX_UNSIGNED_BYTE = 0x08
+_READ_ERRORS = (OSError, EOFError, ValueError, RuntimeError, MemoryError, zlib.error, zipfile.BadZipFile)
 
 
 def names_in_npz(path: Path) -> frozenset[str]:
-    """Which arrays this file has; they are not read."""
+    """The names of the arrays in an .npz file, without reading the arrays."""
     return frozenset(_sizes(path))
 
 
 def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """The arrays of these names, without the optional ones that are not there; others are not looked at."""
+    """The required arrays of an .npz file, and those of the optional ones that it contains; others are not read."""
     sizes = _sizes(path)
     for name in required:
         if name not in sizes:
@@ -40,7 +40,7 @@ def read_npz(path: Path, required: Sequence[str], optional: Sequence[str] = ()) 
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: np.asarray(archive[name]) for name in names}
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise InputError(
             f"{path} cannot be read ({short_reason(error)}); it must be an .npz file of plain arrays."
         ) from None
@@ -52,7 +52,7 @@ def read_npy(path: Path) -> NDArray[Any]:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise InputError(f"{path} is not there.") from None
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise InputError(f"{path} cannot be read ({short_reason(error)}); it must be an .npy file.") from None
     if not isinstance(array, np.ndarray):
         raise InputError(f"{path} is no .npy file.")
@@ -60,18 +60,18 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """An idx file of bytes, plain (mapped into memory) or gzipped, in so many dimensions.
+    """The array of an idx file of unsigned bytes, plain (memory-mapped) or gzipped.
 
-    It has two zero bytes, the type, the number of dimensions, each dimension as four bytes (high first), the data.
+    Format: two zero bytes, the type, the number of dimensions, each dimension as a big-endian uint32, the data.
     """
     try:
         data = _idx_bytes(path)
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read ({short_reason(error)}); fetch it again.") from None
     header = 4 + 4 * dimensions
-    if len(data) < header or bytes(data[:4]) != bytes((0, 0, IDX_OF_BYTES, dimensions)):
+    if len(data) < header or bytes(data[:4]) != bytes((0, 0, IDX_UNSIGNED_BYTE, dimensions)):
         raise InputError(f"{path} does not begin like an idx file of bytes in {dimensions} dimensions; fetch it again.")
     shape = tuple(int(size) for size in np.frombuffer(bytes(data[4:header]), ">u4"))
     announced = int(np.prod(shape, dtype=object))
@@ -104,7 +104,7 @@ def short_reason(error: BaseException) -> str:
 
 
 def _sizes(path: Path) -> dict[str, int]:
-    """The arrays in an .npz file with the bytes that each unpacks to."""
+    """The names of the arrays in an .npz file with the unpacked size of each in bytes."""
     if not path.is_file():
         raise InputError(f"{path} does not exist; name an .npz file.")
     if not zipfile.is_zipfile(path):
@@ -112,17 +112,19 @@ def _sizes(path: Path) -> dict[str, int]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except _DAMAGED as error:
+    except _READ_ERRORS as error:
         raise InputError(
             f"{path} cannot be read ({short_reason(error)}); it must be an .npz file of plain arrays."
         ) from None
-    return {one.filename.removesuffix(".npy"): one.file_size for one in members if one.filename.endswith(".npy")}
+    return {
+        member.filename.removesuffix(".npy"): member.file_size for member in members if member.filename.endswith(".npy")
+    }
 
 
 def _idx_bytes(path: Path) -> NDArray[np.uint8]:
     if path.suffix == ".gz":
         with gzip.open(path) as file:
-            content = file.read(MOST_UNPACKED + 1)
+            content = file.read(MAX_UNPACKED_BYTES + 1)
         _require_within(path, len(content))
         return np.frombuffer(content, np.uint8)
     if path.stat().st_size == 0:
@@ -131,5 +133,5 @@ def _idx_bytes(path: Path) -> NDArray[np.uint8]:
 
 
 def _require_within(path: Path, size: int) -> None:
-    if size > MOST_UNPACKED:
-        raise InputError(f"{path} would unpack to over {MOST_UNPACKED / 1e9:.0f} GB; split it into several files.")
+    if size > MAX_UNPACKED_BYTES:
+        raise InputError(f"{path} would unpack to over {MAX_UNPACKED_BYTES / 1e9:.0f} GB; split it into several files.")

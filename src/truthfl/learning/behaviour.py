@@ -1,7 +1,6 @@
-"""What one client really does: the labels she uses, her batch and her report, and what that costs her.
+"""`Behaviour`: what a client really does (labels, batch, report) and what it costs her.
 
-Loads no NumPy until a report is made, so that a page can ask what a behaviour costs. Imports `errors` and the
-mechanism's `formulas`.
+Imports `mechanism.formulas`. NumPy is imported only when a report is made, so that the labeling page starts fast.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ honest    computes her honest report when it is called
 
 
 class Unlabeled(Enum):
-    """What happens with the samples that a client does not label by hand."""
+    """What a client does with the samples that she does not label by hand."""
 
     DRAWN = "their labels are drawn at random from all classes"
-    LEFT_OUT = "she trains on the others alone, of which there is at least one"
-    PREDICTED = "the common model of the moment labels them, in every round anew"
+    LEFT_OUT = "she trains only on the labeled samples, of which there is at least one"
+    PREDICTED = "the current common model labels them, again in every round"
 
 
 def from_strategy(
@@ -48,7 +47,7 @@ def from_strategy(
     report_scale: float = 1.0,
     computes: bool = True,
 ) -> Behaviour:
-    """The behaviour that three numbers say all of: e, D as a share of the assigned batch, and γ."""
+    """The behaviour given by three numbers: e, D as a share of the assigned batch, and γ."""
     return Behaviour(
         name,
         f"Labels {labeling_effort:g} of her samples and draws the other labels at random, uses {batch_share:g} times "
@@ -65,25 +64,24 @@ def from_strategy(
 
 @dataclass(frozen=True)
 class Behaviour:
-    """One way to behave; what is not said is done as asked.
+    """One way to behave; the defaults are honest.
 
-    Declared, and not computed from the rest, so that a test can hold one against the other:
+    Declared honesty (not computed from the other fields, so that tests can compare the two):
 
-    labels_honestly    she labels every sample by hand; whoever does and errs is honest still, for her effort is what
-                       honesty asks for and what costs her
-    computes_honestly  she uses the batch she was asked to use
+    labels_honestly    she labels every sample by hand; wrong labels made with full effort still count as honest
+    computes_honestly  she uses the assigned batch
     reports_honestly   she sends what she computed
 
-    What she does:
+    Actions:
 
     labeling_effort    e_i  share of her samples that she labels by hand
-    unlabeled               what happens with the others
-    error_rate              chance that a label made by hand is wrong all the same
-    batch_share             of the batch she was asked to use
+    unlabeled               what she does with the other samples
+    error_rate              probability that a label made by hand is wrong
+    batch_share             batch that she uses, as a share of the assigned one
     report_scale       γ_i  she sends the model she received plus γ_i times her change to it
-    computes                she computes at all, and bears the cost of it
-    fabricate               makes her report instead; it may call for the honest one if she `computes`
-    remembers               how many models received before the latest `fabricate` wants to see
+    computes                whether she computes gradients at all, and bears their cost
+    fabricate               function that makes her report instead; it may request the honest one if she `computes`
+    remembers               how many models before the latest one are passed to `fabricate`
     """
 
     name: str
@@ -116,39 +114,39 @@ class Behaviour:
 
     @property
     def truthful(self) -> bool:
-        """Honest in all that she does."""
+        """Whether she labels, computes and reports honestly."""
         return self.labels_honestly and self.computes_honestly and self.reports_honestly
 
     @property
     def fabricates(self) -> bool:
-        """Her report is made up by a function of her own."""
+        """Whether her report is made by `fabricate`."""
         return self.fabricate is not None
 
     @property
     def reports_nothing(self) -> bool:
-        """She always sends the model back as it came, which the server refuses as empty."""
+        """Whether she always sends back the model she received, which the server refuses as empty."""
         return self.fabricate is None and self.report_scale == 0
 
     @property
     def is_strategy(self) -> bool:
-        """(e, D, γ) says all of it: no errors, no fabrication, and labels that are not made by hand are drawn."""
+        """Whether (e, D, γ) describe it fully: no errors, no fabrication, labels not made by hand drawn at random."""
         drawn = self.unlabeled is Unlabeled.DRAWN or self.labeling_effort == 1
         return drawn and self.error_rate == 0 and self.fabricate is None
 
     def labeling_effort_for(self, samples: int) -> float:
-        """The share of so many samples that she labels by hand: one at least, if she trains on those alone."""
-        alone = self.unlabeled is Unlabeled.LEFT_OUT
-        return max(self.labeling_effort, 1.0 / samples) if alone else self.labeling_effort
+        """The share of `samples` samples that she labels by hand; at least one if she trains only on those."""
+        only_labeled = self.unlabeled is Unlabeled.LEFT_OUT
+        return max(self.labeling_effort, 1.0 / samples) if only_labeled else self.labeling_effort
 
     def batch_size(self, assigned: float, *, at_most: float = math.inf) -> int:
-        """D_i: her share of the assigned batch in whole samples, half to even; at least one, at most so many."""
+        """D_i: `batch_share` of the assigned batch, rounded half to even; from 1 to `at_most`."""
         return int(min(max(1, round(self.batch_share * assigned)), at_most))
 
     def cost(self, labeling_cost: float, batch_price: float, assigned: float, *, at_most: float = math.inf) -> float:
-        """What she spends over the job: on labels, and on the samples of her batches if she computes.
+        """Her cost over the job: labels, and the samples of her batches if she computes.
 
-        labeling_cost  of labeling all her samples once
-        batch_price    of one sample in every batch of the job
+        labeling_cost  cost of labeling all her samples once
+        batch_price    cost of one sample in every batch of the job
         """
         batch = self.batch_size(assigned, at_most=at_most) if self.computes else 0
         return float(work_cost(labeling_cost, self.labeling_effort, batch_price, batch))
@@ -156,13 +154,13 @@ class Behaviour:
     def report(
         self, received: Sequence[Params], noise: Callable[[], np.random.Generator], honest: Callable[[], Params]
     ) -> Params:
-        """What she sends back for the model she received last; noise and her honest report are made only if needed."""
+        """Her report on the last received model; `noise` and `honest` are called only if needed."""
         import numpy as np
 
         common = received[-1]
         if self.fabricate is not None:
-            may_compute = honest if self.computes else self._no_report
-            return self._checked(self.fabricate(received, noise(), may_compute), common)
+            honest_report = honest if self.computes else self._no_report
+            return self._checked(self.fabricate(received, noise(), honest_report), common)
         if self.reports_nothing:
             return common
         local = honest()
@@ -172,17 +170,17 @@ class Behaviour:
         raise InputError(f"the behaviour {self.name!r} asks for the honest report, and declares that it computes none.")
 
     def _checked(self, report: Params, common: Params) -> Params:
-        """A fabricated report as numbers of the model's kind, or a sentence; if training has diverged, it may too."""
+        """A fabricated report in the model's type, or `InputError`; it may be infinite if the common model is."""
         import numpy as np
 
-        made = np.asarray(report)
-        if made.shape != common.shape or made.dtype.kind != "f":
+        array = np.asarray(report)
+        if array.shape != common.shape or array.dtype.kind != "f":
             raise InputError(
-                f"the behaviour {self.name!r} reports an array of shape {made.shape} and type {made.dtype}; it must be "
-                f"like the model, {common.shape} and {common.dtype}."
+                f"the behaviour {self.name!r} reports an array of shape {array.shape} and type {array.dtype}; it must "
+                f"be like the model, {common.shape} and {common.dtype}."
             )
         with np.errstate(over="ignore"):
-            made = made.astype(common.dtype)
-        if not np.isfinite(made).all() and np.isfinite(common).all():
+            array = array.astype(common.dtype)
+        if not np.isfinite(array).all() and np.isfinite(common).all():
             raise InputError(f"the behaviour {self.name!r} reports NaN or infinity; all numbers must be finite.")
-        return made
+        return array

@@ -1,7 +1,4 @@
-"""The registry of behaviours: a behaviour is registered by being written here, or by `register` elsewhere.
-
-Loads no NumPy. Imports `behaviour`, `fabricators` and `errors`.
-"""
+"""The registry of behaviours and the built-in ones. Imports `behaviour` and `fabricators`; does not import NumPy."""
 
 from __future__ import annotations
 
@@ -12,25 +9,26 @@ from truthfl.errors import InputError
 from truthfl.learning import fabricators
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 
-_KNOWN: dict[str, Behaviour] = {}
-BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(_KNOWN)
+_REGISTERED: dict[str, Behaviour] = {}
+BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(_REGISTERED)
 
 
-def behaviour(which: str | Behaviour, *, of: str = "behaviour") -> Behaviour:
-    """The behaviour of that name; a behaviour is itself. `of` says in the error whose it is."""
-    if isinstance(which, Behaviour):
-        return which
-    if not isinstance(which, str) or which not in _KNOWN:
-        raise InputError(f"{of} is {which!r}; it must be one of: {', '.join(_KNOWN)}.")
-    return _KNOWN[which]
+def behaviour(name: str | Behaviour, *, field: str = "behaviour") -> Behaviour:
+    """The registered behaviour of this name; a `Behaviour` is returned as it is. `field` is named in the error."""
+    if isinstance(name, Behaviour):
+        return name
+    if not isinstance(name, str) or name not in _REGISTERED:
+        raise InputError(f"{field} is {name!r}; it must be one of: {', '.join(_REGISTERED)}.")
+    return _REGISTERED[name]
 
 
-def register(one: Behaviour) -> Behaviour:
-    """Let this behaviour be known by its name, in this process; job files may then name it."""
-    if _KNOWN.get(one.name, one) != one:
-        raise InputError(f"there is a behaviour {one.name!r} already; give yours another name.")
-    _KNOWN[one.name] = one
-    return one
+def register(new_behaviour: Behaviour) -> Behaviour:
+    """Register a behaviour under its name, in this process; job files may then use the name."""
+    name = new_behaviour.name
+    if _REGISTERED.get(name, new_behaviour) != new_behaviour:
+        raise InputError(f"there is a behaviour {name!r} already; give yours another name.")
+    _REGISTERED[name] = new_behaviour
+    return new_behaviour
 
 
 TRUTHFUL = register(

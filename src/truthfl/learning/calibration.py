@@ -1,8 +1,8 @@
-"""The loss model fitted to what training really does: pilot runs, four numbers, and how sure they are.
+"""Fits the loss model to pilot runs: four factors with their covariance.
 
-The shape is the mechanism's (docs/mechanism.md, section 2): sampling ∝ p_i²σ_i², labeling ∝ p_i β, reporting ∝ p_i G².
-Runs with different batch sizes, without some labels and with scaled reports give the factors. Looks at `federated`,
-`training`, `gradients`.
+The coefficients are those of docs/mechanism.md, section 2: sampling ∝ p_i²σ_i², labeling ∝ p_i β, reporting ∝ p_i G².
+Runs with different batch sizes, without some labels and with scaled reports determine the factors of proportionality.
+Imports `federated`, `gradients`, `pilot_runs` and `mechanism.loss_model`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from truthfl.learning.gradients import Gradients
 from truthfl.learning.pilot_runs import Pilot
 from truthfl.mechanism.loss_model import LossModel
 
-PARTS = ("constant", "sampling", "labeling", "reporting")
-TYPICAL_RUNS = 20.0  # how many runs of a kind weigh as much as what is typical of all kinds
+PRIOR_RUNS = 20.0  # weight of the typical variance of all kinds of runs, in runs, when a kind's variance is estimated
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The fitted loss model; the four factors with standard errors; and how much of the losses' variation it explains.
+    """The fitted loss model and the quality of the fit.
 
-    `sampling_r_squared` is that of c + v/D alone, over the means of the honest runs by batch size.
+    factor              factors of (constant, sampling, labeling, reporting)
+    covariance          of these factors
+    r_squared           of the whole fit
+    sampling_r_squared  of c + v/D alone, over the mean losses of the honest runs by batch size
     """
 
     model: LossModel
@@ -37,42 +39,42 @@ class Calibration:
 
     @property
     def standard_error(self) -> NDArray[np.float64]:
-        """Of each factor."""
+        """The standard error of each factor."""
         return np.sqrt(np.diag(self.covariance))
 
     def truthful_loss_error(self, batch_size: ArrayLike) -> float:
-        """The standard error of the fitted loss when everybody is honest with these batches: what a margin covers."""
+        """The standard error of the fitted loss when all clients are honest and use these batches."""
         sampling = float((self.model.sampling / np.asarray(batch_size, dtype=float)).sum()) / self.factor[1]
         row = np.array([1.0, sampling, 0.0, 0.0])
         return float(np.sqrt(row @ self.covariance @ row))
 
 
 def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibration:
-    """Least squares of the pilot losses on the four parts of the gap, runs that scatter more counting less.
+    """Weighted least squares of the pilot losses on the four terms of the loss gap.
 
-    Where lies are held against honest runs with the same draws, what lies do is fitted to the differences, and the
-    rest to the honest runs. A part that comes out negative is set to 0.
+    With paired runs (`runs.honest_loss`), the factors of labeling and reporting are fitted to the differences between
+    lying and honest runs, the other two to the honest runs. In the loss model, negative factors are replaced by 0.
     """
     if not runs.all_finite:
         raise InputError("a pilot run ended with no finite loss; the step size is too large to calibrate at.")
-    played, by_client = runs.strategies, _by_client(federated, gradients)
+    strategies, by_client = runs.strategies, _client_coefficients(federated, gradients)
     design = np.stack(
         (
             np.ones(len(runs.loss)),
-            (by_client[0] / played.batch_size).sum(axis=1),
-            (by_client[1] * (1.0 - played.labeling_effort)).sum(axis=1),
-            (by_client[2] * np.square(played.report_scale - 1.0)).sum(axis=1),
+            (by_client[0] / strategies.batch_size).sum(axis=1),
+            (by_client[1] * (1.0 - strategies.labeling_effort)).sum(axis=1),
+            (by_client[2] * np.square(strategies.report_scale - 1.0)).sum(axis=1),
         ),
         axis=1,
     )
-    honest = (played.labeling_effort == 1).all(axis=1) & (played.report_scale == 1).all(axis=1)
+    honest = (strategies.labeling_effort == 1).all(axis=1) & (strategies.report_scale == 1).all(axis=1)
     if len(np.unique(design[honest, 1])) < 3:
         raise InputError("the pilot has honest runs at fewer than three batch sizes; it needs at least three to fit.")
     if runs.honest_loss is None:
         fit = _least_squares(design, runs.loss)
     else:
-        liar = ((played.labeling_effort != 1) | (played.report_scale != 1))[~honest].argmax(axis=1)
-        fit = _side_by_side(
+        liar = ((strategies.labeling_effort != 1) | (strategies.report_scale != 1))[~honest].argmax(axis=1)
+        fit = _combine_fits(
             _least_squares(design[honest, :2], runs.loss[honest]),
             _least_squares(design[~honest, 2:], (runs.loss - runs.honest_loss)[~honest], liar),
         )
@@ -85,12 +87,13 @@ def calibrate(federated: Federated, runs: Pilot, gradients: Gradients) -> Calibr
     )
 
 
-def carried_to(found: Calibration, federated: Federated, gradients: Gradients) -> Calibration:
-    """The same factors for another federation: each client's part of the gap by her own weight and gradients."""
-    return replace(found, model=_loss_model(found.factor, _by_client(federated, gradients)))
+def transferred_to(calibration: Calibration, federated: Federated, gradients: Gradients) -> Calibration:
+    """The loss model of another federation with the same factors and its own clients' weights and gradients."""
+    by_client = _client_coefficients(federated, gradients)
+    return replace(calibration, model=_loss_model(calibration.factor, by_client))
 
 
-def _by_client(federated: Federated, gradients: Gradients) -> tuple[NDArray[np.float64], ...]:
+def _client_coefficients(federated: Federated, gradients: Gradients) -> tuple[NDArray[np.float64], ...]:
     """p_i²σ_i²/q_i, p_i β and p_i G²: docs/mechanism.md, section 2."""
     p = federated.weight
     return (
@@ -101,18 +104,18 @@ def _by_client(federated: Federated, gradients: Gradients) -> tuple[NDArray[np.f
 
 
 def _loss_model(factor: NDArray[np.float64], by_client: tuple[NDArray[np.float64], ...]) -> LossModel:
-    kept = np.maximum(factor, 0.0)
+    positive = np.maximum(factor, 0.0)
     return LossModel(
-        constant=float(kept[0]),
-        sampling=kept[1] * by_client[0],
-        labeling=kept[2] * by_client[1],
-        reporting=kept[3] * by_client[2],
+        constant=float(positive[0]),
+        sampling=positive[1] * by_client[0],
+        labeling=positive[2] * by_client[1],
+        reporting=positive[3] * by_client[2],
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Coefficients, their covariance, the sum of squares that they leave, and that there was."""
+    """Coefficients, their covariance, the residual sum of squares and the total sum of squares."""
 
     factor: NDArray[np.float64]
     covariance: NDArray[np.float64]
@@ -123,10 +126,12 @@ class _Fit:
 def _least_squares(
     design: NDArray[np.float64], loss: NDArray[np.float64], cluster: NDArray[np.int64] | None = None
 ) -> _Fit:
-    """The covariance is valid also where the spread differs between runs; and, where runs are told to belong together,
-    where these have something in common. Differences are about 0, losses about their mean.
+    """Weighted least squares with a robust covariance: heteroscedastic, or clustered if `cluster` is given.
+
+    The total sum of squares is about the mean of the losses; with `cluster`, `loss` holds differences, and it is
+    about 0.
     """
-    weighted = design / _scatter(design, loss)[:, None]
+    weighted = design / _run_variances(design, loss)[:, None]
     inverse = np.linalg.pinv(weighted.T @ design)
     factor = inverse @ weighted.T @ loss
     residual = loss - design @ factor
@@ -141,8 +146,8 @@ def _least_squares(
     return _Fit(factor, covariance, float(np.square(residual).sum()), float(np.square(loss).sum()))
 
 
-def _side_by_side(first: _Fit, second: _Fit) -> _Fit:
-    """Two fits of different coefficients as one."""
+def _combine_fits(first: _Fit, second: _Fit) -> _Fit:
+    """One fit from two independent fits of different coefficients."""
     count = len(first.factor)
     covariance = np.zeros((count + len(second.factor),) * 2)
     covariance[:count, :count], covariance[count:, count:] = first.covariance, second.covariance
@@ -150,14 +155,14 @@ def _side_by_side(first: _Fit, second: _Fit) -> _Fit:
     return _Fit(factor, covariance, first.unexplained + second.unexplained, first.total + second.total)
 
 
-def _scatter(design: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The variance of each run's loss: that among runs of its kind, drawn to the typical one where these are few."""
+def _run_variances(design: NDArray[np.float64], loss: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The variance of each run's loss: that among runs with the same design row, shrunk towards the median of all."""
     kind = np.unique(design, axis=0, return_inverse=True)[1].ravel()
     times = np.bincount(kind)
     squares = np.bincount(kind, np.square(loss - (np.bincount(kind, loss) / times)[kind]))
     repeated = (times > 1) & (squares > 0)
     typical = float(np.median(squares[repeated] / (times[repeated] - 1))) if repeated.any() else 1.0
-    variance: NDArray[np.float64] = (squares + TYPICAL_RUNS * typical) / (np.maximum(times - 1, 0) + TYPICAL_RUNS)
+    variance: NDArray[np.float64] = (squares + PRIOR_RUNS * typical) / (np.maximum(times - 1, 0) + PRIOR_RUNS)
     return variance[kind]
 
 

@@ -1,9 +1,9 @@
-"""The paper's network: one convolution with 5 × 5 filters, ReLU, 2 × 2 max-pooling, dense softmax. NumPy, by hand.
+"""The paper's network in NumPy: one convolution with 5 × 5 filters, ReLU, 2 × 2 max-pooling, dense softmax.
 
-Each pooled unit sees a 6 × 6 patch, in which the filter can sit in four places. So the convolution is one matrix
-product of all patches, two pixels apart, with the filters in their four places, and pooling is the maximum of four
-slices. In a tie the upper place wins, then the left. Looks at `model` and `draws`. Parameters, in PyTorch's order:
-filters (filters, channels, 5, 5), biases (filters), dense (classes, units), biases (classes).
+A pooled unit depends on a 6 × 6 patch, in which a 5 × 5 filter has four positions. So the convolution is one matrix
+product of all patches (stride 2) with the filters at the four positions, and pooling is the maximum of four slices.
+In a tie the gradient goes to the upper position, then to the left one. Parameters, in PyTorch's order: filters
+(filters, channels, 5, 5), biases (filters), dense (classes, units), biases (classes). Imports `model` and `draws`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, generator
-from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, residuals, share_right
+from truthfl.learning.model import Images, Labels, Params, mean_loss, predicted_classes, residuals, share_correct
 
 Floats = NDArray[np.float32]
 FILTER = 5
-PLACES = ((0, 0), (1, 0), (0, 1), (1, 1))  # upper left, lower left, upper right, lower right
-BLOCK = 150  # images at once: fewer and longer calls, which threads like; more would not fit the cache
+POSITIONS = ((0, 0), (1, 0), (0, 1), (1, 1))  # upper left, lower left, upper right, lower right
+BLOCK = 150  # images per block: larger blocks would not fit the cache, smaller ones mean more NumPy calls
 
 
 @dataclass(frozen=True)
 class ConvolutionalNetwork:
-    """For images of this height, width and number of channels."""
+    """The network for images of this height, width and number of channels; `penalty` is the factor of ‖w‖²/2."""
 
     height: int
     width: int
@@ -57,7 +57,7 @@ class ConvolutionalNetwork:
         return self.filters * (self.channels * FILTER**2 + 1) + self.classes * (self.units + 1)
 
     def init(self, seed: int) -> Params:
-        """Uniform within ±1/√(inputs of the unit), biases too."""
+        """Weights and biases uniform within ±1/√(number of inputs of the unit)."""
         drawn = generator(seed, Purpose.INIT).uniform(-1.0, 1.0, self.size).astype(np.float32)
         filters, biases, dense, dense_biases = self.parts(drawn)
         for part, inputs in (
@@ -84,34 +84,34 @@ class ConvolutionalNetwork:
         return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return share_right(self._scores_by_block(params, images), labels)
+        return share_correct(self._scores_by_block(params, images), labels)
 
     def predict(self, params: Params, images: Images) -> Labels:
-        return likeliest(self._scores_by_block(params, images))
+        return predicted_classes(self._scores_by_block(params, images))
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         gradient = np.zeros(self.size, dtype=np.float32)
         placed = self._placed(params)
         for s in range(0, len(images), BLOCK):
-            here = slice(s, s + BLOCK)
-            self._add_gradient(gradient, params, placed, images[here], labels[here], weight[here])
+            block = slice(s, s + BLOCK)
+            self._add_gradient(gradient, params, placed, images[block], labels[block], weight[block])
         if self.penalty:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
     def _placed(self, params: Params) -> Floats:
-        """The filters in their four places of a 6 × 6 patch: (4 · filters, channels · 36)."""
+        """The filters at their four positions in a 6 × 6 patch: (4 · filters, channels · 36)."""
         filters = self.parts(params)[0]
         placed = np.zeros((4, self.filters, self.channels, FILTER + 1, FILTER + 1), dtype=np.float32)
-        for place, (row, column) in enumerate(PLACES):
-            placed[place, :, :, row : row + FILTER, column : column + FILTER] = filters
+        for position, (row, column) in enumerate(POSITIONS):
+            placed[position, :, :, row : row + FILTER, column : column + FILTER] = filters
         return placed.reshape(4 * self.filters, -1)
 
     def _forward(self, params: Params, placed: Floats, images: Images) -> _Buffers:
-        """The units of a block of images, in this thread's buffers."""
+        """This thread's buffers, with the activations of a block of images."""
         b = _buffers(self, len(images))
         np.multiply(images.transpose(3, 1, 2, 0), np.float32(1.0 / 255.0), out=b.x)
-        np.copyto(b.windows, b.seen)
+        np.copyto(b.windows, b.patch_view)
         np.matmul(placed, b.patches, out=b.z.reshape(len(placed), -1))
         np.maximum(b.z[:, 0], b.z[:, 1], out=b.sides)
         np.maximum(b.sides[0], b.sides[1], out=b.active)
@@ -141,7 +141,7 @@ class ConvolutionalNetwork:
 
         np.greater(b.active, 0.0, out=b.flags[0])
         np.matmul(dense.T, derivative.T, out=b.units)
-        back = b.active  # from here on: the derivative by the units, where they are active
+        back = b.active  # reused below for the derivative by the active units
         back *= b.flags[0]
         to_biases += back.sum(axis=1)
         np.greater_equal(b.sides[0], b.sides[1], out=b.flags[0])
@@ -150,43 +150,43 @@ class ConvolutionalNetwork:
         np.greater_equal(b.z[:, 0], b.z[:, 1], out=b.flags)
         np.multiply(b.sides, b.flags, out=b.z[:, 0])
         np.subtract(b.sides, b.z[:, 0], out=b.z[:, 1])
-        by_place = (b.patches @ b.z.reshape(len(placed), -1).T).T.reshape(
+        by_position = (b.patches @ b.z.reshape(len(placed), -1).T).T.reshape(
             4, self.filters, self.channels, FILTER + 1, FILTER + 1
         )
-        for place, (row, column) in enumerate(PLACES):
-            to_filters += by_place[place, :, :, row : row + FILTER, column : column + FILTER]
+        for position, (row, column) in enumerate(POSITIONS):
+            to_filters += by_position[position, :, :, row : row + FILTER, column : column + FILTER]
 
 
 class _Buffers:
-    """The arrays of one block of images; made once per thread, for memory that is used again is memory in the cache.
+    """The arrays for one block of images; allocated once per thread and reused, so that they stay in the cache.
 
-    The image is the last axis of all of them: long runs to copy and to add, and units in the order of the parameters.
+    The image is the last axis of all arrays: contiguous runs are long, and units are in the order of the parameters.
     """
 
     def __init__(self, model: ConvolutionalNetwork, count: int) -> None:
         rows, columns = model.pooled
-        side, places = FILTER + 1, rows * columns * count
+        side, patch_count = FILTER + 1, rows * columns * count
         self.x = np.empty((model.channels, model.height, model.width, count), dtype=np.float32)
-        plane, down, right, one = self.x.strides
+        plane, down, right, image = self.x.strides
         shape = (model.channels, side, side, rows, columns, count)
-        self.seen = as_strided(self.x, shape, (plane, down, right, 2 * down, 2 * right, one))
+        self.patch_view = as_strided(self.x, shape, (plane, down, right, 2 * down, 2 * right, image))
         self.windows = np.empty(shape, dtype=np.float32)
-        self.patches = self.windows.reshape(-1, places)
-        self.z = np.empty((2, 2, model.filters, places), dtype=np.float32)  # left and right; upper and lower
-        self.sides = np.empty((2, model.filters, places), dtype=np.float32)
-        self.active = np.empty((model.filters, places), dtype=np.float32)
+        self.patches = self.windows.reshape(-1, patch_count)
+        self.z = np.empty((2, 2, model.filters, patch_count), dtype=np.float32)  # left and right; upper and lower
+        self.sides = np.empty((2, model.filters, patch_count), dtype=np.float32)
+        self.active = np.empty((model.filters, patch_count), dtype=np.float32)
         self.units = self.active.reshape(-1, count)
-        self.flags = np.empty((2, model.filters, places), dtype=bool)
+        self.flags = np.empty((2, model.filters, patch_count), dtype=bool)
 
 
-_of_thread = threading.local()
+_thread = threading.local()
 
 
 def _buffers(model: ConvolutionalNetwork, count: int) -> _Buffers:
-    """This thread's buffers for so many images; the last two sizes are kept (whole blocks, and what is left over)."""
-    kept: dict[tuple[ConvolutionalNetwork, int], _Buffers] = getattr(_of_thread, "kept", {})
+    """This thread's buffers for `count` images; the last two sizes are kept (full blocks and the last, smaller one)."""
+    kept: dict[tuple[ConvolutionalNetwork, int], _Buffers] = getattr(_thread, "kept", {})
     if (model, count) not in kept:
         kept = dict(list(kept.items())[-1:])
         kept[model, count] = _Buffers(model, count)
-        _of_thread.kept = kept
+        _thread.kept = kept
     return kept[model, count]

@@ -1,6 +1,6 @@
-"""The compiled kernel: found, loaded, and called; or not there, which one line says. Looks at `softmax` and `cnn`.
+"""Loads the compiled kernel and calls its functions. Imports `model`, `softmax` and `cnn`.
 
-`TRUTHFL_KERNEL=off` turns it off; `TRUTHFL_KERNEL=plain` (or avx2, avx512) asks for an instruction set.
+The environment variable TRUTHFL_KERNEL is `off` (use NumPy) or an instruction set (`plain`, `avx2`, `avx512`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available", "
 
 
 class KernelJob(ctypes.Structure):
-    """The same fields, in the same order, as `truthfl_job` in kernel/job.h; `points_to` keeps its arrays alive."""
+    """The struct `truthfl_job` of kernel/job.h: same fields, same order. `points_to` keeps the arrays alive."""
 
     points_to: tuple[NDArray[Any], ...]
 
@@ -40,7 +40,7 @@ class KernelJob(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One instruction set's functions."""
+    """The functions of the shared library for one instruction set."""
 
     library: ctypes.CDLL
     instruction_set: str
@@ -56,31 +56,31 @@ class Kernel:
 
 @cache
 def kernel() -> Kernel | None:
-    """The kernel, or None where it is turned off or was not built."""
-    wish = os.environ.get("TRUTHFL_KERNEL", "auto")
-    if wish == "off":
+    """The kernel; None if it is turned off, or (with a message on standard error) if it was not built."""
+    requested = os.environ.get("TRUTHFL_KERNEL", "auto")
+    if requested == "off":
         return None
-    found = sorted(Path(__file__).parent.glob("_kernel*.so"))
-    if not found:
+    libraries = sorted(Path(__file__).parent.glob("_kernel*.so"))
+    if not libraries:
         print(
             "truthfl: the compiled kernel is missing (no C compiler when truthfl was installed); "
             "training runs on NumPy, several times slower.",
             file=sys.stderr,
         )
         return None
-    library = ctypes.CDLL(str(found[0]))
+    library = ctypes.CDLL(str(libraries[0]))
     library.truthfl_instruction_set.restype = ctypes.c_char_p
     best = library.truthfl_instruction_set().decode()
-    return Kernel(library, best if wish == "auto" else wish)
+    return Kernel(library, best if requested == "auto" else requested)
 
 
 def supports(model: Model) -> bool:
-    """Whether the kernel knows this model."""
+    """Whether the kernel implements this model."""
     return isinstance(model, SoftmaxRegression | ConvolutionalNetwork)
 
 
 def describe(model: Model) -> KernelJob:
-    """The part of a job that is the model's shape."""
+    """A kernel job with the fields of the model's shape filled in."""
     if isinstance(model, ConvolutionalNetwork):
         shape = {
             name: getattr(model, name) for name in ("height", "width", "channels", "classes", "filters", "penalty")
@@ -91,16 +91,16 @@ def describe(model: Model) -> KernelJob:
 
 
 def kernel_images(model: Model, images: Images) -> Images:
-    """Images as the kernel reads them: channel after channel for the network, as they are for softmax regression."""
+    """Images in the kernel's layout: channels first for the network, unchanged for softmax regression."""
     if isinstance(model, ConvolutionalNetwork) and images.shape[3] > 1:
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return np.ascontiguousarray(images)
 
 
 def bright_pixels(model: Model, images: Images) -> tuple[NDArray[Any], ...]:
-    """For softmax regression on mostly dark images: where each image's bright pixels start, their positions and values.
+    """Sparse pixels for softmax regression on mostly dark images: start of each image, positions and values.
 
-    Empty where it does not apply (the kernel then reads whole images).
+    Empty for other models and brighter images; the kernel then reads whole images.
     """
     if not isinstance(model, SoftmaxRegression) or model.classes > 16 or model.pixels > 2**16:
         return ()
@@ -113,31 +113,31 @@ def bright_pixels(model: Model, images: Images) -> tuple[NDArray[Any], ...]:
 
 
 def address(array: NDArray[Any]) -> ctypes.c_void_p:
-    """Where an array's data are; the caller keeps the array alive."""
+    """The address of an array's data; the caller keeps the array alive."""
     return ctypes.c_void_p(array.ctypes.data)
 
 
 def addresses(*arrays: NDArray[Any]) -> list[ctypes.c_void_p]:
-    """Where each array's data are."""
+    """The address of each array's data."""
     return [address(array) for array in arrays]
 
 
 class CompiledModel:
-    """A built-in model's functions, by the kernel. Equal to the model's own up to rounding."""
+    """A built-in model's functions computed by the kernel; equal to the model's own up to rounding."""
 
     def __init__(self, model: Model, with_kernel: Kernel) -> None:
         self.model, self.kernel, self.job = model, with_kernel, describe(model)
         self.inner_size = with_kernel.call("inner_size", ctypes.byref(self.job))
 
     def pack(self, params: Params) -> Params:
-        """Parameters in the kernel's own layout."""
+        """Flat parameters converted to the kernel's layout."""
         inner = np.empty(self.inner_size, dtype=np.float32)
         flat = np.ascontiguousarray(params, dtype=np.float32)
         self.kernel.call("pack", ctypes.byref(self.job), address(flat), address(inner))
         return inner
 
     def unpack(self, inner: Params) -> Params:
-        """And back."""
+        """Parameters in the kernel's layout converted to flat ones."""
         flat = np.empty(self.model.size, dtype=np.float32)
         self.kernel.call("unpack", ctypes.byref(self.job), address(inner), address(flat))
         return flat
@@ -146,8 +146,8 @@ class CompiledModel:
         x, y = kernel_images(self.model, images), labels.astype(np.int32)
         w, inner = np.ascontiguousarray(weight, dtype=np.float32), self.pack(params)
         result = np.empty_like(inner)
-        where = addresses(inner, x, y, w)
-        self.kernel.call("gradient", ctypes.byref(self.job), *where, ctypes.c_int64(len(y)), address(result))
+        pointers = addresses(inner, x, y, w)
+        self.kernel.call("gradient", ctypes.byref(self.job), *pointers, ctypes.c_int64(len(y)), address(result))
         gradient = self.unpack(result)
         penalty = self.job.penalty
         if penalty:
@@ -158,8 +158,8 @@ class CompiledModel:
         """Mean loss, penalty included, and accuracy."""
         x, y, inner = kernel_images(self.model, images), labels.astype(np.int32), self.pack(params)
         loss, correct = ctypes.c_double(), ctypes.c_int64()
-        where = addresses(inner, x, y)
+        pointers = addresses(inner, x, y)
         out = (ctypes.byref(loss), ctypes.byref(correct))
-        self.kernel.call("evaluate", ctypes.byref(self.job), *where, ctypes.c_int64(len(y)), *out)
+        self.kernel.call("evaluate", ctypes.byref(self.job), *pointers, ctypes.c_int64(len(y)), *out)
         penalty = 0.5 * self.job.penalty * float(np.square(params.astype(np.float64)).sum())
         return loss.value / len(y) + penalty, correct.value / len(y)

@@ -1,7 +1,7 @@
-"""The mechanism's constants for a model and its data, each with how it was found and what kind of number it is.
+"""Measures the mechanism's constants of a model and its data; each comes with its kind and how it was measured.
 
-Where the clients' data are out of reach, give a federation made of the server's own pilot data instead. Looks at
-`federated`, `gradients`, `convex`, and at the mechanism, whose `Constants` and `Clients` it fills.
+A server that has no access to the clients' data measures a federation made of its own pilot data. Imports `federated`,
+`gradients`, `convex`, `softmax` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Kind = Literal["exact", "bound", "estimate"]
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """One constant: its value (one number, or one per client), its kind, and how it was found."""
+class Measurement:
+    """One constant: its value (one number, or one per client), its kind, and how it was measured."""
 
     value: float | NDArray[np.float64]
     kind: Kind
@@ -33,25 +33,25 @@ class Found:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """All constants of mechanism.md, section 1."""
+class MeasuredConstants:
+    """All constants of docs/mechanism.md, section 1."""
 
-    smoothness: Found
-    strong_convexity: Found
-    label_shift: Found
-    gradient_bound: Found
-    initial_distance: Found
-    optimal_loss: Found
-    gradient_variance: Found
-    heterogeneity: Found
+    smoothness: Measurement
+    strong_convexity: Measurement
+    label_shift: Measurement
+    gradient_bound: Measurement
+    initial_distance: Measurement
+    optimal_loss: Measurement
+    gradient_variance: Measurement
+    heterogeneity: Measurement
 
     def gradients(self) -> Gradients:
-        """For the calibration."""
+        """Variance, label shift and gradient bound, for `calibrate`."""
         variance = np.asarray(self.gradient_variance.value)
         return Gradients(variance, float(self.label_shift.value), float(self.gradient_bound.value))
 
     def constants(self) -> Constants:
-        """For the bounds."""
+        """The constants that the bounds need."""
         names = ("smoothness", "strong_convexity", "label_shift", "gradient_bound", "initial_distance", "optimal_loss")
         return Constants(**{name: float(getattr(self, name).value) for name in names})
 
@@ -68,11 +68,11 @@ class Measured:
         )
 
 
-def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int = 0) -> Measured:
-    """Softmax regression: formulas where there are some, and gradients along an honest training run.
+def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int = 0) -> MeasuredConstants:
+    """Measure softmax regression: by formulas where they exist, else from gradients along an honest training run.
 
-    Other models' losses are not convex: strong convexity, the optimum and what hangs on it are not defined for them,
-    and this raises. `measure_gradients` gives what can be had of any model.
+    Raises `InputError` for other models: their losses are not convex, so that strong convexity, the optimum and the
+    constants derived from it are not defined. `measure_gradients` works for any model.
     """
     model = federated.model
     if not isinstance(model, SoftmaxRegression):
@@ -84,7 +84,7 @@ def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int =
         return _measured(model, federated, batch_size, seed)
 
 
-def _measured(model: SoftmaxRegression, federated: Federated, batch_size: int, seed: int) -> Measured:
+def _measured(model: SoftmaxRegression, federated: Federated, batch_size: int, seed: int) -> MeasuredConstants:
     visited = [convex.as_matrix(model, p) for p in honest_path(federated, batch_size, seed)]
     pieces = [
         (
@@ -99,36 +99,36 @@ def _measured(model: SoftmaxRegression, federated: Federated, batch_size: int, s
     at_best = convex.as_matrix(model, best.params)
     moments = np.array([[convex.gradient_moments(model, w, xi, yi) for xi, yi in pieces] for w in [*visited, at_best]])
     own = [convex.find_optimum(model, xi, yi, np.full(len(yi), 1.0 / len(yi))) for xi, yi in pieces]
-    there = np.array([_mean_loss(model, at_best, xi, yi) for xi, yi in pieces])
+    losses_at_best = np.array([_mean_loss(model, at_best, xi, yi) for xi, yi in pieces])
     norms = np.array([np.square(xi).sum(axis=1).mean() for xi, _ in pieces])
     start = convex.as_matrix(model, model.init(seed))
     path = f"largest at {MOMENTS + 1} moments of an honest run of {federated.training.rounds} rounds and at the optimum"
-    return Measured(
-        smoothness=Found(
+    return MeasuredConstants(
+        smoothness=Measurement(
             max(convex.smoothness_bound(model, xi) for xi, _ in pieces),
             "bound",
             "half the largest eigenvalue of any client's mean xxᵀ, plus the penalty",
         ),
-        strong_convexity=Found(model.penalty, "bound", "the penalty"),
-        label_shift=Found(
+        strong_convexity=Measurement(model.penalty, "bound", "the penalty"),
+        label_shift=Measurement(
             2.0 * (1.0 - 1.0 / model.classes) * float(norms.max()),
             "exact",
             "2 (1 − 1/K) times the largest client's mean ‖x‖², bias included",
         ),
-        gradient_bound=Found(float(moments[:, :, 1].max()), "estimate", path),
-        initial_distance=Found(
-            float(np.square(start - at_best).sum()), "exact", f"from the optimum, known to {best.certainty:.1g} in loss"
+        gradient_bound=Measurement(float(moments[:, :, 1].max()), "estimate", path),
+        initial_distance=Measurement(
+            float(np.square(start - at_best).sum()), "exact", f"from the optimum, known to {best.gap_bound:.1g} in loss"
         ),
-        optimal_loss=Found(best.loss, "bound", f"L-BFGS; above the minimum by at most {best.certainty:.1g}"),
-        gradient_variance=Found(moments[:, :, 0].max(axis=0), "estimate", path),
-        heterogeneity=Found(
-            np.maximum(there - np.array([one.loss for one in own]), 0.0),
+        optimal_loss=Measurement(best.loss, "bound", f"L-BFGS; above the minimum by at most {best.gap_bound:.1g}"),
+        gradient_variance=Measurement(moments[:, :, 0].max(axis=0), "estimate", path),
+        heterogeneity=Measurement(
+            np.maximum(losses_at_best - np.array([optimum.loss for optimum in own]), 0.0),
             "estimate",
-            f"two optima, each known to {max(one.certainty for one in own):.1g} or better",
+            f"two optima, each known to {max(optimum.gap_bound for optimum in own):.1g} or better",
         ),
     )
 
 
 def _mean_loss(model: SoftmaxRegression, matrix: convex.Floats, x: convex.Floats, labels: NDArray[np.int64]) -> float:
-    p = convex.likely(matrix, x)[np.arange(len(labels)), labels]
+    p = convex.probabilities(matrix, x)[np.arange(len(labels)), labels]
     return -float(np.log(np.maximum(p, 1e-300)).mean()) + 0.5 * model.penalty * float(np.square(matrix).sum())

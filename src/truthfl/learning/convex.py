@@ -1,7 +1,4 @@
-"""What is exactly known of softmax regression: its optimum, its smoothness, the variance of its gradients.
-
-All of it in float64, on the features of given images. Looks at `softmax`.
-"""
+"""Optimum, smoothness and gradient moments of softmax regression, in float64. Imports `model` and `softmax`."""
 
 from __future__ import annotations
 
@@ -17,21 +14,21 @@ from truthfl.learning.model import Images, Labels
 from truthfl.learning.softmax import SoftmaxRegression
 
 Floats = NDArray[np.float64]
-GOOD_ENOUGH = 1e-6
-TYPICAL_CURVATURE = 0.1  # of the softmax, between 0 and ½
+LOSS_TOLERANCE = 1e-6
+TYPICAL_CURVATURE = 0.1  # of the softmax, between 0 and ½; used to precondition the search
 
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """Where the loss is least. It is within `certainty` of the true minimum: ‖∇F‖²/(2μ), by strong convexity."""
+    """The minimizer and its loss, which exceeds the true minimum by at most `gap_bound` = ‖∇F‖²/(2μ)."""
 
     params: Floats
     loss: float
-    certainty: float
+    gap_bound: float
 
 
 def features(model: SoftmaxRegression, images: Images) -> Floats:
-    """Pixels in [0, 1], and a 1 for the bias."""
+    """One row per image: pixels in [0, 1], and a 1 for the bias."""
     x = images.reshape(len(images), -1).astype(np.float64) / 255.0
     if x.shape[1] != model.pixels:
         raise InputError(f"images have {x.shape[1]} pixels; the model is for {model.pixels}.")
@@ -39,18 +36,18 @@ def features(model: SoftmaxRegression, images: Images) -> Floats:
 
 
 def as_matrix(model: SoftmaxRegression, params: NDArray[np.floating]) -> Floats:
-    """(classes, pixels + 1) from the flat parameters, biases last."""
+    """The flat parameters as a matrix (classes, pixels + 1), biases in the last column."""
     weights = params[: -model.classes].reshape(model.classes, model.pixels)
     return np.concatenate((weights, params[-model.classes :, None]), axis=1).astype(np.float64)
 
 
 def as_params(matrix: Floats) -> Floats:
-    """And back."""
+    """The inverse of `as_matrix`."""
     return np.concatenate((matrix[:, :-1].ravel(), matrix[:, -1]))
 
 
-def likely(matrix: Floats, x: Floats) -> Floats:
-    """The model's probabilities."""
+def probabilities(matrix: Floats, x: Floats) -> Floats:
+    """The model's class probabilities, (samples, classes)."""
     scores = x @ matrix.T
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
@@ -59,55 +56,57 @@ def likely(matrix: Floats, x: Floats) -> Floats:
 
 
 def find_optimum(model: SoftmaxRegression, x: Floats, labels: Labels, weight: Floats) -> Optimum:
-    """w* and F* of Σ weight · f; weights sum to 1. Raises where the penalty is 0: then there need not be an optimum.
+    """The minimum of Σ weight · f; weights sum to 1. Raises `InputError` if the penalty is 0: no optimum need exist.
 
-    L-BFGS in coordinates along the data's principal directions, each stretched by about its curvature, where the
-    valley is nearly round. What is orthogonal to all samples is 0 at the optimum.
+    L-BFGS, preconditioned: the coordinates are the data's principal directions, each scaled by about the square root
+    of its curvature. Directions orthogonal to all samples are left out; the optimum is 0 in them.
     """
     if model.penalty <= 0:
         raise InputError("penalty is 0; softmax regression needs a positive one to have a strongly convex loss.")
     rows = np.arange(len(labels))
     size, directions = _principal(x * np.sqrt(weight)[:, None])
     stretch = np.sqrt(TYPICAL_CURVATURE * size + model.penalty)
-    turned = x @ directions.T / stretch
-    keep = model.penalty / np.square(stretch)
-    latest = [stretch]  # the latest gradient
+    rotated = x @ directions.T / stretch
+    penalties = model.penalty / np.square(stretch)
+    latest_gradient = [stretch]
 
     def loss_and_gradient(flat: Floats) -> tuple[float, Floats]:
         matrix = flat.reshape(model.classes, -1)
-        p = likely(matrix, turned)
-        penalty = 0.5 * float((np.square(matrix) * keep).sum())
+        p = probabilities(matrix, rotated)
+        penalty = 0.5 * float((np.square(matrix) * penalties).sum())
         loss = -float(weight @ np.log(np.maximum(p[rows, labels], 1e-300))) + penalty
         p[rows, labels] -= 1.0
         p *= weight[:, None]
-        latest[0] = (p.T @ turned + keep * matrix).ravel()
-        return loss, latest[0]
+        latest_gradient[0] = (p.T @ rotated + penalties * matrix).ravel()
+        return loss, latest_gradient[0]
 
-    def certainty(gradient: Floats) -> float:
+    def gap_bound(gradient: Floats) -> float:
         return float(np.square(gradient.reshape(model.classes, -1) * stretch).sum()) / (2.0 * model.penalty)
 
-    def stop_when_sure(_flat: Floats) -> None:
-        if certainty(latest[0]) <= GOOD_ENOUGH / 4.0:
+    def stop_when_converged(_flat: Floats) -> None:
+        if gap_bound(latest_gradient[0]) <= LOSS_TOLERANCE / 4.0:
             raise StopIteration
 
     options = {"maxiter": 5000, "maxcor": 30, "gtol": 0.0, "ftol": 0.0}
     start = np.zeros(model.classes * len(stretch))
-    flat = minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=stop_when_sure).x
+    flat = minimize(
+        loss_and_gradient, start, jac=True, method="L-BFGS-B", options=options, callback=stop_when_converged
+    ).x
     loss, gradient = loss_and_gradient(flat)
-    return Optimum(as_params(flat.reshape(model.classes, -1) / stretch @ directions), loss, certainty(gradient))
+    return Optimum(as_params(flat.reshape(model.classes, -1) / stretch @ directions), loss, gap_bound(gradient))
 
 
 def _principal(x: Floats) -> tuple[Floats, Floats]:
-    """Eigenvalues of xᵀx that are not 0, and their directions, one per row; by xxᵀ where that is smaller."""
-    few = len(x) < x.shape[1]
-    size, vectors = eigh(x @ x.T if few else x.T @ x)
-    real = size > 1e-12 * size[-1]
-    size, vectors = size[real], vectors[:, real]
-    return size, (x.T @ vectors / np.sqrt(size)).T if few else vectors.T
+    """The non-zero eigenvalues of xᵀx and their eigenvectors, one per row; computed from xxᵀ if that is smaller."""
+    use_gram = len(x) < x.shape[1]
+    size, vectors = eigh(x @ x.T if use_gram else x.T @ x)
+    nonzero = size > 1e-12 * size[-1]
+    size, vectors = size[nonzero], vectors[:, nonzero]
+    return size, (x.T @ vectors / np.sqrt(size)).T if use_gram else vectors.T
 
 
 def smoothness_bound(model: SoftmaxRegression, x: Floats) -> float:
-    """½ λ_max(mean of x xᵀ) + penalty: the softmax's own curvature is at most ½."""
+    """½ λ_max(mean of x xᵀ) + penalty, by power iteration; the curvature of the softmax is at most ½."""
     vector = np.ones(x.shape[1])
     top = 0.0
     for _ in range(200):
@@ -120,8 +119,8 @@ def smoothness_bound(model: SoftmaxRegression, x: Floats) -> float:
 
 
 def gradient_moments(model: SoftmaxRegression, matrix: Floats, x: Floats, labels: Labels) -> tuple[float, float]:
-    """Variance of one sample's gradient, and squared norm of the mean gradient, over these samples."""
-    p = likely(matrix, x)
+    """The variance of one sample's gradient and the squared norm of the mean gradient, over these samples."""
+    p = probabilities(matrix, x)
     p[np.arange(len(labels)), labels] -= 1.0
     second = float((np.square(p).sum(axis=1) * np.square(x).sum(axis=1)).mean())
     mean = p.T @ x / len(x)

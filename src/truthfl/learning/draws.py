@@ -1,8 +1,8 @@
-"""Every random draw of a job, as a hash of what it is for: (seed, purpose, client, round, step, position).
+"""Counter-based random numbers: each draw is a hash of (seed, purpose, client, round, step, position).
 
-No stream, no state: any engine, in any order, on any number of threads, draws the same, and 100,000 clients cost no
-100,000 generators. The mixing function is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); the compiled kernel
-has the same few lines in C. Looks nowhere.
+There is no generator state, so all engines draw the same numbers, in any order and on any number of threads. The mixing
+function is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); the compiled kernel contains the same code in C.
+Imports nothing of truthfl.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SECOND = np.uint64(0x94D049BB133111EB)
 
 
 class Purpose(IntEnum):
-    """What a draw is for; draws for different purposes have nothing to do with each other."""
+    """The purpose of a draw; draws for different purposes are independent."""
 
     BATCH = 1
     LABEL = 2
@@ -54,7 +54,7 @@ def bits_at(keys: BitArray, positions: ArrayLike) -> BitArray:
 
 
 def below(random_bits: BitArray, high: ArrayLike) -> NDArray[np.int64]:
-    """Whole numbers from 0 to high − 1, high < 2³²: the upper half of the bits times high, without a division."""
+    """Integers from 0 to high − 1, high < 2³²: the upper 32 bits times high, shifted right by 32."""
     limit = np.asarray(high).astype(np.uint64)
     return (((random_bits >> np.uint64(32)) * limit) >> np.uint64(32)).astype(np.int64)
 
@@ -65,7 +65,7 @@ def uniform(random_bits: BitArray) -> NDArray[np.float64]:
 
 
 def generator(seed: int, purpose: Purpose, *counters: int) -> np.random.Generator:
-    """For what is drawn in one place (a split, initial weights, one report's noise): an ordinary generator."""
+    """A NumPy generator seeded by the hash, for splits, initial weights and the noise of reports."""
     return np.random.default_rng(key(seed, purpose, *counters).tolist())
 
 

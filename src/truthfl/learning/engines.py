@@ -1,8 +1,8 @@
-"""One round of training, by the kernel or by NumPy: what a chunk of clients together adds to the model.
+"""Training rounds, computed by the compiled kernel or by NumPy.
 
-Clients are cut into chunks that depend on nothing but their number; a round's result is the chunks' results added in
-order. So it is the same whether chunks or whole runs are spread over threads, and over how many. Looks at `federated`,
-`individual_clients`, `draws`, `compiled`.
+Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
+So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
+Imports `federated`, `special_clients`, `draws`, `compiled`, `model` and `partition`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from truthfl.learning.compiled import (
 )
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
-from truthfl.learning.individual_clients import Individuals
 from truthfl.learning.model import Images, Labels, Params
 from truthfl.learning.partition import Partition
+from truthfl.learning.special_clients import SpecialClients
 
-MOST_CHUNKS = 16
+MAX_CHUNKS = 16
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What differs from run to run. Arrays over clients; labels over all clients' samples.
+    """The inputs of one training run: arrays over clients, and labels over all clients' samples.
 
-    partition    who trains on which samples, where that is not everything she holds; else None
-    individuals  whoever does what these arrays do not say; else None
+    partition        the samples that clients train on; None if they use all that they hold
+    special_clients  clients whose behaviour these arrays do not describe; None if there are none
     """
 
     seed: int
@@ -49,63 +49,72 @@ class Run:
     report_scale: NDArray[np.float64]
     labels: Labels
     partition: Partition | None = None
-    individuals: Individuals | None = None
+    special_clients: SpecialClients | None = None
 
 
 class Engine(Protocol):
-    """How rounds are computed. `inner` is the model in whatever layout the engine likes."""
+    """Computes rounds. `inner` are the model's parameters in the engine's own layout.
 
-    def start(self, params: Params) -> Params: ...
-    def params(self, inner: Params) -> Params: ...
-    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
-    def combine(self, run: Run, inner: Params, said: list[Params]) -> None: ...
+    pack, unpack   convert flat parameters to the inner layout and back
+    chunk_update   the update by clients first … last − 1 in one round, an input of `combine`
+    combine        add the updates of all chunks to the model, in place
+    rounds         train rounds first … last − 1, in place
+    relabel        replace the labels of some samples of the run
+    evaluate       loss and accuracy
+    """
+
+    def pack(self, params: Params) -> Params: ...
+    def unpack(self, inner: Params) -> Params: ...
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params: ...
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None: ...
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
 
 
 def chunk_bounds(clients: int) -> NDArray[np.int64]:
-    """Where chunks of clients start and end; larger ones first, so that threads that take turns end together."""
-    chunks = min(clients, MOST_CHUNKS, 2 * max(1, clients // 5))
+    """First clients of the chunks, and the number of clients; chunk sizes differ by at most 1, larger chunks first."""
+    chunks = min(clients, MAX_CHUNKS, 2 * max(1, clients // 5))
     sizes = clients // chunks + (np.arange(chunks) < clients % chunks)
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def engine(federated: Federated) -> Engine:
-    """The kernel where it is built and knows the model, NumPy otherwise."""
-    found = kernel() if supports(federated.model) else None
-    return NumPyEngine(federated) if found is None else KernelEngine(federated)
+def make_engine(federated: Federated) -> Engine:
+    """The kernel's engine if the kernel is built and supports the model, else NumPy's."""
+    compiled = kernel() if supports(federated.model) else None
+    return NumPyEngine(federated) if compiled is None else KernelEngine(federated)
 
 
 class NumPyEngine:
-    """Any model, by its own functions."""
+    """Trains any model by the model's own functions."""
 
     def __init__(self, federated: Federated) -> None:
         self.federated = federated
         self.bounds = chunk_bounds(len(federated.partition))
 
-    def start(self, params: Params) -> Params:
+    def pack(self, params: Params) -> Params:
         return params.copy()
 
-    def params(self, inner: Params) -> Params:
+    def unpack(self, inner: Params) -> Params:
         return inner.copy()
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         for t in range(first, last):
-            parts = [
-                self.chunk(run, inner, t, int(a), int(b)) for a, b in zip(self.bounds, self.bounds[1:], strict=False)
+            updates = [
+                self.chunk_update(run, inner, t, int(first_client), int(end))
+                for first_client, end in zip(self.bounds, self.bounds[1:], strict=False)
             ]
-            self.combine(run, inner, parts)
+            self.combine(run, inner, updates)
 
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         run.labels[samples] = labels
 
-    def combine(self, run: Run, inner: Params, said: list[Params]) -> None:  # noqa: ARG002
-        for part in said[1:]:
-            said[0] += part
-        inner += said[0]
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None:  # noqa: ARG002
+        for update in updates[1:]:
+            updates[0] += update
+        inner += updates[0]
 
-    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
         clients = np.arange(first, last)
         q = self.federated.participation[first:last]
         if q.min() < 1.0:
@@ -132,7 +141,7 @@ class NumPyEngine:
         return model.loss(params, images, labels), model.accuracy(params, images, labels)
 
     def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
-        """Which of all clients' samples these clients draw for this step, client after client."""
+        """The samples that these clients draw for this step, as positions among all clients' samples, by client."""
         sizes, partition = run.batch_size[clients], run.partition or self.federated.partition
         position = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         keys = np.repeat(key(run.seed, Purpose.BATCH, clients, round_, step), sizes)
@@ -140,7 +149,7 @@ class NumPyEngine:
         return np.repeat(partition.starts[clients], sizes) + below(bits_at(keys, position), own)
 
     def _gradient(self, run: Run, params: Params, drawn: NDArray[np.int64], weight: NDArray[np.float64]) -> Params:
-        """Σ over the drawn samples of weight · ∇f."""
+        """Σ weight · ∇f over the drawn samples."""
         if not len(drawn):
             return np.zeros_like(params)
         partition = run.partition or self.federated.partition
@@ -149,38 +158,38 @@ class NumPyEngine:
 
 
 class KernelEngine:
-    """The built-in models, by the compiled kernel."""
+    """Trains the built-in models by the compiled kernel."""
 
     def __init__(self, federated: Federated) -> None:
-        found = kernel()
-        assert found is not None
-        self.federated, self.kernel = federated, found
-        self.model = CompiledModel(federated.model, found)
+        compiled = kernel()
+        assert compiled is not None
+        self.federated, self.kernel = federated, compiled
+        self.model = CompiledModel(federated.model, compiled)
         self.bounds = chunk_bounds(len(federated.partition))
         self.images = kernel_images(federated.model, federated.data.images)
-        self.rows, self.starts = _held(federated.partition)
+        self.rows, self.starts = _contiguous(federated.partition)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.images)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
-        self.shared: tuple[Labels, NDArray[np.int32]] | None = None
+        self.converted_labels: tuple[Labels, NDArray[np.int32]] | None = None
 
-    def start(self, params: Params) -> Params:
+    def pack(self, params: Params) -> Params:
         return self.model.pack(params)
 
-    def params(self, inner: Params) -> Params:
+    def unpack(self, inner: Params) -> Params:
         return self.model.unpack(inner)
 
-    def chunk(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
+    def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
         job = self._job(run)
-        said = np.empty(len(inner) + 1, dtype=np.float32)
+        update = np.empty(len(inner) + 1, dtype=np.float32)
         numbers = (ctypes.c_int64(round_), ctypes.c_int64(first), ctypes.c_int64(last))
-        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(said))
-        return said
+        self.kernel.call("chunk", ctypes.byref(job), address(inner), *numbers, address(update))
+        return update
 
-    def combine(self, run: Run, inner: Params, said: list[Params]) -> None:
+    def combine(self, run: Run, inner: Params, updates: list[Params]) -> None:
         job = self._job(run)
-        together = np.concatenate(said)
-        self.kernel.call("combine", ctypes.byref(job), address(inner), address(together), ctypes.c_int64(len(said)))
+        joined, count = np.concatenate(updates), ctypes.c_int64(len(updates))
+        self.kernel.call("combine", ctypes.byref(job), address(inner), address(joined), count)
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         job = self._job(run)
@@ -196,27 +205,27 @@ class KernelEngine:
         return self.model.evaluate(params, images, labels)
 
     def _job(self, run: Run) -> KernelJob:
-        """What the kernel is told of a run; two threads that ask at once may make it twice, which does no harm."""
+        """The kernel's struct for a run, cached. Two threads may create it at the same time, which is harmless."""
         job = self.jobs.get(run)
         if job is None:
-            job = self.jobs[run] = self._described(run)
+            job = self.jobs[run] = self._make_job(run)
         return job
 
     def _labels(self, run: Run) -> NDArray[np.int32]:
-        """Labels as the kernel reads them: one copy for all runs that share theirs and follow one another.
+        """The run's labels as int32. Consecutive runs with the same array of labels share one converted copy.
 
-        A run whose labels change from round to round has a copy of its own.
+        A run with special clients, whose labels may change from round to round, has its own copy.
         """
-        if run.individuals is not None:
+        if run.special_clients is not None:
             return np.array(run.labels, dtype=np.int32)
-        shared = self.shared
-        if shared is None or shared[0].ctypes.data != run.labels.ctypes.data or len(shared[0]) != len(run.labels):
-            shared = self.shared = run.labels, np.ascontiguousarray(run.labels, dtype=np.int32)
-        return shared[1]
+        last = self.converted_labels
+        if last is None or last[0].ctypes.data != run.labels.ctypes.data or len(last[0]) != len(run.labels):
+            last = self.converted_labels = run.labels, np.ascontiguousarray(run.labels, dtype=np.int32)
+        return last[1]
 
-    def _described(self, run: Run) -> KernelJob:
+    def _make_job(self, run: Run) -> KernelJob:
         share = self.federated.weight * run.report_scale / self.federated.participation
-        rows, starts = (self.rows, self.starts) if run.partition is None else _held(run.partition)
+        rows, starts = (self.rows, self.starts) if run.partition is None else _contiguous(run.partition)
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
             rows,
@@ -233,10 +242,10 @@ class KernelEngine:
         job.seed = run.seed % 2**64
         job.local_steps = self.federated.training.local_steps
         job.step_size = run.step_size
-        job.points_to = arrays  # alive as long as the job is
+        job.points_to = arrays  # keeps the arrays alive as long as the job
         return job
 
 
-def _held(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and starts as the kernel reads them."""
+def _contiguous(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The partition's rows and starts as contiguous arrays."""
     return np.ascontiguousarray(partition.rows), np.ascontiguousarray(partition.starts)

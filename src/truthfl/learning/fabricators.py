@@ -1,6 +1,6 @@
-"""How reports are made without honest work, from the models received and from noise. See `behaviour.Fabricator`.
+"""Functions that make reports without honest work, from received models and noise; see `behaviour.Fabricator`.
 
-Loads NumPy when a report is made. Imports nothing of truthfl.
+Imports nothing of truthfl at run time. NumPy is imported only when a report is made.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     Honest = Callable[[], Params]
     Noise = np.random.Generator
 
-NOISE_OF_ECHO = 0.5  # length of the noise, as a share of the echo's
+NOISE_OF_ECHO = 0.5  # length of the noise, as a share of the length of the echoed change
 
 
 def echo(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """w + (w − w'): the last change of the common model once more; w itself where no change was seen yet."""
+    """w + (w − w'): the last change of the common model repeated; w itself if there is no earlier model."""
     return received[-1] + last_change(received)
 
 
 def noisy_echo(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """The echo, and noise in a random direction that is half as long."""
+    """The echo plus noise in a random direction, half as long."""
     change = last_change(received)
     return received[-1] + change + direction(noise, change, NOISE_OF_ECHO * length(change))
 
@@ -38,7 +38,7 @@ def garbage(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:
 
 
 def last_bit(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """The model as it came, but for the last bit of its first number."""
+    """The received model with the last bit of its first number changed."""
     import numpy as np
 
     report = received[-1].copy()
@@ -47,7 +47,7 @@ def last_bit(received: Sequence[Params], noise: Noise, honest: Honest) -> Params
 
 
 def last_change(received: Sequence[Params]) -> Params:
-    """From the last model but one to the last; 0 where there is one only."""
+    """The difference between the last two received models; 0 if there is only one."""
     return received[-1] - received[-2 if len(received) > 1 else -1]
 
 
@@ -57,8 +57,8 @@ def length(change: Params) -> float:
     return math.sqrt((wide * wide).sum())
 
 
-def direction(noise: Noise, like: Params, long: float) -> Params:
-    """A vector of this length in a random direction, every direction as likely as every other."""
+def direction(noise: Noise, like: Params, size: float) -> Params:
+    """A vector of length `size` in a uniformly random direction, with the shape and type of `like`."""
     drawn = noise.standard_normal(like.shape)
-    drawn *= long / math.sqrt((drawn * drawn).sum())
+    drawn *= size / math.sqrt((drawn * drawn).sum())
     return drawn.astype(like.dtype)

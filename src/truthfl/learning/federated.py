@@ -1,6 +1,6 @@
-"""What is trained by whom on what: a model, the data, who holds which of them, and how training runs.
+"""`Federated`: the model, the data, their partition among clients, and the training parameters.
 
-Looks at `model`, `images`, `partition` and at the mechanism's `Training`.
+Imports `model`, `images`, `partition`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from truthfl.mechanism.setting import Training
 
 @dataclass(frozen=True, init=False, eq=False)
 class Federated:
-    """The setting of a training run; what clients do in it (strategies, labels) and the seed are given to `train`.
+    """The setting of training runs; the clients' behaviour, labels and the seed are passed to `train`.
 
-    weight is p_i, by data size unless given; participation is q_i, 1 unless given.
+    weight         p_i, by default each client's share of all samples
+    participation  q_i, by default 1
     """
 
     model: Model
@@ -56,11 +57,11 @@ class Federated:
         object.__setattr__(self, "participation", q)
 
     def samples_of(self, client: int) -> slice:
-        """Where this client's samples are among all clients' samples."""
+        """The positions of a client's samples among all clients' samples."""
         return slice(int(self.partition.starts[client]), int(self.partition.starts[client + 1]))
 
     def true_labels(self) -> Labels:
-        """What everybody's labels would be if all labeled honestly, client after client."""
+        """The correct labels of all clients' samples, ordered by client."""
         return self.data.labels[self.partition.rows]
 
 

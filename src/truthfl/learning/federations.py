@@ -1,8 +1,8 @@
-"""A federation in plain values, as a job file or a study writes it down, and how it is made.
+"""Builds federations from plain settings (`Data`, `ModelChoice`), as job files and studies contain them.
 
-Three sets of samples that have nothing in common: the clients', whose labels only they see; the server's pilot data, on
-which it tries things out before it announces anything; and the test set. Looks at `datasets`, `partition`, the models
-and `federated`.
+There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
+and the test set. Imports `datasets`, `images`, `partition`, `model`, `cnn`, `softmax`, `federated`, `mechanism.checks`
+and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from truthfl.mechanism.setting import Training
 
 SPLITS = ("paper", "iid", "dirichlet")
 MODELS = ("softmax", "cnn")
-TEST_SAMPLES = 1000  # where there is no test set, and no number is given
+TEST_SAMPLES = 1000  # default size of a test set that is split off
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which samples, and who holds them.
+    """The data set and its split among the clients.
 
-    source          "mnist": the 5,000 digits that come along; "digits": 1,797 small ones; else a folder of idx files
-                    or an .npz file
+    source          "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; else a folder
+                    of idx files or an .npz file
     split           "paper", "iid" or "dirichlet"
     degree          of the paper's split: the share of a client's samples that are of her main class
     concentration   of the Dirichlet split
-    pilot_samples   how many the server keeps to try things out on
-    test_samples    how many it keeps to test the final model on; a folder's own test set is used whole unless given
+    pilot_samples   size of the server's pilot data
+    test_samples    size of the test set; if None, a folder's own test set is used whole
     seed            of the split
     """
 
@@ -67,7 +67,7 @@ class Data:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """Which model: "softmax" regression or the one-layer "cnn" with so many filters; the factor of its L2 penalty."""
+    """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty."""
 
     kind: str = "softmax"
     filters: int = 8
@@ -80,7 +80,7 @@ class ModelChoice:
         number("penalty", self.penalty, at_least=0.0)
 
     def for_images(self, data: LabeledImages) -> Model:
-        """The model of this kind for images of this size."""
+        """The model for the size and classes of these images."""
         _, height, width, channels = data.images.shape
         classes = len(data.classes)
         if self.kind == "cnn":
@@ -90,7 +90,7 @@ class ModelChoice:
 
 @dataclass(frozen=True, eq=False)
 class ServerSide:
-    """What the server has: a federation of its own with as many clients of the same sizes, and the test set."""
+    """The server's data: a pilot federation with as many clients of the same sizes, and the test set."""
 
     pilot: Federated
     test: LabeledImages
@@ -98,7 +98,7 @@ class ServerSide:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedFederation(ServerSide):
-    """The same, and the clients' own federation, in a job that is simulated."""
+    """The server's data and the clients' federation, for simulations."""
 
     federated: Federated
 
@@ -106,26 +106,26 @@ class SimulatedFederation(ServerSide):
 def server_side(
     data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
 ) -> ServerSide:
-    """The server's own, from plain values; the clients have so many samples each, and are there with these chances."""
-    _, pilot, test = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    """The server's data; `sizes` are the clients' numbers of samples, `participation` their q_i."""
+    _, pilot, test = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
     network = model.for_images(pilot)
-    held = _split(data, pilot, sizes, data.seed + 1)
-    return ServerSide(Federated(network, pilot, held, training, participation=participation), test)
+    partition = _split(data, pilot, sizes, data.seed + 1)
+    return ServerSide(Federated(network, pilot, partition, training, participation=participation), test)
 
 
-def build(
+def build_federation(
     data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
 ) -> SimulatedFederation:
-    """Everything that is trained and tested, from plain values."""
+    """The server's data and the clients' federation; parameters as in `server_side`."""
     side = server_side(data, model, sizes, training, participation)
-    clients, _, _ = _sets(data.source, data.pilot_samples, data.test_samples, data.seed)
-    held = _split(data, clients, sizes, data.seed)
-    federated = Federated(side.pilot.model, clients, held, training, participation=participation)
+    clients, _, _ = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    partition = _split(data, clients, sizes, data.seed)
+    federated = Federated(side.pilot.model, clients, partition, training, participation=participation)
     return SimulatedFederation(side.pilot, side.test, federated)
 
 
 def with_training(federated: Federated, training: Training) -> Federated:
-    """The same federation, trained otherwise."""
+    """The same federation with other training parameters."""
     return Federated(
         federated.model,
         federated.data,
@@ -137,10 +137,11 @@ def with_training(federated: Federated, training: Training) -> Federated:
 
 
 @lru_cache(maxsize=4)
-def _sets(
+def _sample_sets(
     source: str, pilot_samples: int, test_samples: int | None, seed: int
 ) -> tuple[LabeledImages, LabeledImages, LabeledImages]:
-    train, test = _loaded(source)
+    """(clients' data, pilot data, test set), split by the seed."""
+    train, test = _load(source)
     kept = pilot_samples + (0 if test is not None else test_samples or TEST_SAMPLES)
     if kept >= len(train):
         raise InputError(
@@ -155,7 +156,7 @@ def _sets(
     return clients, pilot, test
 
 
-def _loaded(source: str) -> tuple[LabeledImages, LabeledImages | None]:
+def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
     if source == "mnist":
         return bundled_mnist(), None
     if source == "digits":

@@ -1,4 +1,4 @@
-"""Pictures with a class each: what clients hold and label. Looks at `errors`, the mechanism's `checks` and `draws`."""
+"""`LabeledImages`: images with their classes; checks of arrays. Imports `draws` and `mechanism.checks`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ByteArray = NDArray[np.uint8]
 
 
 def as_array(field: str, value: ArrayLike) -> NDArray[Any]:
-    """What was given as an array of whatever type it has."""
+    """The value as an array; `InputError` if its rows have different lengths."""
     try:
         return np.asarray(value)
     except ValueError:
@@ -25,7 +25,7 @@ def as_array(field: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def numbers_below(field: str, value: ArrayLike, limit: int) -> IntArray:
-    """A read-only list of whole numbers from 0 to limit − 1; numbers with a fraction are refused, not rounded."""
+    """A read-only array of integers from 0 to limit − 1; numbers with a fraction are refused, not rounded."""
     array = as_array(field, value)
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"{field} has shape {array.shape}; it must be a list with at least one whole number.")
@@ -39,7 +39,7 @@ def numbers_below(field: str, value: ArrayLike, limit: int) -> IntArray:
 
 
 def read_only(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The same memory, which nobody can write to through this view."""
+    """A read-only view of the array."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -73,9 +73,9 @@ def _class_names(value: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, init=False, eq=False)
 class LabeledImages:
-    """n pictures and their true classes; pixels stay bytes, one eighth of what floats would take.
+    """n images and their true classes.
 
-    images   (n, height, width, channels), uint8; without the last, one channel is meant
+    images   (n, height, width, channels), uint8; an array (n, height, width) has one channel
     labels   (n,) positions in `classes`
     classes  the name of each class
     """
@@ -104,7 +104,7 @@ class LabeledImages:
         return LabeledImages(self.images[chosen], self.labels[chosen], self.classes)
 
     def split_off(self, test_size: int, seed: int) -> tuple[LabeledImages, LabeledImages]:
-        """(train, test): a test set of that many samples drawn at random, and all others."""
+        """(train, test): `test_size` samples drawn at random are the test set, all others the training set."""
         size = whole_number("test_size", test_size, at_least=1)
         if size >= len(self):
             raise InputError(

@@ -1,8 +1,7 @@
-"""Which labels each client trains with: fixed once, before training, by the seed, or read from a file.
+"""The labels that clients train with: simulated from effort and error rate, or read from a CSV file.
 
-Each label is a hash of (seed, client, position), so nobody's labels depend on what others do, and more effort or fewer
-errors change only the labels they concern. Looks at `partition`, `images`, `draws`, `errors` and the mechanism's
-`checks`.
+Random labels are hashes of (seed, client, position): a client's labels do not depend on other clients, and a change of
+effort or error rate changes only the labels concerned. Imports `partition`, `images`, `draws` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.images import numbers_below
-from truthfl.learning.partition import Partition, client_blocks, numbered
+from truthfl.learning.partition import Partition, client_blocks, owners_and_positions
 from truthfl.mechanism.checks import FloatArray, IntArray, client_array, whole_number
 
 HEADER = ["client", "position", "label"]
 
-LABEL_DRAWN, SAMPLES_SKIPPED = 0, 1  # what a draw for Purpose.LABEL decides
-ERROR_MADE, WRONG_CLASS = 0, 1  # what a draw for Purpose.LABEL_ERROR decides
+LABEL_DRAWN, SAMPLES_SKIPPED = 0, 1  # counters of draws for Purpose.LABEL
+ERROR_MADE, WRONG_CLASS = 0, 1  # counters of draws for Purpose.LABEL_ERROR
 
 
 def assigned_labels(
@@ -38,9 +37,9 @@ def assigned_labels(
 ) -> IntArray:
     """The labels of `partition.rows`, in that order; effort and error rate are one number, or one per client.
 
-    A client labels the share `labeling_effort` of her samples by looking at them (to the nearest whole number; which
-    ones is drawn) and draws the label of the others from all classes alike, the right one included. A label made by
-    looking is replaced by one of the wrong classes with the chance `error_rate`.
+    A client labels the share `labeling_effort` of her samples by hand (rounded; the samples are drawn at random) and
+    draws the labels of the others uniformly from all classes, the right one included. A label made by hand is replaced
+    by one of the wrong classes with probability `error_rate`.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("true_labels", true_labels, number_of_classes)
@@ -54,31 +53,35 @@ def assigned_labels(
     for first, last in client_blocks(partition.starts):
         block = slice(partition.starts[first], partition.starts[last])
         clients, sizes = np.arange(first, last), np.diff(partition.starts[first : last + 1])
-        made = _with_errors(true[partition.rows[block]], clients, sizes, errors[first:last], number_of_classes, seed)
+        handmade = _with_errors(
+            true[partition.rows[block]], clients, sizes, errors[first:last], number_of_classes, seed
+        )
         by_hand = labeled_by_hand(clients, sizes, effort[first:last], seed)
-        labels[block] = np.where(by_hand, made, _drawn(clients, sizes, number_of_classes, seed))
+        labels[block] = np.where(by_hand, handmade, _random_labels(clients, sizes, number_of_classes, seed))
     return labels
 
 
 def labeled_by_hand(clients: IntArray, sizes: IntArray, effort: FloatArray, seed: int) -> NDArray[np.bool_]:
-    """Of these clients' samples, client after client: those she labels by hand, which come first in an order of hers.
+    """A mask of the samples that these clients label by hand, ordered by client.
 
-    sizes and effort are these clients', in the same order; how many she labels is effort · size, rounded.
+    sizes and effort are those of `clients`. A client labels the first round(effort · size) of her samples in a random
+    order, so that with more effort she labels the same samples and further ones.
     """
     result = np.repeat(effort == 1.0, sizes)
     partly = (effort > 0.0) & (effort < 1.0)
-    owner, position = numbered(sizes[partly])
-    turn = bits_at(key(seed, Purpose.LABEL, clients[partly], SAMPLES_SKIPPED)[owner], position)
+    owner, position = owners_and_positions(sizes[partly])
+    order = bits_at(key(seed, Purpose.LABEL, clients[partly], SAMPLES_SKIPPED)[owner], position)
     by_hand = np.empty(len(owner), dtype=bool)
-    by_hand[np.lexsort((turn, owner))] = position < np.rint(effort * sizes)[partly][owner]
+    by_hand[np.lexsort((order, owner))] = position < np.rint(effort * sizes)[partly][owner]
     result[np.repeat(partly, sizes)] = by_hand
     return result
 
 
 def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes: Sequence[str]) -> IntArray:
-    """Labels made by hand, in the order of `partition.rows`, from a CSV file with the header client,position,label.
+    """The labels of `partition.rows`, in that order, from a CSV file with the header client,position,label.
 
-    Clients and their samples are counted from 0. A label is a class's name, or its number where no class has that name.
+    Clients and their samples are counted from 0. A label is the name of a class, or its number if no class has that
+    name.
     """
     numbers = {str(number): number for number in range(len(classes))} | {name: k for k, name in enumerate(classes)}
     starts, sizes = partition.starts.tolist(), partition.sizes.tolist()
@@ -88,8 +91,8 @@ def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes
         where = f"line {line} of {path}"
         if len(fields) != len(HEADER):
             raise InputError(f"{where} has {len(fields)} fields; it must have 3: client, position and label.")
-        client = _counted(fields[0], len(partition), f"client on {where}")
-        sample = starts[client] + _counted(fields[1], sizes[client], f"position on {where}")
+        client = _index(fields[0], len(partition), f"client on {where}")
+        sample = starts[client] + _index(fields[1], sizes[client], f"position on {where}")
         label = numbers.get(fields[2])
         if label is None:
             raise InputError(f"label on {where} is {fields[2]!r}; it must be one of {', '.join(classes)}.")
@@ -103,8 +106,8 @@ def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes
     return labels
 
 
-def _drawn(clients: IntArray, sizes: IntArray, classes: int, seed: int) -> IntArray:
-    owner, position = numbered(sizes)
+def _random_labels(clients: IntArray, sizes: IntArray, classes: int, seed: int) -> IntArray:
+    owner, position = owners_and_positions(sizes)
     return below(bits_at(key(seed, Purpose.LABEL, clients, LABEL_DRAWN)[owner], position), classes)
 
 
@@ -113,7 +116,7 @@ def _with_errors(
 ) -> IntArray:
     if not error_rate.any():
         return true
-    owner, position = numbered(sizes)
+    owner, position = owners_and_positions(sizes)
     chance = uniform(bits_at(key(seed, Purpose.LABEL_ERROR, clients, ERROR_MADE)[owner], position))
     step = 1 + below(bits_at(key(seed, Purpose.LABEL_ERROR, clients, WRONG_CLASS)[owner], position), classes - 1)
     return np.where(chance < error_rate[owner], (true + step) % classes, true)
@@ -124,7 +127,7 @@ def _share_per_client(field: str, value: ArrayLike, count: int) -> FloatArray:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Number and fields of each line after the header that is not empty."""
+    """Line number and fields of each non-empty line after the header."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -138,10 +141,11 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{path} cannot be read ({error}); it must be a CSV file in UTF-8.") from None
 
 
-def _counted(text: str, count: int, what: str) -> int:
+def _index(text: str, count: int, field: str) -> int:
+    """The text as an integer from 0 to count − 1; `field` is named in the error."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else count
     if number >= count:
-        raise InputError(f"{what} is {text!r}; it must be a whole number from 0 to {count - 1}.")
+        raise InputError(f"{field} is {text!r}; it must be a whole number from 0 to {count - 1}.")
     return number
 
 

@@ -1,7 +1,7 @@
-"""One client's part of one round, on her own machine: H steps on batches of her own data, and what she reports.
+"""One client's part of one round: H local steps on batches of her data, and her report.
 
-The same draws as in `training`, so that a federation of such clients trains the same model. Imports `behaviour`,
-`draws`, `labels` and `model`.
+Uses the same random draws as `training`, so that both train the same model. Imports `behaviour`, `draws`, `labels` and
+`model`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def local_model(
     step_size: float,
     seed: int,
 ) -> Params:
-    """w_i: the common model after her H steps; `client` is her place among the clients, rounds count from 0."""
+    """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0."""
     local = common.copy()
     weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)
     for step in range(local_steps):
@@ -52,10 +52,10 @@ def report_of_round(
     step_size: float,
     seed: int,
 ) -> Params:
-    """What a client who behaves so sends back in this round.
+    """A client's report in this round.
 
-    received  the common models she has received, this round's last; see `remembered`
-    labels    of all her samples, before training: made by hand, and drawn where they are not
+    received  the common models that she remembers, this round's last; see `updated_memory`
+    labels    the labels of all her samples before training: made by hand or drawn at random
     """
 
     def honest() -> Params:
@@ -79,7 +79,7 @@ def report_of_round(
 def used_samples(
     behaviour: Behaviour, model: Model, common: Params, images: Images, labels: Labels, client: int, seed: int
 ) -> tuple[Images, Labels]:
-    """The samples a client trains on in a round, and the labels she gives them."""
+    """The images that a client trains on in a round, and their labels."""
     if behaviour.unlabeled is Unlabeled.DRAWN or behaviour.labeling_effort == 1:
         return images, labels
     effort = behaviour.labeling_effort_for(len(labels))
@@ -91,16 +91,16 @@ def used_samples(
     return images, used
 
 
-def remembered(behaviour: Behaviour, received: Sequence[Params], common: Params) -> list[Params]:
-    """What she keeps of the models received before, and the one that she receives now."""
+def updated_memory(behaviour: Behaviour, received: Sequence[Params], common: Params) -> list[Params]:
+    """The models received before that the behaviour remembers, followed by the new common model."""
     return [*received[-behaviour.remembers :], common] if behaviour.remembers else [common]
 
 
 def report_noise(seed: int, client: int, round_: int) -> np.random.Generator:
-    """What a client draws her report's noise from in a round."""
+    """The generator of the noise in a client's report of a round."""
     return generator(seed, Purpose.REPORT, client, round_)
 
 
 def takes_part(seed: int, client: int, round_: int, participation: float) -> bool:
-    """Whether a client is there in a round; q_i is the chance of it."""
+    """Whether a client participates in a round; true with probability `participation`, q_i."""
     return bool(uniform(bits(key(seed, Purpose.AVAILABILITY, client, round_), 1))[0] < participation)

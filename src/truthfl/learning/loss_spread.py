@@ -1,6 +1,6 @@
-"""How the final loss of honest work varies: from job to job, and from one test sample to another.
+"""The spread of the final loss of honest runs: between jobs, and between test samples.
 
-Looks at `federated`, `training`, `draws`.
+Imports `federated`, `training`, `draws`, `images` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ SAMPLES_FOR_VARIANCE = 1000
 def spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.float64]) -> tuple[float, float]:
     """The standard deviation of the final loss between jobs, and its variance between the test samples of one job.
 
-    Between jobs: each trial is another draw of everybody's batches and other data, the pilot's samples drawn anew, with
-    replacement, in place of data from elsewhere.
+    Jobs are simulated by a bootstrap: each trial uses another seed and the pilot's samples resampled with replacement.
     """
     losses, variances = [], []
     for trial in range(RESAMPLED_PILOTS):
-        again = resampled(pilot, trial)
-        done = train(again, Strategies.truthful(batches), trial, watch={"test": test})
-        losses.append(float(done.watched["test"].loss[0, -1]))
-        variances.append(float(np.var(sample_losses(again, done.params[0], test))))
+        federated = resampled(pilot, trial)
+        trained = train(federated, Strategies.truthful(batches), trial, evaluate_on={"test": test})
+        losses.append(float(trained.evaluations["test"].loss[0, -1]))
+        variances.append(float(np.var(sample_losses(federated, trained.params[0], test))))
     return float(np.std(losses, ddof=1)), float(np.mean(variances))
 
 
 def resampled(pilot: Federated, trial: int) -> Federated:
-    """The same federation with other data: the pilot's samples drawn anew, with replacement."""
+    """The same federation with its samples resampled with replacement."""
     drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
     return Federated(
         pilot.model,
@@ -47,7 +46,7 @@ def resampled(pilot: Federated, trial: int) -> Federated:
 
 
 def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledImages) -> NDArray[np.float64]:
-    """The loss of each test sample by itself, or of enough of them to know the variance."""
+    """The losses of single test samples; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
     model, images, labels = federated.model, test.images, test.labels
     chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
     return np.array([model.loss(params, images[k : k + 1], labels[k : k + 1]) for k in chosen])

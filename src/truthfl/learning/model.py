@@ -1,6 +1,6 @@
-"""What a model is to the rest: a few functions on one flat array of parameters. Looks nowhere.
+"""`Model`: the interface of models, functions of one flat array of parameters; helper functions for their losses.
 
-Whoever brings a model of her own writes these six; `adapters` makes them from a JAX function or a PyTorch module.
+`adapters` makes a model of a JAX function or a PyTorch module. Imports nothing of truthfl.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ Labels = NDArray[np.int64]
 
 
 class Model(Protocol):
-    """Images are bytes, (n, height, width, channels); labels whole numbers from 0; parameters flat float32."""
+    """A model. Images are bytes (n, height, width, channels), labels integers from 0, parameters flat float32."""
 
     @property
     def size(self) -> int:
-        """How many parameters."""
+        """The number of parameters."""
 
     def init(self, seed: int) -> Params:
-        """Where training starts."""
+        """The initial parameters."""
 
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         """Mean loss f over these samples, penalty included."""
@@ -38,8 +38,8 @@ class Model(Protocol):
         """Σ_k weight_k ∇f(params, sample k)."""
 
 
-def log_likely(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Logarithms of the softmax of each row."""
+def log_softmax(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The logarithm of the softmax of each row."""
     shifted: NDArray[np.float32] = scores - scores.max(axis=1, keepdims=True)
     shifted -= np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return shifted
@@ -47,24 +47,24 @@ def log_likely(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def mean_loss(scores: list[NDArray[np.float32]], labels: Labels, params: Params, penalty: float) -> float:
     """Mean cross-entropy of blocks of scores, plus (penalty/2)‖params‖²."""
-    likely = np.concatenate([log_likely(block) for block in scores])
-    entropy = -float(np.mean(likely[np.arange(len(labels)), labels], dtype=np.float64))
+    log_probabilities = np.concatenate([log_softmax(block) for block in scores])
+    entropy = -float(np.mean(log_probabilities[np.arange(len(labels)), labels], dtype=np.float64))
     return entropy + 0.5 * penalty * float(np.square(params.astype(np.float64)).sum())
 
 
-def share_right(scores: list[NDArray[np.float32]], labels: Labels) -> float:
-    """How often the largest score is the label's."""
-    return float(np.mean(likeliest(scores) == labels))
+def share_correct(scores: list[NDArray[np.float32]], labels: Labels) -> float:
+    """The share of rows whose largest score is the label's."""
+    return float(np.mean(predicted_classes(scores) == labels))
 
 
-def likeliest(scores: list[NDArray[np.float32]]) -> Labels:
-    """The class with the largest score of each row of blocks of scores; the first of those that are equal."""
+def predicted_classes(scores: list[NDArray[np.float32]]) -> Labels:
+    """The class with the largest score in each row of blocks of scores; in a tie the first."""
     return np.concatenate([block.argmax(axis=1) for block in scores])
 
 
 def residuals(scores: NDArray[np.float32], labels: Labels, weight: Params) -> NDArray[np.float32]:
     """The derivative of Σ weight_k · cross-entropy_k by the scores: weight · (softmax − label)."""
-    result = np.exp(log_likely(scores))
+    result = np.exp(log_softmax(scores))
     result[np.arange(len(labels)), labels] -= 1.0
     result *= weight[:, None]
     return result

@@ -1,9 +1,8 @@
-"""Who holds which samples. Looks at `images`, `draws`, `errors` and the mechanism's `checks`.
+"""Partitions of a data set among clients. Imports `images`, `draws` and `mechanism.checks`.
 
-One rule for federations of every size: a client draws from a pool (all samples, or those of one class) without
-replacement; a pool that has too few is gone through again, in a new order, until she has enough. Clients draw
-independently of each other, so two of them may hold the same sample, and what one holds does not depend on who else
-is there. Work is done in blocks of clients, so memory beyond the result does not grow with their number.
+A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
+used again in a new order until she has enough samples. Clients draw independently of each other, so two of them may
+hold the same sample. Clients are processed in blocks, so that temporary memory does not grow with their number.
 """
 
 from __future__ import annotations
@@ -21,14 +20,15 @@ from truthfl.mechanism.checks import FloatArray, IntArray, client_whole_numbers,
 
 SAMPLES_PER_BLOCK = 1_000_000
 
-OWN_CLASS, ALL_CLASSES, CHOICE_OF_CLASS = 0, 1, 2  # what a client's draw is for, beside its seed and purpose
+OWN_CLASS, ALL_CLASSES, CHOICE_OF_CLASS = 0, 1, 2  # counters of draws for Purpose.SPLIT
 
 
 def paper_partition(
     labels: ArrayLike, sizes: ArrayLike, *, degree: float = 0.4, seed: int, classes: int = 10
 ) -> Partition:
-    """The paper's split: client i = 1 … N has a share `degree` of her samples from class i mod `classes` (for ten
-    classes, the last digit of i), the rest from all samples; those she has already are left out while others remain.
+    """The paper's split: client i = 1 … N draws the share `degree` of her samples from class i mod `classes`.
+
+    The rest is drawn from all samples, without those that she has already as long as others remain.
     """
     number_of_classes = whole_number("classes", classes, at_least=1)
     true = numbers_below("labels", labels, number_of_classes)
@@ -50,18 +50,20 @@ def paper_partition(
     for first, last in client_blocks(starts):
         clients, counts, of_class = np.arange(first, last), own[first:last], main_class[first:last]
         drawn = _draw(key(seed, Purpose.SPLIT, clients, OWN_CLASS), counts, pools.sizes[of_class])
-        mine = pools.samples(np.repeat(of_class, counts), drawn)
-        others = np.diff(starts[first : last + 1]) - counts
-        theirs = _draw_others(key(seed, Purpose.SPLIT, clients, ALL_CLASSES), others, mine, counts, len(true))
-        own_part = numbered(counts + others)[1] < np.repeat(counts, counts + others)
+        from_class = pools.samples(np.repeat(of_class, counts), drawn)
+        rest = np.diff(starts[first : last + 1]) - counts
+        from_all = _draw_rest(key(seed, Purpose.SPLIT, clients, ALL_CLASSES), rest, from_class, counts, len(true))
+        is_own = owners_and_positions(counts + rest)[1] < np.repeat(counts, counts + rest)
         block = rows[starts[first] : starts[last]]
-        block[own_part], block[~own_part] = mine, theirs
+        block[is_own], block[~is_own] = from_class, from_all
     return Partition(rows, starts)
 
 
 def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: float, seed: int) -> Partition:
-    """Each client has her own shares of the classes that occur, drawn from a symmetric Dirichlet distribution: near 0
-    she has one class, far above 1 all of them alike. Each sample's class is drawn by these shares.
+    """Each client's shares of the occurring classes are drawn from a symmetric Dirichlet distribution.
+
+    With a `concentration` near 0 a client has one class, far above 1 nearly equal shares. The class of each of her
+    samples is drawn by these shares.
     """
     strength = number("concentration", concentration, positive=True)
     occurring, of_sample = np.unique(numbers_below("labels", labels, 2**62), return_inverse=True)
@@ -70,7 +72,7 @@ def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: f
     upto = np.cumsum(shares, axis=1)
     rows = np.empty(starts[-1], dtype=np.int64)
     for first, last in client_blocks(starts):
-        client, position = numbered(np.diff(starts[first : last + 1]))
+        client, position = owners_and_positions(np.diff(starts[first : last + 1]))
         chance = uniform(key(seed, Purpose.SPLIT, first + client, CHOICE_OF_CLASS, position))
         chosen = np.zeros(len(client), dtype=np.int64)
         for k in classes[:-1]:
@@ -84,7 +86,7 @@ def dirichlet_partition(labels: ArrayLike, sizes: ArrayLike, *, concentration: f
 
 
 def iid_partition(count: int, sizes: ArrayLike, *, seed: int) -> Partition:
-    """Every client draws from all `count` samples alike."""
+    """Every client draws uniformly from all `count` samples."""
     available, starts = whole_number("count", count, at_least=1), _starts(sizes)
     rows = np.empty(starts[-1], dtype=np.int64)
     for first, last in client_blocks(starts):
@@ -94,7 +96,7 @@ def iid_partition(count: int, sizes: ArrayLike, *, seed: int) -> Partition:
 
 
 def client_blocks(starts: IntArray) -> Iterator[tuple[int, int]]:
-    """First and last + 1 of runs of clients who together have no more samples than fit a block; or of one client."""
+    """Ranges (first, last + 1) of clients with at most `SAMPLES_PER_BLOCK` samples in all, or of a single client."""
     first = 0
     while first < len(starts) - 1:
         fitting = int(np.searchsorted(starts, starts[first] + SAMPLES_PER_BLOCK, side="right")) - 1
@@ -103,61 +105,61 @@ def client_blocks(starts: IntArray) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def numbered(counts: IntArray) -> tuple[IntArray, IntArray]:
-    """For counts = [2, 3]: whose each item is, [0, 0, 1, 1, 1], and which of hers, [0, 1, 0, 1, 2]."""
+def owners_and_positions(counts: IntArray) -> tuple[IntArray, IntArray]:
+    """For counts = [2, 3]: the owner of each item, [0, 0, 1, 1, 1], and its position, [0, 1, 0, 1, 2]."""
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _draw(keys: BitArray, counts: IntArray, pool_sizes: IntArray) -> IntArray:
-    """For each key, that many of the numbers below its pool's size, all different as long as the pool lasts."""
-    asked, turn = numbered(-(-counts // np.maximum(pool_sizes, 1)))
-    left = counts[asked] - turn * pool_sizes[asked]
-    return _draw_different(bits_at(keys[asked], turn), np.minimum(left, pool_sizes[asked]), pool_sizes[asked])
+    """For each key, `counts` numbers below its pool's size; a number is repeated only after the pool was used up."""
+    draw, turn = owners_and_positions(-(-counts // np.maximum(pool_sizes, 1)))
+    left = counts[draw] - turn * pool_sizes[draw]
+    return _draw_distinct(bits_at(keys[draw], turn), np.minimum(left, pool_sizes[draw]), pool_sizes[draw])
 
 
-def _draw_different(keys: BitArray, counts: IntArray, pool_sizes: IntArray) -> IntArray:
-    """For each key, that many different numbers below its pool's size, every choice as likely as every other.
+def _draw_distinct(keys: BitArray, counts: IntArray, pool_sizes: IntArray) -> IntArray:
+    """For each key, `counts` distinct numbers below its pool's size, all choices equally likely.
 
-    From up to half of a pool: draw, and draw again what came twice. From more of it: put all of it in random order.
+    Up to half of a pool: draw with replacement and redraw duplicates. More than half: permute the whole pool.
     """
     drawn = np.empty(int(counts.sum()), dtype=np.int64)
-    most = 2 * counts > pool_sizes
-    for size in np.unique(pool_sizes[most]):
-        asked = np.flatnonzero(most & (pool_sizes == size))
+    permuted = 2 * counts > pool_sizes
+    for size in np.unique(pool_sizes[permuted]):
+        of_size = np.flatnonzero(permuted & (pool_sizes == size))
         at_once = max(1, SAMPLES_PER_BLOCK // int(size))
-        for some in np.split(asked, range(at_once, len(asked), at_once)):
-            order = np.argsort(bits(keys[some], int(size)), axis=1, kind="stable")
-            drawn[_items(counts, some)] = order[np.arange(size) < counts[some, None]]
-    owner, position = numbered(counts)
-    unsettled, attempt = np.flatnonzero(~most), 0
+        for block in np.split(of_size, range(at_once, len(of_size), at_once)):
+            order = np.argsort(bits(keys[block], int(size)), axis=1, kind="stable")
+            drawn[_items(counts, block)] = order[np.arange(size) < counts[block, None]]
+    owner, position = owners_and_positions(counts)
+    unsettled, attempt = np.flatnonzero(~permuted), 0
     again = _items(counts, unsettled)
     while again.size:
         attempt_keys = bits_at(keys, np.full(len(keys), attempt))
         drawn[again] = below(bits_at(attempt_keys[owner[again]], position[again]), pool_sizes[owner[again]])
         items = _items(counts, unsettled)
         items = items[np.argsort(owner[items] * pool_sizes.max() + drawn[items], kind="stable")]
-        same = (drawn[items[1:]] == drawn[items[:-1]]) & (owner[items[1:]] == owner[items[:-1]])
-        again = items[1:][same]
+        duplicate = (drawn[items[1:]] == drawn[items[:-1]]) & (owner[items[1:]] == owner[items[:-1]])
+        again = items[1:][duplicate]
         unsettled, attempt = np.unique(owner[again]), attempt + 1
     return drawn
 
 
 def _items(counts: IntArray, chosen: IntArray) -> IntArray:
-    """Where the items of the chosen ones are, when everybody's items lie one after another."""
-    return np.repeat((np.cumsum(counts) - counts)[chosen], counts[chosen]) + numbered(counts[chosen])[1]
+    """The positions of the chosen owners' items in an array that is ordered by owner, `counts` items each."""
+    return np.repeat((np.cumsum(counts) - counts)[chosen], counts[chosen]) + owners_and_positions(counts[chosen])[1]
 
 
-def _draw_others(keys: BitArray, counts: IntArray, mine: IntArray, own: IntArray, available: int) -> IntArray:
-    """From all available samples, without those already hers (`own` many of `mine`) where enough others remain."""
-    held = np.unique(np.repeat(np.arange(len(own)), own) * available + mine)
+def _draw_rest(keys: BitArray, counts: IntArray, held_rows: IntArray, own: IntArray, available: int) -> IntArray:
+    """For each client, `counts` of all available samples, without her `own` ones in `held_rows` if enough remain."""
+    held = np.unique(np.repeat(np.arange(len(own)), own) * available + held_rows)
     number_held = np.bincount(held // available, minlength=len(own))
     enough = counts <= available - number_held
     held, number_held = held[enough[held // available]], np.where(enough, number_held, 0)
     rank = _draw(keys, counts, available - number_held)
-    # The sample of rank r among those not held is r + (how many of the held, the j-th being h_j, have h_j − j ≤ r).
+    # With held samples h_0 < h_1 < …, the sample of rank r among the others is r + (number of j with h_j − j ≤ r).
     client = np.repeat(np.arange(len(counts)), counts)
-    passed = np.searchsorted(held - numbered(number_held)[1], client * available + rank, side="right")
+    passed = np.searchsorted(held - owners_and_positions(number_held)[1], client * available + rank, side="right")
     return np.asarray(rank + passed - (np.cumsum(number_held) - number_held)[client])
 
 
@@ -183,10 +185,10 @@ class _Pools:
 
 @dataclass(frozen=True, init=False, eq=False)
 class Partition:
-    """Which samples each of N clients holds.
+    """The samples of N clients.
 
-    rows    positions in the data, client after client
-    starts  (N + 1,) where each client's rows begin, and where the last one's end
+    rows    positions in the data, ordered by client
+    starts  (N + 1,) the start of each client's rows, and the total number of rows
     """
 
     rows: IntArray
@@ -208,11 +210,11 @@ class Partition:
 
     @property
     def sizes(self) -> IntArray:
-        """How many samples each client has."""
+        """The number of samples of each client."""
         return np.diff(self.starts)
 
     def rows_of(self, client: int) -> IntArray:
-        """One client's samples."""
+        """The rows of one client."""
         if not 0 <= client < len(self):
             raise InputError(f"client is {client}; it must be from 0 to {len(self) - 1}.")
         return self.rows[self.starts[client] : self.starts[client + 1]]

@@ -1,6 +1,6 @@
-"""The training of the paper, client by client and step by step: the version to read, to which the fast one is held.
+"""The paper's training as a plain loop over rounds and clients: the reference for the fast `training`.
 
-Imports `federated`, `local_training` and `profile`.
+Imports `federated`, `local_training`, `model`, `profile` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from truthfl.learning.federated import Federated
-from truthfl.learning.local_training import remembered, report_of_round, takes_part
+from truthfl.learning.local_training import report_of_round, takes_part, updated_memory
 from truthfl.learning.model import Labels, Params
 from truthfl.learning.profile import Profile
 from truthfl.mechanism.strategies import Strategies
@@ -17,11 +17,14 @@ from truthfl.mechanism.strategies import Strategies
 def train_plainly(
     federated: Federated, strategies: Strategies | Profile, seed: int, *, labels: Labels | None = None
 ) -> Params:
-    """T rounds: each client who is there receives the common model and reports, as she behaves; the server adds the
-    changes reported, weighted p_i (p_i/q_i where a client is not always there). `labels` as in `train`."""
+    """Train T rounds and return the final model.
+
+    In each round every participating client receives the common model and reports by her behaviour; the server adds the
+    reported changes, weighted p_i/q_i. `labels` as in `train`.
+    """
     model, data, training, clients = federated.model, federated.data, federated.training, len(federated.partition)
     profile = strategies if isinstance(strategies, Profile) else Profile.of_strategies(strategies, clients)
-    made = profile.labels(federated, seed) if labels is None else labels
+    all_labels = profile.labels(federated, seed) if labels is None else labels
     received: list[list[Params]] = [[] for _ in range(clients)]
     common = model.init(seed)
     for t in range(training.rounds):
@@ -29,13 +32,13 @@ def train_plainly(
         for i in range(clients):
             if not takes_part(seed, i, t, federated.participation[i]):
                 continue
-            received[i] = remembered(profile[i], received[i], common)
+            received[i] = updated_memory(profile[i], received[i], common)
             report = report_of_round(
                 profile[i],
                 model,
                 received[i],
                 data.images[federated.partition.rows_of(i)],
-                made[federated.samples_of(i)],
+                all_labels[federated.samples_of(i)],
                 client=i,
                 round_=t,
                 assigned_batch_size=int(profile.assigned[i]),

@@ -1,7 +1,7 @@
-"""What a server does on its own data before it announces anything: step size, loss model, batch sizes, contract.
+"""Plans a job on the server's own data: step size, loss model, batch sizes and contract.
 
-Everything here is computed from the pilot federation and the test set; the clients' data are not looked at. Looks at
-`federations`, `findings`, `loss_spread`, and at the mechanism, whose contract it makes.
+Uses the pilot federation and the test set only, not the clients' data. Imports `federations`, `pilot_measurement`,
+`calibration`, `loss_spread`, `pilot_design`, `step_size` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike
 
 from truthfl.learning.calibration import Calibration
 from truthfl.learning.federations import ServerSide
-from truthfl.learning.findings import findings
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_measurement import measure_pilot
 from truthfl.learning.step_size import StepSearch
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract
@@ -25,15 +25,15 @@ from truthfl.mechanism.setting import Clients, Training
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is announced, and what it rests on.
+    """The contract of a job and the measurements from which it was made.
 
-    training       with the step size that serves its rounds best
-    search         how that was found; None where the step size was given
-    clients        as the mechanism knows them: weights, costs, the pilot's gradient variance
+    training       the training parameters, with the tuned step size
+    search         the step search; None if the step size was given
+    clients        weights, costs and the gradient variances measured on the pilot data
     calibration    the loss model, with standard errors
     contract       the mechanism's plan: batch sizes and terms of pay
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
-    loss_variance  of the loss from one test sample to another
+    loss_variance  the variance of the loss between test samples
     """
 
     training: Training
@@ -60,27 +60,28 @@ def make_plan(
     tune_step: bool = True,
     design: PilotDesign | None = None,
 ) -> Plan:
-    """Tune the step size (unless it is given), fit the loss model, and let the mechanism plan with it."""
-    found = findings(side, design or PilotDesign(), tune_step=tune_step)
-    fitted, training = found.calibration, found.training
+    """Tune the step size if `tune_step`, fit the loss model, and plan the mechanism's contract on it."""
+    measurement = measure_pilot(side, design or PilotDesign(), tune_step=tune_step)
+    fitted, training = measurement.calibration, measurement.training
     clients = Clients(
         weight=side.pilot.weight,
-        gradient_variance=found.gradient_variance,
+        gradient_variance=measurement.gradient_variance,
         sample_cost=sample_cost,
         labeling_cost=labeling_cost,
         dataset_size=side.pilot.partition.sizes,
         participation=side.pilot.participation,
         name=name,
     )
-    measured: dict[bytes, tuple[float, float]] = {}
+    cache: dict[bytes, tuple[float, float]] = {}
 
     def error_and_variance(batches: FloatArray) -> tuple[float, float]:
-        """Of the loss when everybody is honest with these batches; measured once."""
-        if batches.tobytes() not in measured:
-            spread, variance = spread_of_loss(found.trial, side.test, found.trial_batches(batches))
+        """`loss_error` and `loss_variance` of honest runs with these batches, cached."""
+        if batches.tobytes() not in cache:
+            trial_batches = measurement.trial_batches(batches)
+            spread, variance = spread_of_loss(measurement.trial, side.test, trial_batches)
             error = sqrt(spread**2 + fitted.truthful_loss_error(batches) ** 2 + variance / test_samples)
-            measured[batches.tobytes()] = error, variance
-        return measured[batches.tobytes()]
+            cache[batches.tobytes()] = error, variance
+        return cache[batches.tobytes()]
 
     contract = mechanism.plan(
         PlanInputs(
@@ -98,7 +99,7 @@ def make_plan(
     error, variance = error_and_variance(contract.batch_size)
     return Plan(
         training=training,
-        search=found.search,
+        search=measurement.search,
         clients=clients,
         calibration=fitted,
         contract=contract,

@@ -1,7 +1,7 @@
-"""What all clients of a federation really do, for `train`: behaviours, the batches they were asked for, their labels.
+"""`Profile`: the behaviours, assigned batches and labels of all clients of a federation, for `train`.
 
-Work is done per kind of behaviour, never client by client. Imports `behaviours`, `labels`, `federated` and the
-mechanism's `Strategies`.
+Arrays are computed per kind of behaviour, not client by client. Imports `behaviour`, `behaviours`, `labels`,
+`federated`, `model`, `partition`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from truthfl.mechanism.strategies import Strategies
 
 
 class Profile:
-    """One behaviour per client, as a name or a `Behaviour`, and the batch size each was asked for (one for all, or N).
+    """One behaviour per client, as a name or a `Behaviour`, and the assigned batch sizes (one for all, or N).
 
-    kinds     the behaviours that occur
-    kind_of   (N,) which of them each client has
-    assigned  (N,) the batch sizes asked for
+    kinds     the distinct behaviours
+    kind_of   (N,) the position of each client's behaviour in `kinds`
+    assigned  (N,) the assigned batch sizes
     """
 
     kinds: tuple[Behaviour, ...]
@@ -41,21 +41,21 @@ class Profile:
             raise InputError(f"behaviours is {behaviours!r}; it must be a list with a behaviour per client.")
         listed = list(behaviours)
         try:
-            different = {which: number for number, which in enumerate(dict.fromkeys(listed))}
+            distinct = {which: number for number, which in enumerate(dict.fromkeys(listed))}
         except TypeError:
             raise InputError("a behaviour is neither a name nor a Behaviour; it must be one of them.") from None
-        self.kinds = tuple(behaviour(which, of=f"behaviour of client {listed.index(which)}") for which in different)
-        self.kind_of = np.fromiter(map(different.__getitem__, listed), dtype=np.int64, count=len(listed))
+        self.kinds = tuple(behaviour(which, field=f"behaviour of client {listed.index(which)}") for which in distinct)
+        self.kind_of = np.fromiter(map(distinct.__getitem__, listed), dtype=np.int64, count=len(listed))
         self.assigned = client_whole_numbers(
             "assigned_batch_size", assigned_batch_size, len(listed), "client {}".format, at_least=1
         )
 
     @classmethod
     def of_strategies(cls, strategies: Strategies, clients: int) -> Profile:
-        """One profile of strategies as behaviours; the batches that are really used are those asked for."""
+        """Strategies (N,) as behaviours; the assigned batches are those really used."""
         effort, batch, scale = (
-            np.broadcast_to(one, (clients,)).tolist()
-            for one in (strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
+            np.broadcast_to(values, (clients,)).tolist()
+            for values in (strategies.labeling_effort, strategies.batch_size, strategies.report_scale)
         )
         pairs = list(zip(effort, scale, strict=True))
         kinds = {(e, g): from_strategy("a strategy", labeling_effort=e, report_scale=g) for e, g in set(pairs)}
@@ -69,7 +69,7 @@ class Profile:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """(e, D, γ) of everybody. Errors, left out samples, predicted labels and fabrications are no part of it."""
+        """(e, D, γ) of all clients, without label errors, samples left out, predicted labels and fabricated reports."""
         return Strategies(
             labeling_effort=self._each(lambda kind: kind.labeling_effort),
             batch_size=np.maximum(1.0, np.rint(self._each(lambda kind: kind.batch_share) * self.assigned)),
@@ -78,32 +78,32 @@ class Profile:
 
     @cached_property
     def error_rate(self) -> FloatArray:
-        """How often each client's labels are wrong that she makes by hand."""
+        """The probability that a label made by hand is wrong, for each client."""
         return self._each(lambda kind: kind.error_rate)
 
     @cached_property
     def reports_nothing(self) -> NDArray[np.bool_]:
-        """Whose reports are all empty."""
+        """A mask of the clients whose reports are all empty."""
         return self._each(lambda kind: kind.reports_nothing)
 
     @property
     def labels_are_true(self) -> bool:
-        """Everybody labels everything by hand and makes no error."""
+        """Whether all clients label all samples by hand and without errors."""
         return all(kind.labeling_effort == 1 and kind.error_rate == 0 for kind in self.kinds)
 
     @cached_property
     def fabricators(self) -> Mapping[int, Behaviour]:
-        """Those who make up their reports, by their place among the clients."""
+        """The behaviours of the clients who fabricate their reports, by client number."""
         return {client: self[client] for client in np.flatnonzero(self._each(lambda kind: kind.fabricates)).tolist()}
 
     def labeling_effort(self, sizes: IntArray) -> FloatArray:
-        """The share of her samples that each labels by hand; who trains on those alone labels at least one."""
+        """The share of samples that each client labels by hand; at least one sample if she trains only on those."""
         effort = self._each(lambda kind: kind.labeling_effort)
         left_out = self._each(lambda kind: kind.unlabeled is Unlabeled.LEFT_OUT)
         return np.where(left_out, np.maximum(effort, 1.0 / sizes), effort)
 
     def labels(self, federated: Federated, seed: int) -> Labels:
-        """The labels of all samples before training: made by hand, and drawn where they are not."""
+        """The labels of all samples before training: made by hand or drawn at random."""
         if self.labels_are_true:
             return federated.true_labels()
         return assigned_labels(
@@ -116,7 +116,7 @@ class Profile:
         )
 
     def not_by_hand(self, partition: Partition, unlabeled: Unlabeled, seed: int) -> NDArray[np.bool_] | None:
-        """Which samples are not labeled by hand, of clients who deal with such samples so; None if there are none."""
+        """A mask of the samples not labeled by hand of clients with this `unlabeled`; None without such clients."""
 
         def concerns(kind: Behaviour) -> bool:
             return kind.unlabeled is unlabeled and kind.labeling_effort < 1
@@ -125,10 +125,10 @@ class Profile:
             return None
         clients = np.flatnonzero(self._each(concerns))
         effort = self.labeling_effort(partition.sizes)[clients]
-        found = np.zeros(len(partition.rows), dtype=bool)
+        mask = np.zeros(len(partition.rows), dtype=bool)
         concerned = np.repeat(np.isin(np.arange(len(self)), clients), partition.sizes)
-        found[concerned] = ~labeled_by_hand(clients, partition.sizes[clients], effort, seed)
-        return found
+        mask[concerned] = ~labeled_by_hand(clients, partition.sizes[clients], effort, seed)
+        return mask
 
     def _each(self, trait: Callable[[Behaviour], float]) -> NDArray[Any]:
         return np.array([trait(kind) for kind in self.kinds])[self.kind_of]

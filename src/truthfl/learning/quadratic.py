@@ -1,8 +1,8 @@
-"""Federations whose loss functions are quadratics: every constant is known, and so is the expected loss, exactly.
+"""Federations with quadratic losses, whose constants and expected final loss are computed exactly.
 
-F_i(w) = ½ Σ_k h_ik (w_k − a_ik)². Training is linear in w, so mean and variance of each coordinate can be carried from
-step to step instead of drawing noise: what comes out is the expectation itself. That makes these federations the
-touchstone for a bound on the loss. Looks at `mechanism`.
+F_i(w) = ½ Σ_k h_ik (w_k − a_ik)². Training is linear in w, so the mean and variance of each coordinate are propagated
+from step to step instead of drawing noise. Used to test bounds on the loss. Imports `mechanism.checks`,
+`mechanism.setting` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class QuadraticFederation:
 
     curvature    h_ik   (N, d), positive
     optimum      a_ik   (N, d)
-    label_bias          (N, d) what random labels add to client i's mean gradient
+    label_bias          (N, d) the change of client i's mean gradient by random labels
     noise        σ_i²   (N,) variance of one sample's gradient, spread evenly over the coordinates
     weight       p_i    (N,)
     availability q_i    (N,)
@@ -39,21 +39,21 @@ class QuadraticFederation:
 
     @property
     def solution(self) -> FloatArray:
-        """w*, where Σ p_i F_i is least."""
+        """w*, the minimizer of Σ p_i F_i."""
         pull = self.weight[:, None] * self.curvature
         return np.asarray((pull * self.optimum).sum(axis=0) / pull.sum(axis=0))
 
 
 @dataclass(frozen=True)
 class QuadraticOutcome:
-    """The expected loss gap after training, and the largest E‖∇F_i(w)‖² met on the way."""
+    """The expected loss gap after training, and the largest E‖∇F_i(w)‖² during training."""
 
     gap: float
     gradient_bound: float
 
 
 def train_exactly(federation: QuadraticFederation, training: Training, strategies: Strategies) -> QuadraticOutcome:
-    """T rounds of H local steps; reports are scaled by γ_i, and count p_i/q_i where their sender is there."""
+    """Train T rounds of H local steps; reports are scaled by γ_i and weighted p_i/q_i if client i participates."""
     h, a, p = federation.curvature, federation.optimum, federation.weight[:, None]
     q, eta = federation.availability[:, None], training.step_size
     scale = strategies.report_scale[:, None]
@@ -87,7 +87,7 @@ def train_exactly(federation: QuadraticFederation, training: Training, strategie
 def describe(
     federation: QuadraticFederation, gradient_bound: float, *, sample_cost: float = 1.0, labeling_cost: float = 1.0
 ) -> tuple[Clients, Constants]:
-    """The federation's facts as the mechanism wants them: exact, but for the gradient bound met in training."""
+    """The federation as `Clients` and `Constants`; all values but the given gradient bound are exact."""
     h, w = federation.curvature, federation.solution
     clients = Clients(
         weight=federation.weight,
@@ -110,7 +110,7 @@ def describe(
 
 
 def random_federation(generator: np.random.Generator, *, largest: int = 8) -> QuadraticFederation:
-    """Up to so many clients and coordinates, with conditions, noise, bias and availability over wide ranges."""
+    """A random federation with fewer than `largest` clients and coordinates; all other values vary widely."""
     count, width = (int(k) for k in generator.integers(1, largest, size=2))
     smoothness, condition = 10.0 ** generator.uniform(-1, 1), 10.0 ** generator.uniform(0, 2)
     weight = generator.dirichlet(np.full(count, generator.uniform(0.3, 5.0))) + 1e-4
@@ -127,7 +127,7 @@ def random_federation(generator: np.random.Generator, *, largest: int = 8) -> Qu
 
 
 def random_dishonesty(generator: np.random.Generator, count: int) -> Strategies:
-    """Some label at random, some scale their reports (0 to 2.5 times), all with batches of any size up to 200."""
+    """Random strategies: half of the clients do not label, half scale their reports by 0 to 2.5; batches below 200."""
     lies = generator.random(count) < 0.5
     return Strategies(
         labeling_effort=(generator.random(count) < 0.5).astype(float),

@@ -1,8 +1,9 @@
-"""A federation of many clients as one of a few dozen: some clients by themselves, the others merged into groups.
+"""Reduces a federation of many clients to a few dozen: some single clients, the others merged into groups.
 
-All clients' samples stay, and so does the objective Σ p_i F_i. A group draws its batch from all its members' samples
-and has the weight of all of them, so the noise of the common gradient is Σ p²σ²/D as before, over fewer and larger
-terms. What a run costs then depends on the batches, not on the number of clients. Looks at `federated`, `partition`.
+All samples and the objective Σ p_i F_i stay the same. A group has the total weight of its members and draws its batches
+from all their samples, so that the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. The
+cost of a run then depends on the batches, not on the number of clients. Imports `federated`, `partition` and
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -18,35 +19,37 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 
 GROUPS = 10
 SAMPLED_CLIENTS = 20
-UNEVEN_TIMES = 8  # how often a group has a sample where weights are not by data size
+COPIES = 8  # average copies of a sample in a group whose weights are not proportional to data size
 
 
-def reduced(federated: Federated, *, sampled: int = SAMPLED_CLIENTS, groups: int = GROUPS) -> ReducedFederation:
-    """So many clients by themselves, evenly over all weights; the others in groups of alike clients, of like weight.
+def reduce_federation(
+    federated: Federated, *, sampled: int = SAMPLED_CLIENTS, groups: int = GROUPS
+) -> ReducedFederation:
+    """`sampled` single clients, evenly spaced in the order of weights; the others in `groups` of equal weight.
 
-    Clients are alike when most of their samples are of the same class. With several local steps that keeps what pulls
-    them apart; with one it does not matter who is in which group.
+    Groups consist of clients with the same main class. This matters with several local steps, when clients with
+    different data drift apart.
     """
     main_class = _main_classes(federated)
-    alone = _evenly_over_weights(federated.weight, main_class, sampled)
-    others = np.setdiff1d(np.arange(len(federated.partition)), alone)
-    members = [*alone[:, None], *_groups(others, federated.weight, main_class, groups)]
-    weight = np.array([federated.weight[some].sum() for some in members])
-    rows = [_rows(federated, some) for some in members]
-    starts = np.concatenate(([0], np.cumsum([len(some) for some in rows])))
-    few = Federated(
+    single = _evenly_over_weights(federated.weight, main_class, sampled)
+    others = np.setdiff1d(np.arange(len(federated.partition)), single)
+    members = [*single[:, None], *_groups(others, federated.weight, main_class, groups)]
+    weight = np.array([federated.weight[clients].sum() for clients in members])
+    rows = [_rows(federated, clients) for clients in members]
+    starts = np.concatenate(([0], np.cumsum([len(group_rows) for group_rows in rows])))
+    reduced = Federated(
         federated.model,
         federated.data,
         Partition(np.concatenate(rows), starts),
         federated.training,
         weight=weight,
-        participation=[_participation(federated, some) for some in members],
+        participation=[_participation(federated, clients) for clients in members],
     )
-    return ReducedFederation(few, tuple(members), len(alone))
+    return ReducedFederation(reduced, tuple(members), len(single))
 
 
 def _main_classes(federated: Federated) -> IntArray:
-    """The class that most of a client's samples belong to."""
+    """The most frequent class of each client's samples."""
     classes, count = len(federated.data.classes), len(federated.partition)
     owner = np.repeat(np.arange(count), federated.partition.sizes)
     times = np.bincount(owner * classes + federated.true_labels(), minlength=count * classes)
@@ -54,7 +57,7 @@ def _main_classes(federated: Federated) -> IntArray:
 
 
 def _evenly_over_weights(weight: FloatArray, main_class: IntArray, count: int) -> IntArray:
-    """In order of weight, and of main class where weights are equal, every so-manyth client; all where they are few."""
+    """`count` clients, evenly spaced in the order of (weight, main class); all if there are no more."""
     order = np.lexsort((main_class, weight))
     if len(order) <= count:
         return np.sort(order)
@@ -62,29 +65,29 @@ def _evenly_over_weights(weight: FloatArray, main_class: IntArray, count: int) -
 
 
 def _groups(clients: IntArray, weight: FloatArray, main_class: IntArray, count: int) -> list[IntArray]:
-    """These clients in order of main class, cut where the weight so far passes the next of `count` equal shares."""
+    """The clients in the order of their main class, divided into `count` groups of about equal weight."""
     if not len(clients):
         return []
     ordered = clients[np.argsort(main_class[clients], kind="stable")]
-    so_far = np.cumsum(weight[ordered])
-    share = np.minimum((so_far - weight[ordered] / 2) / so_far[-1] * count, count - 1).astype(np.int64)
-    return [ordered[share == k] for k in np.unique(share)]
+    cumulative = np.cumsum(weight[ordered])
+    group = np.minimum((cumulative - weight[ordered] / 2) / cumulative[-1] * count, count - 1).astype(np.int64)
+    return [ordered[group == k] for k in np.unique(group)]
 
 
 def _rows(federated: Federated, clients: IntArray) -> IntArray:
-    """The samples of these clients together, each client's share of them being her share of their weight.
+    """The samples of these clients, each client's share of them being her share of their total weight.
 
-    Where weights are by data size, these are all samples of all of them, once; else several times, some more often.
+    If weights are proportional to data size, every sample occurs once; else samples are repeated.
     """
     held = [federated.partition.rows_of(int(client)) for client in clients]
     share, sizes = federated.weight[clients] / federated.weight[clients].sum(), federated.partition.sizes[clients]
-    exact = np.allclose(share * sizes.sum(), sizes)
-    times = sizes if exact else np.rint(share * sizes.sum() * UNEVEN_TIMES).astype(np.int64).clip(min=1)
-    return np.concatenate([rows[np.arange(n) * len(rows) // n] for rows, n in zip(held, times, strict=True)])
+    proportional = np.allclose(share * sizes.sum(), sizes)
+    counts = sizes if proportional else np.rint(share * sizes.sum() * COPIES).astype(np.int64).clip(min=1)
+    return np.concatenate([rows[np.arange(n) * len(rows) // n] for rows, n in zip(held, counts, strict=True)])
 
 
 def _participation(federated: Federated, clients: IntArray) -> float:
-    """The q with which p²(1−q)/q, the variance that absence adds, is what it is for these clients in sum."""
+    """The q of a group at which p²(1−q)/q, the variance added by absence, is the sum of that of its members."""
     p, q = federated.weight[clients], federated.participation[clients]
     if len(clients) == 1:
         return float(q[0])
@@ -93,17 +96,20 @@ def _participation(federated: Federated, clients: IntArray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ReducedFederation:
-    """The federation of the few, and which clients each of them stands for; the first `alone` are single clients."""
+    """The reduced federation, and the original clients of each of its clients.
+
+    single_clients  the number of clients that are not groups; they come first
+    """
 
     federated: Federated
     members: Sequence[IntArray]
-    alone: int
+    single_clients: int
 
     def batches(self, size: float) -> FloatArray:
-        """Batches in proportion to weight: in all as many samples as ten clients with this batch size draw."""
-        in_all = size * min(GROUPS, len(self.members))
-        return np.maximum(np.rint(in_all * self.federated.weight), 1.0)
+        """Batches in proportion to weight, in all as many samples as ten clients with this batch size draw."""
+        total = size * min(GROUPS, len(self.members))
+        return np.maximum(np.rint(total * self.federated.weight), 1.0)
 
-    def in_sum(self, values: FloatArray) -> FloatArray:
-        """A sum over the members of each, of one number per client of the whole federation."""
-        return np.array([values[some].sum() for some in self.members])
+    def sum_by_group(self, values: FloatArray) -> FloatArray:
+        """The sums of `values`, one number per original client, over the members of each client or group."""
+        return np.array([values[clients].sum() for clients in self.members])

@@ -1,7 +1,7 @@
-"""What `train` is asked, as one `Run` per seed: batches, scales and labels of everybody. Imports `engines`,
-`individual_clients`, `labels` and `profile`.
+"""Makes one `Run` per seed from the arguments of `train`. Runs without label errors share one array of labels.
 
-Runs in which everybody labels by hand and without errors share one array of labels.
+Imports `behaviour`, `engines`, `federated`, `special_clients`, `labels`, `model`, `partition`, `profile`,
+`mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from truthfl.errors import InputError
 from truthfl.learning.behaviour import Unlabeled
 from truthfl.learning.engines import Run
 from truthfl.learning.federated import Federated
-from truthfl.learning.individual_clients import Individuals
 from truthfl.learning.labels import assigned_labels
 from truthfl.learning.model import Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
+from truthfl.learning.special_clients import SpecialClients
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.strategies import Strategies
 
@@ -33,16 +33,16 @@ def make_runs(
     labels: ArrayLike | None,
     step_sizes: ArrayLike | None,
 ) -> list[Run]:
-    """One per seed; see `train`."""
+    """One run per seed; parameters as in `train`."""
     every_seed = np.atleast_1d(np.asarray(seeds))
     count, clients, samples = len(every_seed), len(federated.partition), len(federated.partition.rows)
     profiles = None if isinstance(strategies, Strategies) else _profiles(strategies, count)
     try:
-        played = strategies if isinstance(strategies, Strategies) else _stacked(strategies)
-        effort = np.broadcast_to(played.labeling_effort, (count, clients))
-        batch = np.broadcast_to(played.batch_size, (count, clients))
-        scale = np.broadcast_to(played.report_scale, (count, clients))
-        given = None if labels is None else np.broadcast_to(np.asarray(labels), (count, samples))
+        stacked = strategies if isinstance(strategies, Strategies) else _stacked(strategies)
+        effort = np.broadcast_to(stacked.labeling_effort, (count, clients))
+        batch = np.broadcast_to(stacked.batch_size, (count, clients))
+        scale = np.broadcast_to(stacked.report_scale, (count, clients))
+        given_labels = None if labels is None else np.broadcast_to(np.asarray(labels), (count, samples))
         steps = np.broadcast_to(federated.training.step_size if step_sizes is None else step_sizes, (count,))
     except ValueError:
         raise InputError(
@@ -53,27 +53,27 @@ def make_runs(
         raise InputError(
             f"batch_size of client {client} in run {run} is {batch[run, client]:g}; training needs a whole number."
         )
-    if given is not None:
-        own_labels: Iterable[Labels] = given
+    if given_labels is not None:
+        run_labels: Iterable[Labels] = given_labels
     elif profiles is not None:
-        own_labels = _labels_of_profiles(federated, profiles, every_seed)
-    elif (played.labeling_effort == 1).all():
-        own_labels = [federated.true_labels()] * count
+        run_labels = _labels_of_profiles(federated, profiles, every_seed)
+    elif (stacked.labeling_effort == 1).all():
+        run_labels = [federated.true_labels()] * count
     else:
-        own_labels = _labels_of_strategies(federated, effort, every_seed)
-    made = [
-        Run(int(seed), float(step), b.astype(np.int64), s, np.ascontiguousarray(own))
-        for seed, step, b, s, own in zip(every_seed, steps, batch, scale, own_labels, strict=True)
+        run_labels = _labels_of_strategies(federated, effort, every_seed)
+    runs = [
+        Run(int(seed), float(step), sizes.astype(np.int64), scales, np.ascontiguousarray(own))
+        for seed, step, sizes, scales, own in zip(every_seed, steps, batch, scale, run_labels, strict=True)
     ]
     if profiles is None:
-        return made
-    return [_with_individuals(federated, run, profile) for run, profile in zip(made, profiles, strict=True)]
+        return runs
+    return [_with_special_clients(federated, run, profile) for run, profile in zip(runs, profiles, strict=True)]
 
 
 def _profiles(strategies: Profile | Sequence[Profile], count: int) -> list[Profile]:
-    """One per run."""
+    """The profiles as a list with one per run."""
     listed = [strategies] * count if isinstance(strategies, Profile) else list(strategies)
-    if not all(isinstance(one, Profile) for one in listed):
+    if not all(isinstance(profile, Profile) for profile in listed):
         raise InputError("strategies must be Strategies, a Profile, or a list with a Profile per run.")
     if len(listed) != count:
         raise InputError(f"strategies is a list of {len(listed)} profiles; there are {count} runs, one per seed.")
@@ -81,19 +81,19 @@ def _profiles(strategies: Profile | Sequence[Profile], count: int) -> list[Profi
 
 
 def _stacked(profiles: Profile | Sequence[Profile]) -> Strategies:
-    """(N,) of one profile, (runs, N) of a list of them."""
+    """The strategies of one profile, (N,), or of a list of profiles, (runs, N)."""
     if isinstance(profiles, Profile):
         return profiles.strategies
-    played = [one.strategies for one in profiles]
+    by_run = [profile.strategies for profile in profiles]
     return Strategies(
-        np.stack([one.labeling_effort for one in played]),
-        np.stack([one.batch_size for one in played]),
-        np.stack([one.report_scale for one in played]),
+        np.stack([strategies.labeling_effort for strategies in by_run]),
+        np.stack([strategies.batch_size for strategies in by_run]),
+        np.stack([strategies.report_scale for strategies in by_run]),
     )
 
 
 def _labels_of_strategies(federated: Federated, effort: FloatArray, seeds: NDArray[Any]) -> list[Labels]:
-    """The true labels where everybody labels everything; else drawn by the run's seed."""
+    """The labels of each run: the true ones if all clients label all samples, else simulated by the run's seed."""
     true, classes = federated.true_labels(), len(federated.data.classes)
     return [
         true
@@ -113,27 +113,27 @@ def _labels_of_profiles(federated: Federated, profiles: list[Profile], seeds: ND
     ]
 
 
-def _with_individuals(federated: Federated, run: Run, profile: Profile) -> Run:
-    """The run without the samples that are left out, and with those clients whom arrays do not describe."""
+def _with_special_clients(federated: Federated, run: Run, profile: Profile) -> Run:
+    """The run without the samples that clients leave out, and with its special clients."""
     left_out = profile.not_by_hand(federated.partition, Unlabeled.LEFT_OUT, run.seed)
     predicted = profile.not_by_hand(federated.partition, Unlabeled.PREDICTED, run.seed)
     if left_out is None and predicted is None and not profile.fabricators:
         return run
     partition, labels = None, run.labels
     if left_out is not None:
-        partition, labels = _without(federated.partition, left_out), labels[~left_out]
+        partition, labels = _without_samples(federated.partition, left_out), labels[~left_out]
         predicted = None if predicted is None else predicted[~left_out]
     scale = run.report_scale.copy()
     scale[list(profile.fabricators)] = 0.0
     if predicted is None:
-        individuals = Individuals(profile.fabricators, np.empty(0, dtype=np.int64)) if profile.fabricators else None
+        special = SpecialClients(profile.fabricators, np.empty(0, dtype=np.int64)) if profile.fabricators else None
     else:
-        individuals, labels = Individuals(profile.fabricators, np.flatnonzero(predicted)), labels.copy()
-    return replace(run, report_scale=scale, labels=labels, partition=partition, individuals=individuals)
+        special, labels = SpecialClients(profile.fabricators, np.flatnonzero(predicted)), labels.copy()
+    return replace(run, report_scale=scale, labels=labels, partition=partition, special_clients=special)
 
 
-def _without(partition: Partition, left_out: NDArray[np.bool_]) -> Partition:
-    """Everybody keeps the samples that are not left out."""
+def _without_samples(partition: Partition, left_out: NDArray[np.bool_]) -> Partition:
+    """The partition without the samples marked by `left_out`."""
     kept = ~left_out
     sizes = np.add.reduceat(kept, partition.starts[:-1], dtype=np.int64)
     return Partition(partition.rows[kept], np.concatenate(([0], np.cumsum(sizes))))

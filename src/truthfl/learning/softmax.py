@@ -1,6 +1,6 @@
-"""Softmax regression with an L2 penalty: smooth and strongly convex, so the mechanism's assumptions hold of it.
+"""Softmax regression with an L2 penalty; its loss is smooth and strongly convex, as the mechanism assumes.
 
-Looks at `model` and `draws`. Parameters: weights (classes, pixels), then biases (classes).
+Parameters: weights (classes, pixels), then biases (classes). Imports `model`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.model import Images, Labels, Params, likeliest, mean_loss, residuals, share_right
+from truthfl.learning.model import Images, Labels, Params, mean_loss, predicted_classes, residuals, share_correct
 
 BLOCK = 4096
 
@@ -27,17 +27,17 @@ class SoftmaxRegression:
     def size(self) -> int:
         return self.classes * (self.pixels + 1)
 
-    def init(self, seed: int) -> Params:  # noqa: ARG002  (a convex loss has one valley: start at 0)
+    def init(self, seed: int) -> Params:  # noqa: ARG002  (a convex loss has one minimum: start at 0)
         return np.zeros(self.size, dtype=np.float32)
 
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
 
     def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return share_right(self._scores_by_block(params, images), labels)
+        return share_correct(self._scores_by_block(params, images), labels)
 
     def predict(self, params: Params, images: Images) -> Labels:
-        return likeliest(self._scores_by_block(params, images))
+        return predicted_classes(self._scores_by_block(params, images))
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         x = self.features(images)

@@ -1,4 +1,4 @@
-"""The mechanism: what to assign and what to pay. Pure functions on arrays; knows no model, no engine, no disk.
+"""The mechanism: batch sizes and pay, as pure functions on arrays over clients; no models, no training, no files.
 
-Looks at no other room of truthfl but `errors`. Its public names are re-exported by `truthfl`.
+Imports nothing of truthfl but `errors`. Its public names are re-exported by `truthfl`.
 """

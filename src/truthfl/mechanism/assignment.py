@@ -1,4 +1,7 @@
-"""Which batch size to ask of whom: docs/mechanism.md, sections 3 and 4. Looks at `setting`, `loss_model`, `budget`."""
+"""Batch sizes of all clients: docs/mechanism.md, sections 3 and 4.
+
+Imports `setting`, `loss_model`, `budget` and `checks`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,11 @@ from truthfl.mechanism.checks import (
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
-ROUNDING = 1e-12  # as a share: what this little exceeds a whole number or a budget is rounding
+ROUNDING = 1e-12  # relative tolerance for rounding errors, when numbers are rounded up or compared with a budget
 
 
 def labeling_floor(clients: Clients, model: LossModel, training: Training, *, as_printed: bool = False) -> FloatArray:
-    """The smallest D'_i at which client i's own interest is to label: √( c_l v_i / (T q_i c_p b_i) ) (section 3).
+    """The smallest D'_i at which labeling is best for client i: √( c_l v_i / (T q_i c_p b_i) ) (section 3).
 
     `as_printed` gives the paper's, which has a factor p_i too many under the root and is too low
     (docs/errata.md, number 1).
@@ -84,7 +87,7 @@ def optimal_batch_sizes(
 
 
 def require_usable(clients: Clients, model: LossModel) -> None:
-    """Loss model and clients belong together, and each client's work shows in the loss."""
+    """Raise `InputError` unless loss model and clients are of one size and each client's work affects the loss."""
     if len(clients) != len(model):
         raise InputError(f"the loss model is for {len(model)} clients; there are {len(clients)}.")
     for field, coefficients in (("sampling", model.sampling), ("labeling", model.labeling)):
@@ -97,7 +100,7 @@ def require_usable(clients: Clients, model: LossModel) -> None:
 
 
 def require_full_participation(clients: Clients) -> None:
-    """The paper's own formulas are for clients that are always there."""
+    """Raise `InputError` if a client is sometimes absent; the paper's own formulas do not cover this."""
     if clients.participation.min() < 1.0:
         first = int(np.argmin(clients.participation))
         raise InputError(
@@ -124,14 +127,15 @@ def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntAr
         positions = np.flatnonzero(beyond)
         size = clients.dataset_size[positions].astype(float)
         possible = price[positions] * size**2 * model.labeling[positions] / model.sampling[positions]
-        told = {i: rounded_down(cost) for i, cost in zip(positions.tolist(), possible.tolist(), strict=True)}
+        highest_cost = {i: rounded_down(cost) for i, cost in zip(positions.tolist(), possible.tolist(), strict=True)}
         raise InfeasibleError(
             "no batch within the data makes labeling worth while for "
             + list_clients(
                 positions.tolist(),
                 lambda i: (
                     f"{clients.label(i)}: needs {floor[i]:.10g} samples, dataset_size is {clients.dataset_size[i]}, "
-                    f"feasible with a labeling_cost of at most {told[i]:.6g} (now {clients.labeling_cost[i]:.6g})"
+                    f"feasible with a labeling_cost of at most {highest_cost[i]:.6g} "
+                    f"(now {clients.labeling_cost[i]:.6g})"
                 ),
             )
             + "; leave them out (clients.without) or change the costs.",

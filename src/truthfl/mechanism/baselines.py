@@ -1,7 +1,8 @@
-"""Other ways of paying, to compare with: flat, per claimed sample, by leave-one-out, by Shapley share.
+"""Mechanisms to compare with LCEME: flat pay, pay per claimed sample, leave-one-out, Shapley share.
 
-Each is scaled so that in all honest clients are paid what honest work costs. All makers have the signature of `lceme`.
-Imports `mechanism`, `setting`, `loss_model`, `observation` and `formulas`. docs/mechanism.md, section 6.
+Each is scaled so that the total honest pay is the total cost of honest work. The functions that make them have the
+signature of `lceme`. docs/mechanism.md, section 6. Imports `mechanism`, `setting`, `loss_model`, `observation`,
+`formulas` and `checks`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from truthfl.mechanism.setting import Clients, Training, batch_price
 
 @dataclass(frozen=True, eq=False)
 class FlatPay(Mechanism):
-    """Everybody gets a fixed amount, whatever the model is like."""
+    """A fixed amount for each client, whatever the test loss."""
 
     kind: ClassVar[str] = "flat"
     formula: ClassVar[str] = "pay = amount * delivered / asked, rounded to whole units"
@@ -39,9 +40,9 @@ class FlatPay(Mechanism):
         bare = flat_pay(inputs.clients, inputs.loss_model, inputs.training, batches)
         return FlatPay(batches, bare.amount + inputs.margin)
 
-    def pay(self, seen: Observation) -> FloatArray:
-        shape = np.broadcast(np.asarray(seen.test_loss), self.amount).shape
-        return delivered_share(np.broadcast_to(self.amount, shape), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        shape = np.broadcast(np.asarray(observation.test_loss), self.amount).shape
+        return delivered_share(np.broadcast_to(self.amount, shape), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         return self.amount, self.amount
@@ -55,7 +56,7 @@ class FlatPay(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class PayPerClaimedSample(Mechanism):
-    """A price per sample that the client says she used, and her labeling cost on top."""
+    """A price per sample that the client claims to have used, plus her labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
     needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.CLAIMED_BATCH}
@@ -70,10 +71,10 @@ class PayPerClaimedSample(Mechanism):
     def plan(cls, inputs: PlanInputs) -> PayPerClaimedSample:
         return pay_per_claimed_sample(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        claimed = np.asarray(seen.claimed_batch_size, dtype=float)
+    def pay(self, observation: Observation) -> FloatArray:
+        claimed = np.asarray(observation.claimed_batch_size, dtype=float)
         pay: FloatArray = self.claim_rate * claimed + self.labeling_cost
-        return delivered_share(pay, seen)
+        return delivered_share(pay, observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         return self.labeling_cost, np.full_like(self.labeling_cost, np.inf)
@@ -87,7 +88,7 @@ class PayPerClaimedSample(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOutPay(Mechanism):
-    """The same price for everybody per unit by which the loss would be higher without her."""
+    """The same price for all clients per unit by which the loss would be higher without her."""
 
     kind: ClassVar[str] = "leave-one-out"
     needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.LEAVE_ONE_OUT}
@@ -101,9 +102,9 @@ class LeaveOneOutPay(Mechanism):
     def plan(cls, inputs: PlanInputs) -> LeaveOneOutPay:
         return leave_one_out_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        drop = np.asarray(seen.contribution, dtype=float)
-        return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        drop = np.asarray(observation.contribution, dtype=float)
+        return delivered_share(self.slope * drop * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         most = np.broadcast_to(np.asarray(self.slope * (highest_loss - lowest_loss)), np.shape(self.batch_size))
@@ -133,12 +134,12 @@ class ShapleySharePay(Mechanism):
     def plan(cls, inputs: PlanInputs) -> ShapleySharePay:
         return shapley_share_pay(inputs.clients, inputs.loss_model, inputs.training, inputs.best_batch_sizes())
 
-    def pay(self, seen: Observation) -> FloatArray:
-        own = np.maximum(np.asarray(seen.contribution, dtype=float), 0.0)
-        everybody = np.asarray(seen.total_contribution, dtype=float)
-        share = np.zeros(np.broadcast(own, everybody).shape)
-        np.divide(own, everybody, out=share, where=everybody > 0)
-        return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), seen)
+    def pay(self, observation: Observation) -> FloatArray:
+        own = np.maximum(np.asarray(observation.contribution, dtype=float), 0.0)
+        all_contributions = np.asarray(observation.total_contribution, dtype=float)
+        share = np.zeros(np.broadcast(own, all_contributions).shape)
+        np.divide(own, all_contributions, out=share, where=all_contributions > 0)
+        return delivered_share(self.total * share * np.ones(np.shape(self.batch_size)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         most = np.broadcast_to(np.asarray(self.total, dtype=float), np.shape(self.batch_size))
@@ -150,7 +151,7 @@ class ShapleySharePay(Mechanism):
 
 
 def flat_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> FlatPay:  # noqa: ARG001
-    """Pays each client what honest work costs her."""
+    """Pay each client her cost of honest work."""
     batches, cost = _honest(clients, training, batch_size)
     return FlatPay(batches, cost)
 
@@ -161,13 +162,13 @@ def pay_per_claimed_sample(
     training: Training,
     batch_size: ArrayLike,
 ) -> PayPerClaimedSample:
-    """Pays each client her own price for each sample she claims."""
+    """Pay each client her own price for each sample she claims, and her labeling cost."""
     batches, _ = _honest(clients, training, batch_size)
     return PayPerClaimedSample(batches, batch_price(clients, training), clients.labeling_cost)
 
 
 def leave_one_out_pay(clients: Clients, model: LossModel, training: Training, batch_size: ArrayLike) -> LeaveOneOutPay:
-    """Pays, in all, what honest work costs in all, when everybody is honest."""
+    """The price at which the total pay is the total cost of work when all clients are honest."""
     batches, cost = _honest(clients, training, batch_size)
     drop = float((model.reporting - model.sampling / batches).sum())
     if drop <= 0:
@@ -184,7 +185,7 @@ def shapley_share_pay(
     training: Training,
     batch_size: ArrayLike,
 ) -> ShapleySharePay:
-    """Shares out, whatever happens, what honest work costs in all."""
+    """Share out the total cost of honest work, whatever the test loss."""
     batches, cost = _honest(clients, training, batch_size)
     return ShapleySharePay(batches, float(cost.sum()))
 

@@ -1,7 +1,7 @@
-"""Two bounds on the loss gap, as loss models: the paper's Theorem 1, and one that holds for dishonest play too.
+"""Two bounds on the loss gap, as loss models: the paper's Theorem 1, and one that also holds for dishonest clients.
 
-Looks at `setting` and `loss_model`. Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both take partial
-participation: a client is there in a round with chance q_i, and what she sends then counts p_i/q_i.
+Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both cover partial participation: a client participates in a round
+with probability q_i, and her report is then weighted p_i/q_i. Imports `setting`, `loss_model` and `checks`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
     _require_step_size(training, constants, "paper_bound", divisor=2)
     L, mu, eta = constants.smoothness, constants.strong_convexity, training.step_size
     H, p, variance = training.local_steps, clients.weight, clients.gradient_variance
-    remaining, gone = _decay(mu * eta, training.total_steps)
-    A = 2.0 * L * eta * gone / mu
+    remaining, decayed = _decay(mu * eta, training.total_steps)
+    A = 2.0 * L * eta * decayed / mu
     drift = 2.0 * (H - 1) ** 2
     absence = absence_variance(clients)
 
@@ -73,9 +73,9 @@ def sound_bound(clients: Clients, training: Training, constants: Constants) -> L
     H, p, variance = training.local_steps, clients.weight, clients.gradient_variance
     beta, G2 = constants.label_shift, constants.gradient_bound
     x = mu * eta
-    remaining, gone = _decay(x / 4.0, training.total_steps)
-    steps = gone / (x / 4.0)
-    rounds = gone / _decay(x / 4.0, H)[1]
+    remaining, decayed = _decay(x / 4.0, training.total_steps)
+    steps = decayed / (x / 4.0)
+    rounds = decayed / _decay(x / 4.0, H)[1]
     k = L / 2.0 * (1.0 + H * x / 4.0) * steps
     m = 2.0 * (1.0 + x / 2.0) * eta**2 * (H - 1) ** 2
     r = L / 2.0 * rounds * (eta**2 * H**2 + 4.0 * eta * H / mu)
@@ -106,7 +106,7 @@ def sound_bound(clients: Clients, training: Training, constants: Constants) -> L
 
 
 def absence_variance(clients: Clients) -> FloatArray | None:
-    """π_i = p_i² (1 − q_i)/q_i (section 2c); None when nobody is ever absent."""
+    """π_i = p_i² (1 − q_i)/q_i (section 2c); None if all clients always participate."""
     if clients.participation.min() == 1.0:
         return None
     absence = 1.0 / clients.participation

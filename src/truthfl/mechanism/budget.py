@@ -1,9 +1,10 @@
-"""Whole batch sizes that are worth most for a given sum of money. Arrays in, arrays out; looks at `checks` for types.
+"""The best whole batch sizes within a budget. Imports `checks` and `knapsack`.
 
 The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
-where stake_i = κ v_i. Without the last condition it falls apart into one small task per client; with it, a Lagrange
-multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and what rounding leaves over is
-spent on those who can still use it. That is at most one sample a client away from the best; `knapsack` closes the rest.
+where stake_i = κ v_i. Without the last condition there is one independent task per client; with it, a Lagrange
+multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and money left over by rounding is
+spent on clients below their `highest`. The result is at most one sample per client away from the best; `knapsack`
+improves it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from truthfl.mechanism.knapsack import improve
 
 BISECTIONS = 60
 REFILLS = 1000
-IMPROVE_UP_TO = 256  # above so many clients, one sample here or there no longer matters
+IMPROVE_UP_TO = 256  # clients; with more, single samples no longer matter
 
 
 def best_whole_batch(stake: FloatArray, price: FloatArray, factor: float = 1.0) -> IntArray:
@@ -32,10 +33,10 @@ def best_whole_batch(stake: FloatArray, price: FloatArray, factor: float = 1.0) 
 
 
 def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> IntArray:
-    """The task of this module. `lowest` must be affordable; `highest` is what each would get if money were no matter.
+    """Solve the task of this module. `lowest` must be affordable; `highest` are the best batches without a budget.
 
-    No single client's batch can be changed for the better. Up to 256 clients the result is the best there is, unless
-    the search for it would be too long (`knapsack`).
+    No change of a single client's batch improves the result. Up to 256 clients it is optimal, unless the search for the
+    optimum would take too long (`knapsack`).
     """
     if inner(price, highest) <= money:
         return highest
@@ -47,7 +48,7 @@ def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: In
             break
         share = left + inner(price[able], batches[able])
         refilled, _ = _lagrangian(share, stake[able], price[able], batches[able], highest[able])
-        if (refilled == batches[able]).all():  # the multiplier cannot split ties: one sample each for the best
+        if (refilled == batches[able]).all():  # ties at the multiplier: one more sample for each of the best
             worth = stake[able] / (refilled * (refilled + 1.0)) / price[able]
             best = np.argsort(-worth, kind="stable")
             refilled[best[np.cumsum(price[able][best]) <= left]] += 1

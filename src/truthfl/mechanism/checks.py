@@ -1,6 +1,6 @@
-"""Turning what a caller gives into arrays, or into one sentence that names the client and the field.
+"""Converts inputs to checked numbers and arrays; raises `InputError` with the name of the client and the field.
 
-Looks only at `errors`. Nothing here knows what a field means.
+Imports nothing of truthfl but `errors`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 NUMBER_OF_NAMED_OFFENDERS = 3
 
-# Within these, no formula of the mechanism leaves the range of floating-point numbers.
+# Within these limits, no formula of the mechanism overflows or underflows.
 SMALLEST, LARGEST, LARGEST_COUNT = 1e-30, 1e30, 10**15
 
 
 def number(field: str, value: object, *, positive: bool = False, at_least: float | None = None) -> float:
-    """One finite number within its range."""
+    """The value as a float; `InputError` unless it is a finite number within its range."""
     if isinstance(value, bool | str | bytes):
         raise InputError(f"{field} is {value!r}; it must be a number.")
     try:
@@ -41,7 +41,7 @@ def number(field: str, value: object, *, positive: bool = False, at_least: float
 
 
 def whole_number(field: str, value: object, *, at_least: int) -> int:
-    """One whole number within its range."""
+    """The value as an int; `InputError` unless it is a whole number within its range."""
     try:
         result = operator.index(value) if not isinstance(value, bool) else None  # type: ignore[arg-type]
     except TypeError:
@@ -82,9 +82,9 @@ def client_whole_numbers(
     field: str, value: ArrayLike, count: int, label: Callable[[int], str], *, at_least: int
 ) -> IntArray:
     """A read-only array with one whole number per client; a single number stands for every client."""
-    given = np.asarray(value) if isinstance(value, np.ndarray | np.generic | int) else None
-    is_whole = given is not None and given.dtype.kind in "iu" and given.dtype != np.uint64 and given.size > 0
-    whole = given if is_whole and given is not None else _as_floats(field, value)
+    array = np.asarray(value) if isinstance(value, np.ndarray | np.generic | int) else None
+    is_whole = array is not None and array.dtype.kind in "iu" and array.dtype != np.uint64 and array.size > 0
+    whole = array if is_whole and array is not None else _as_floats(field, value)
     if whole.shape not in ((), (count,)):
         raise InputError(f"{field} has shape {whole.shape}; it must be one number, or {count} numbers, one per client.")
     if not (whole.min() >= at_least and whole.max() <= LARGEST_COUNT):
@@ -134,13 +134,13 @@ def inner(first: FloatArray, second: FloatArray | IntArray) -> float:
 
 
 def rounded_down(value: float, digits: int = 6) -> float:
-    """The largest number of so many digits that is not above a positive value: what a message may promise as enough."""
+    """A positive value rounded down to this number of significant digits."""
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
     return math.floor(value * scale * (1.0 + 1e-13)) / scale
 
 
 def rounded_up(value: float, digits: int = 8) -> float:
-    """The smallest number of so many digits that is not below a positive value."""
+    """A positive value rounded up to this number of significant digits."""
     scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
     return math.ceil(value * scale * (1.0 - 1e-13)) / scale
 

@@ -1,6 +1,7 @@
-"""The LCEME contract: pay that falls with the final test loss, just so fast that honest work is the best choice.
+"""The LCEME contract: pay falls linearly with the final test loss, at the slope at which honest work is best.
 
-Imports `mechanism`, `setting`, `loss_model`, `assignment`, `formulas` and `spread`. docs/mechanism.md, section 3.
+docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `observation`, `formulas`,
+`spread` and `checks`.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ FLOOR_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Contract(Mechanism):
-    """What LCEME announces to every client before she starts.
+    """LCEME's terms, announced to every client before she starts.
 
-    batch_size     D'_i   what she is asked to use
+    batch_size     D'_i   assigned batch size
     slope          Φ_i    money she loses per unit of test loss
-    base           Ω_i    what she would get at loss 0, besides her labeling cost
-    labeling_cost  c_l    paid on top
+    base           Ω_i    pay at loss 0, without her labeling cost
+    labeling_cost  c_l    added to her pay
     """
 
     kind: ClassVar[str] = "lceme"
@@ -51,7 +52,7 @@ class Contract(Mechanism):
 
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Contract:
-        """The batches that serve the server best, and a margin that covers the loss model's error."""
+        """The contract with the server's best batches and a margin that covers the loss model's error."""
         batches = inputs.best_batch_sizes()
         bare = lceme(inputs.clients, inputs.loss_model, inputs.training, batches)
         extra = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence) + inputs.margin
@@ -67,9 +68,9 @@ class Contract(Mechanism):
             raise InputError("test_loss is not finite; a model with no finite loss cannot settle a contract.")
         return self._reward(loss[..., None] if loss.ndim else loss)
 
-    def pay(self, seen: Observation) -> FloatArray:
+    def pay(self, observation: Observation) -> FloatArray:
         """The reward times the share of rounds that she delivered."""
-        return delivered_share(self._reward(np.asarray(seen.test_loss, dtype=float)), seen)
+        return delivered_share(self._reward(np.asarray(observation.test_loss, dtype=float)), observation)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         return self._reward(np.float64(highest_loss)), self._reward(np.float64(lowest_loss))
@@ -82,9 +83,9 @@ class Contract(Mechanism):
             "model the amount is negative."
         ]
 
-    def calculation(self, seen: Observation) -> list[CalculationStep]:
-        base, slope, labeling = (float(one[0]) for one in (self.base, self.slope, self.labeling_cost))
-        loss = float(np.ravel(seen.test_loss)[0])
+    def calculation(self, observation: Observation) -> list[CalculationStep]:
+        base, slope, labeling = (float(term[0]) for term in (self.base, self.slope, self.labeling_cost))
+        loss = float(np.ravel(observation.test_loss)[0])
         earned = float(self._reward(np.float64(loss))[0])
         steps = [
             CalculationStep(
@@ -93,9 +94,9 @@ class Contract(Mechanism):
                 earned,
             )
         ]
-        if seen.delivered is not None and seen.asked is not None:
-            counts = (int(np.ravel(seen.delivered)[0]), "/", int(np.ravel(seen.asked)[0]))
-            paid = float(np.ravel(self.pay(seen))[0])
+        if observation.delivered is not None and observation.asked is not None:
+            counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
+            paid = float(np.ravel(self.pay(observation))[0])
             steps.append(CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid))
         return steps
 
@@ -120,8 +121,8 @@ def lceme(
 
         Φ_i = T q_i c_p D'_i² / v_i        Ω_i = Φ_i (gap(1, D', 1) + F̂*) + T q_i c_p D'_i + margin_i
 
-    A margin changes no incentive; it is what the operator adds to keep honest work from being paid below cost when the
-    loss model is an estimate (see `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its
+    A margin changes no incentive; it keeps honest pay from falling below cost when the loss model is an estimate (see
+    `confidence_margin`). `as_printed` reproduces the paper: F̂* left out of Ω, and its
     too low floor accepted (docs/errata.md, numbers 1 and 4).
     """
     count = len(clients)
@@ -153,7 +154,7 @@ def _require_labeling_pays(
     slope: FloatArray,
     as_printed: bool,
 ) -> None:
-    """Φ_i b_i ≥ c_l, which says the same as the floor on the batch size."""
+    """Raise `InputError` unless Φ_i b_i ≥ c_l, which is equivalent to the floor on the batch size."""
     worth = slope * model.labeling
     cost = clients.labeling_cost * clients.weight if as_printed else clients.labeling_cost
     worth *= 1.0 + FLOOR_TOLERANCE

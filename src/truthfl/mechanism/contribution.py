@@ -1,7 +1,7 @@
-"""How much of the loss drop is whose: leave-one-out and Shapley values of a game in losses.
+"""Contributions of clients to the drop of the loss: leave-one-out and Shapley values.
 
-Works on any function from coalitions to losses: a loss model's (below), or one that really trains. Looks at `checks`,
-`loss_model`, `strategies`, `mechanism`.
+They are computed from any function from coalitions to losses: that of a loss model (below), or one that trains. Imports
+`checks`, `loss_model`, `strategies`, `mechanism` and `observation`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COALITIONS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True)
 class Shapley:
-    """Shapley values of the loss drop, and how sure they are: `standard_error` is 0 where they are exact."""
+    """Shapley values of the loss drop with their standard errors, which are 0 if the values are exact."""
 
     drop: FloatArray
     standard_error: FloatArray
@@ -38,16 +38,16 @@ class Shapley:
 
 @dataclass(frozen=True, eq=False)
 class ModelCoalitionLoss:
-    """Losses of coalitions on a loss model, where each member's presence changes the loss by her own drop alone.
+    """Losses of coalitions on a loss model, on which each member lowers the loss by her own drop.
 
     In such a game both leave-one-out and Shapley value are that drop, for any number of clients.
     """
 
-    everybody: float
+    loss_with_all: float
     drop: FloatArray
 
     def __call__(self, members: NDArray[np.bool_]) -> FloatArray:
-        return self.everybody + np.asarray(np.where(members, 0.0, self.drop).sum(axis=-1), dtype=float)
+        return self.loss_with_all + np.asarray(np.where(members, 0.0, self.drop).sum(axis=-1), dtype=float)
 
 
 def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoalitionLoss:
@@ -61,7 +61,7 @@ def model_coalition_loss(model: LossModel, strategies: Strategies) -> ModelCoali
 
 
 def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray:
-    """Loss without client i minus loss with everybody, for every i."""
+    """Loss without client i minus loss with all clients, for every i."""
     if isinstance(coalition_loss, ModelCoalitionLoss):
         return coalition_loss.drop
     members = np.ones((count + 1, count), dtype=bool)
@@ -72,7 +72,7 @@ def leave_one_out_drops(coalition_loss: CoalitionLoss, count: int) -> FloatArray
 
 
 def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: int = 1000, seed: int = 0) -> Shapley:
-    """Client i's Shapley share of the drop from nobody's to everybody's loss.
+    """Client i's Shapley share of the drop from the loss without clients to the loss with all.
 
     Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
     """
@@ -93,7 +93,7 @@ def observe(
     permutations: int = 1000,
     seed: int = 0,
 ) -> Observation:
-    """What the server sees of one job, with the contributions that this rule asks for."""
+    """The observation of one job, with the contributions that this rule needs."""
     test_loss = number("test_loss", test_loss)
     wanted = rule.needs & CONTRIBUTIONS
     if not wanted:
@@ -106,8 +106,8 @@ def observe(
     if Evidence.LEAVE_ONE_OUT in wanted:
         contribution, error = leave_one_out_drops(coalition_loss, count), np.zeros(count)
     else:
-        found = shapley_drops(coalition_loss, count, permutations=permutations, seed=seed)
-        contribution, error = found.drop, found.standard_error
+        shapley = shapley_drops(coalition_loss, count, permutations=permutations, seed=seed)
+        contribution, error = shapley.drop, shapley.standard_error
     total = float(np.maximum(contribution, 0.0).sum())
     return Observation(test_loss, claimed_batch_size, contribution, total, contribution_error=error)
 

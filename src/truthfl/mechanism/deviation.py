@@ -1,7 +1,8 @@
-"""Does lying pay? The most that each client can gain by behaving otherwise than she was asked, others being honest.
+"""The largest gain of each client by a deviation from honest work, the others being honest.
 
-Works on any payment rule and on the loss model of one's choice, which need not be the one the rule was made from.
-Looks at `setting`, `loss_model`, `observation`, `payoff`, `search`. docs/mechanism.md, sections 3 and 6.
+For any payment rule, on any loss model, which need not be the one the rule was planned on. docs/mechanism.md, sections
+3 and 6. Imports `setting`, `loss_model`, `mechanism`, `observation`, `payoff`, `search`, `spread`, `strategies`,
+`formulas` and `checks`.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from truthfl.mechanism.setting import Clients, Training, batch_price
 from truthfl.mechanism.spread import pay_slope
 from truthfl.mechanism.strategies import Strategies
 
-AGREEMENT = 1e-6  # of search and closed form, as a share of the money at stake
+AGREEMENT = 1e-6  # largest difference between search and closed form, as a share of the money at stake
 ROUNDING_UNITS = 64.0
 
 
 @dataclass(frozen=True, eq=False)
 class Deviation:
-    """Every client's best deviation, with the evidence.
+    """The best deviations of all clients, each assuming that the others are honest.
 
-    gain              what it earns her above honest work; 0 where honest work is best
-    strategies        what she would do
-    honest_payoff     what she earns by honest work
-    honest_pay        what she is paid for it
-    closed_form_gain  the gain by formula; None where the rule has none
-    searched_gain     the gain by a search that does not use the formula; None where it was not asked for
-    resolution        below this a difference in money is rounding
+    gain              payoff above that of honest work; 0 if honest work is best
+    strategies        the best deviations
+    honest_payoff     payoff of honest work
+    honest_pay        pay for honest work
+    closed_form_gain  the gain by formula; None if the rule has none
+    searched_gain     the gain by a search that does not use the formula; None if there was no search
+    resolution        differences in money below this are rounding errors
     """
 
     gain: FloatArray
@@ -48,7 +49,7 @@ class Deviation:
 
     @property
     def confirmed(self) -> bool:
-        """Formula and search agree for every client."""
+        """Whether formula and search agree for every client."""
         if self.closed_form_gain is None or self.searched_gain is None:
             return False
         stake = self.closed_form_gain + np.abs(self.honest_pay) + np.abs(self.honest_payoff)
@@ -58,28 +59,28 @@ class Deviation:
 def best_deviation(
     rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, search: bool = True
 ) -> Deviation:
-    """The largest gain of any joint deviation (e, D, γ, and what she claims), per client.
+    """The largest gain of any joint deviation (e, D, γ and the claimed batch), per client.
 
     e is 0 or 1, D any number from 1 (or D', if that is less) to her data size, γ ≥ 0; a claim is the assigned batch
-    size or all her data. Where pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section
+    size or all her data. If pay falls linearly with the loss that she causes, slope Φ_i, the best is known (section
     3): γ = 1, D = √(Φ_i v_i/(T q_i c_p)) within her limits, and e = 1 exactly if Φ_i b_i ≥ c_l.
     """
-    world = _Unilateral(rule, clients, model, training)
-    formula = None if (linear := rule.linear()) is None else world.closed_form(linear)
+    game = _Unilateral(rule, clients, model, training)
+    formula = None if (linear := rule.linear()) is None else game.closed_form(linear)
     searched = None
     if search or formula is None:
-        claims = [world.honest] if (world.honest == world.highest).all() else [world.honest, world.highest]
-        searched = search_best(world.gain, world.lowest, world.highest, world.honest, claims)
+        claims = [game.honest] if (game.honest == game.highest).all() else [game.honest, game.highest]
+        searched = search_best(game.gain, game.lowest, game.highest, game.honest, claims)
     best = formula or searched
     assert best is not None
     return Deviation(
         gain=best[0],
         strategies=best[1],
-        honest_payoff=world.honest_pay - world.honest_cost,
-        honest_pay=world.honest_pay,
+        honest_payoff=game.honest_pay - game.honest_cost,
+        honest_pay=game.honest_pay,
         closed_form_gain=None if formula is None else formula[0],
         searched_gain=None if searched is None else searched[0],
-        resolution=world.resolution(),
+        resolution=game.resolution(),
     )
 
 
@@ -92,26 +93,26 @@ def is_truthful(
     tolerance: float = 1e-9,
     search: bool = True,
 ) -> bool:
-    """No client gains by any joint deviation, up to this share of what honest work costs her (and rounding)."""
-    found = best_deviation(rule, clients, model, training, search=search)
-    cost = found.honest_pay - found.honest_payoff
-    within = found.gain <= tolerance * cost + (0.0 if found.closed_form_gain is not None else found.resolution)
-    if found.searched_gain is not None:
-        within &= found.searched_gain <= tolerance * cost + found.resolution
+    """Whether no client gains by any joint deviation more than this share of her cost of honest work (and rounding)."""
+    best = best_deviation(rule, clients, model, training, search=search)
+    cost = best.honest_pay - best.honest_payoff
+    within = best.gain <= tolerance * cost + (0.0 if best.closed_form_gain is not None else best.resolution)
+    if best.searched_gain is not None:
+        within &= best.searched_gain <= tolerance * cost + best.resolution
     return bool(within.all())
 
 
 def is_individually_rational(
     rule: Mechanism, clients: Clients, model: LossModel, training: Training, *, tolerance: float = 1e-9
 ) -> bool:
-    """No honest client is paid below her cost in expectation, up to this share of it (and rounding)."""
-    world = _Unilateral(rule, clients, model, training)
-    payoff = world.honest_pay - world.honest_cost
-    return bool((payoff >= -tolerance * world.honest_cost - world.resolution()).all())
+    """Whether no honest client is paid below her cost in expectation by more than this share of it (and rounding)."""
+    game = _Unilateral(rule, clients, model, training)
+    payoff = game.honest_pay - game.honest_cost
+    return bool((payoff >= -tolerance * game.honest_cost - game.resolution()).all())
 
 
 def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
-    """What a client gains by sending back the model just as she received it: no labels, no computing, γ_i = 0.
+    """The gain of each client by sending back the received model unchanged: no labels, no computing, γ_i = 0.
 
     The paper's strategies have D_i ≥ 1 and so leave this out. As nothing of hers reaches the model, of her bracket of
     the gap only g_i is left, and she gains c_l + 2 T q_i c_p D'_i − Φ_i g_i: honest work is best only where that is
@@ -122,12 +123,12 @@ def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, tr
     rise: FloatArray = model.reporting - model.sampling / contract.batch_size
     if contract.linear() is not None:
         return cost - pay_slope(contract) * rise
-    world = _Unilateral(contract, clients, model, training)
-    return cost + world.pay(rise, world.honest) - world.honest_pay
+    game = _Unilateral(contract, clients, model, training)
+    return cost + game.pay(rise, game.honest) - game.honest_pay
 
 
 class _Unilateral:
-    """The worlds in which one client deviates and the others are honest, one for each client, side by side."""
+    """N game computed at once: in scenario i client i deviates and the others are honest."""
 
     def __init__(self, rule: Mechanism, clients: Clients, model: LossModel, training: Training) -> None:
         require_same_clients(rule, clients, model)
@@ -145,15 +146,15 @@ class _Unilateral:
         self.honest_pay = self.pay(np.zeros(len(model)), self.honest)
 
     def pay(self, change: FloatArray, claimed: FloatArray) -> FloatArray:
-        """What each client is paid when she alone raises the loss by so much."""
+        """The pay of each client if she alone changes the loss by `change`."""
         contribution = self.contribution - change
-        seen = Observation(
+        observation = Observation(
             test_loss=self.loss + change,
             claimed_batch_size=claimed,
             contribution=contribution,
             total_contribution=self.others_contribution + np.maximum(contribution, 0.0),
         )
-        return self.rule.pay(seen)
+        return self.rule.pay(observation)
 
     def gain(self, effort: float, batch: FloatArray, scale: FloatArray, claimed: FloatArray) -> FloatArray:
         change = self.model.own_gap(effort, batch, scale) - self.own
@@ -173,7 +174,7 @@ class _Unilateral:
         return gain, Strategies(effort, batch, 1.0, claimed)
 
     def resolution(self) -> FloatArray:
-        """How far rounding alone can move a client's pay: a few units in the last place of the loss and of the pay."""
+        """The effect of rounding errors on each client's pay: a few units in the last place of loss and pay."""
         unit = ROUNDING_UNITS * np.finfo(float).eps
         nudge = np.full(len(self.model), unit * abs(self.loss))
         moved = np.abs(self.pay(nudge, self.honest) - self.pay(-nudge, self.honest))

@@ -1,6 +1,6 @@
-"""The formulas that several rooms need, each in this one place. They work on numbers and on arrays alike.
+"""Formulas shared by several packages of truthfl, for numbers and for arrays.
 
-Imports nothing, so that a page can use them without NumPy. Symbols are those of docs/mechanism.md, section 1.
+Imports nothing, so that the labeling page can use them without NumPy. Symbols: docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def reward(base: Any, slope: Any, labeling_cost: Any, test_loss: Any) -> Any:
-    """r_i = Ω_i − Φ_i f + c_l: what LCEME pays at the test loss f (docs/mechanism.md, section 3)."""
+    """r_i = Ω_i − Φ_i f + c_l: LCEME's pay at the test loss f (docs/mechanism.md, section 3)."""
     result = slope * -test_loss
     result += base
     result += labeling_cost
@@ -17,12 +17,12 @@ def reward(base: Any, slope: Any, labeling_cost: Any, test_loss: Any) -> Any:
 
 
 def batch_price(rounds: Any, participation: Any, sample_cost: Any) -> Any:
-    """T q_i c_p: what one more sample in every batch costs client i over the job, in expectation (section 2c)."""
+    """T q_i c_p: client i's expected cost of one more sample in every batch of the job (section 2c)."""
     return sample_cost * (rounds * participation)
 
 
 def work_cost(labeling_cost: Any, labeling_effort: Any, batch_price: Any, batch_size: Any) -> Any:
-    """c_l e_i + T q_i c_p D_i: what client i's work costs her (section 1)."""
+    """c_l e_i + T q_i c_p D_i: the cost of client i's work (section 1)."""
     return labeling_cost * labeling_effort + batch_price * batch_size
 
 

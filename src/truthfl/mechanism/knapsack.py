@@ -1,8 +1,8 @@
-"""From a good answer to the budgeted task to the best one, where that is within reach. Looks at `checks` for types.
+"""Improves a good solution of the budgeted task to the optimum, if the search is not too long. Imports `checks`.
 
-At the multiplier m = 1 + λ, no assignment can cost less than Σ min_D (stake/D + m price D) − λ money. So with a good
-answer in hand, only sizes whose term is within the gap of the least can be part of a better one: often two or three
-per client. Those are combined client by client, keeping only combinations that no other undercuts in money and worth.
+At the multiplier m = 1 + λ, no assignment costs less than Σ min_D (stake/D + m price D) − λ money. So, given a good
+solution, only sizes whose term is within the gap of the minimum can be part of a better one: often two or three per
+client. These are combined client by client, keeping only combinations that are not dominated in money and cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def improve(
     lowest: IntArray,
     highest: IntArray,
 ) -> IntArray:
-    """The best assignment within the money; the given one if it is the best, or if the search grows too long."""
+    """The best assignment within the money; the given one if it is the best, or if the search would be too long."""
     worth = float((stake / batches + price * batches).sum())
     relaxed = np.sqrt(stake / (multiplier * price))
     least_size = _better_neighbour(np.clip(relaxed, lowest, highest), stake, multiplier * price, lowest, highest)
@@ -57,11 +57,11 @@ def improve(
     best = int(np.argmin(cost))
     if cost[best] >= worth * (1.0 - 1e-14):
         return batches
-    found = batches.copy()
+    improved = batches.copy()
     for client, (parent, size) in zip(order[::-1], reversed(history), strict=True):
-        found[client] = size[best]
+        improved[client] = size[best]
         best = int(parent[best])
-    return found if inner(price, found) <= money else batches
+    return improved if inner(price, improved) <= money else batches
 
 
 def _better_neighbour(

@@ -1,4 +1,4 @@
-"""β, the price in gradients of a random label, from the ranges of the data alone. Looks at `checks` only.
+"""β, the effect of a random label on gradients, computed from the ranges of the data. Imports `checks`.
 
 docs/mechanism.md, section 1.
 """
@@ -10,7 +10,7 @@ from truthfl.mechanism.checks import number, whole_number
 
 
 def feature_norm_bound(low: float, high: float, features: int) -> float:
-    """X with ‖x‖² ≤ X for so many features, each within [low, high]."""
+    """X with ‖x‖² ≤ X for `features` features, each within [low, high]."""
     lowest, highest = _range("low", low, "high", high)
     return whole_number("features", features, at_least=1) * max(lowest**2, highest**2)
 

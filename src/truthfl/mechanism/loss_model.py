@@ -1,6 +1,6 @@
-"""The loss as a function of what clients do: the one thing the mechanism needs to know of learning.
+"""`LossModel`: the expected loss as a function of the clients' strategies.
 
-Imports `checks`, `formulas` and `strategies`. The coefficients come from a bound or a calibration.
+Its coefficients come from a bound or a calibration. Imports `checks`, `formulas` and `strategies`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class LossModel:
 
         gap(e, D, γ) = c_0 + Σ_i [ v_i/D_i + b_i (1 − e_i) + (γ_i − 1)² ( g_i + v'_i/D_i + b'_i (1 − e_i) ) ]
 
-    constant             c_0   what no client can change
-    sampling             v_i   the price in loss of small batches
-    labeling             b_i   the price in loss of random labels
-    reporting            g_i   the price in loss of a scaled report …
-    reporting_sampling   v'_i  … more so with small batches
-    reporting_labeling   b'_i  … and with random labels
+    constant             c_0   part that does not depend on the clients
+    sampling             v_i   effect of small batches
+    labeling             b_i   effect of random labels
+    reporting            g_i   effect of a scaled report
+    reporting_sampling   v'_i  additional effect of a scaled report with small batches
+    reporting_labeling   b'_i  additional effect of a scaled report with random labels
     optimal_loss         F̂*    the loss itself is F̂* + gap
     """
 
@@ -68,7 +68,7 @@ class LossModel:
         return len(self.sampling)
 
     def own_gap(self, labeling_effort: ArrayLike, batch_size: ArrayLike, report_scale: ArrayLike) -> FloatArray:
-        """The part of the gap that client i alone decides, for every i: the bracket of the sum above."""
+        """Each client's part of the gap: the bracket of the sum above."""
         gap: FloatArray = formulas.own_gap(
             self.sampling,
             self.labeling,
@@ -94,6 +94,6 @@ class LossModel:
         return self.optimal_loss + self.gap(strategies)
 
     def truthful_loss(self, batch_size: ArrayLike) -> float:
-        """F̂* + gap(1, D, 1), the loss when everybody is honest."""
+        """F̂* + gap(1, D, 1), the loss when all clients are honest."""
         samples = client_array("batch_size", batch_size, len(self), lambda i: f"client {i}", positive=True)
         return self.optimal_loss + self.constant + float((self.sampling / samples).sum())

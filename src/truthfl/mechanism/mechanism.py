@@ -1,8 +1,8 @@
-"""A mechanism, from plan to pay: the one interface that planning, offers, settlement, receipts and studies use.
+"""`Mechanism`: the interface of payment rules, used by planning, offers, settlement, receipts and studies.
 
-A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the batch sizes it asks for and its
-terms, one number per client each. `registry` finds it by its kind. Imports `setting`, `loss_model`, `assignment`,
-`observation`. docs/mechanism.md, section 7.
+A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the assigned batch sizes and its terms,
+one number per client each. `registry` finds it by its kind. docs/mechanism.md, section 7. Imports `setting`,
+`loss_model`, `assignment`, `observation` and `checks`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ LOSSES_TRIED = 101
 
 @dataclass(frozen=True, eq=False)
 class PlanInputs:
-    """What a mechanism plans with.
+    """The arguments of `Mechanism.plan`.
 
-    clients, loss_model, training    what is known of the clients, the loss and the training
-    loss_value   κ, money that one unit of loss is worth to the server
-    budget       the most that honest work may cost in all; no limit if None
-    margin       money added to everybody's pay
-    confidence   that honest work is not paid below its cost
-    loss_error   from batch sizes: the standard deviation of the loss at settlement around what the loss model expects
+    clients, loss_model, training
+    loss_value   κ, the value of one unit of loss to the server, in money
+    budget       upper limit of the total cost of honest work; None for no limit
+    margin       money added to each client's pay
+    confidence   probability with which honest pay is not below its cost
+    loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
     """
 
     clients: Clients
@@ -48,7 +48,7 @@ class PlanInputs:
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
 
     def best_batch_sizes(self) -> FloatArray:
-        """The batch sizes D' that serve the server best on the loss model, within the budget."""
+        """The server's best batch sizes D' on the loss model, within the budget."""
         return optimal_batch_sizes(
             self.clients,
             self.loss_model,
@@ -61,7 +61,7 @@ class PlanInputs:
 
 @dataclass(frozen=True)
 class LinearPay:
-    """Pay that falls linearly with the loss that a client causes, and rises linearly with what she claims.
+    """Pay that falls linearly with the loss that a client causes, and rises linearly with the claimed batch size.
 
     slope       Φ_i, money lost per unit of loss caused
     claim_rate  money per claimed sample
@@ -73,7 +73,7 @@ class LinearPay:
 
 @dataclass(frozen=True)
 class CalculationStep:
-    """One line of a receipt: a formula in words, the same with numbers in place of names, and its result."""
+    """One line of a receipt: a formula in words, the same formula with numbers, and its result."""
 
     formula: str
     numbers: tuple[float | int | str, ...]
@@ -83,12 +83,12 @@ class CalculationStep:
 class Mechanism(ABC):
     """One way of paying N clients, announced beforehand together with the batch sizes it asks for.
 
-    kind          what a job file and an offer call it
-    name          what tables call it
-    needs         which evidence it pays by
+    kind          its name in job files and offers
+    name          its name in tables
+    needs         the evidence that pay depends on
     formula       its pay in one line, for the offer
-    dropping_out  what happens to those whose report is late, missing or refused, for the offer
-    batch_size    D', what each client is asked to use
+    dropping_out  consequences of a late, missing or refused report, for the offer
+    batch_size    D', the assigned batch sizes
     """
 
     kind: ClassVar[str]
@@ -108,41 +108,41 @@ class Mechanism(ABC):
 
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Self:  # noqa: ARG003
-        """The mechanism for these clients: which batches to ask for, and on which terms."""
+        """The mechanism for these clients: batch sizes and terms."""
         raise InputError(f"the contract {cls.kind!r} has no plan; it can be studied, but not offered.")
 
     @abstractmethod
-    def pay(self, seen: Observation) -> FloatArray:
-        """What each client gets, in the job's money, before it is rounded; an array (…, N)."""
+    def pay(self, observation: Observation) -> FloatArray:
+        """The pay of each client in the job's money, before rounding; an array (…, N)."""
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
 
-        On a grid of losses, unless the mechanism knows better.
+        Computed on a grid of losses, unless the mechanism overrides this.
         """
         pay = self.pay(Observation(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None]))
         return pay.min(axis=0), pay.max(axis=0)
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
-        """How the pay of the only client of this mechanism comes about, in sentences for her."""
+        """Sentences that explain to the only client of this mechanism how her pay is determined."""
         return [f"{self.formula[:1].upper()}{self.formula[1:]}."]
 
-    def calculation(self, seen: Observation) -> list[CalculationStep]:
-        """How the pay of the only client of this mechanism was computed, step by step."""
-        return [CalculationStep(self.formula, (), float(np.ravel(self.pay(seen))[0]))]
+    def calculation(self, observation: Observation) -> list[CalculationStep]:
+        """The steps of the computation of the pay of the only client of this mechanism."""
+        return [CalculationStep(self.formula, (), float(np.ravel(self.pay(observation))[0]))]
 
     def renamed(self, name: str) -> Self:
-        """The same under another name in tables."""
+        """The same mechanism with another name in tables."""
         other = copy(self)
         object.__setattr__(other, "name", name)
         return other
 
     def linear(self) -> LinearPay | None:
-        """Slope and claim rate, where pay is linear in both: a client's best deviation then has a formula."""
+        """Slope and claim rate if pay is linear in both, so that the best deviation has a formula; else None."""
         return None
 
     def terms(self) -> dict[str, FloatArray]:
-        """What stands in the offers besides the batch size: every other field, one number per client."""
+        """The terms of the offers: every field but batch size and name, one number per client."""
         shape = np.shape(self.batch_size)
         return {
             field.name: np.broadcast_to(np.asarray(getattr(self, field.name), dtype=float), shape)
@@ -152,7 +152,7 @@ class Mechanism(ABC):
 
     @classmethod
     def for_one(cls, batch_size: float, terms: Mapping[str, Any]) -> Self:
-        """The mechanism of one client alone, from the terms in her offer."""
+        """The mechanism of a single client, from the terms in her offer."""
         wanted = {field.name for field in fields(cls)} - set(NOT_TERMS)  # type: ignore[arg-type]
         if set(terms) != wanted:
             raise InputError(
@@ -166,11 +166,11 @@ class Mechanism(ABC):
         return cls(batch_size=np.array([float(batch_size)]), **arrays)  # type: ignore[call-arg]
 
 
-def delivered_share(amount: FloatArray, seen: Observation) -> FloatArray:
-    """The amount times the share of rounds that were delivered; 0 for whoever was never asked."""
-    if seen.delivered is None or seen.asked is None:
+def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
+    """The amount times the share of rounds that were delivered; 0 for a client who was never asked."""
+    if observation.delivered is None or observation.asked is None:
         return amount
-    delivered, asked = np.asarray(seen.delivered, dtype=float), np.asarray(seen.asked, dtype=float)
+    delivered, asked = np.asarray(observation.delivered, dtype=float), np.asarray(observation.asked, dtype=float)
     counted = amount * delivered
     shared: FloatArray = np.zeros(np.broadcast(counted, asked).shape)
     np.divide(counted, asked, out=shared, where=asked > 0)
@@ -178,7 +178,7 @@ def delivered_share(amount: FloatArray, seen: Observation) -> FloatArray:
 
 
 def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) -> None:
-    """A plan can be announced: whole batches within the data, finite terms, finite pay at the expected loss."""
+    """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite."""
     count, kind = len(clients), mechanism.kind
     batches = np.asarray(mechanism.batch_size, dtype=float)
     if batches.shape != (count,):
@@ -197,17 +197,17 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
     pay = np.asarray(mechanism.pay(Observation(expected_loss)), dtype=float)
     if pay.shape != (count,):
         raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
-    for what, values in (*((f"the term {name!r}", one) for name, one in terms.items()), ("the pay", pay)):
+    for what, values in (*((f"the term {name!r}", term) for name, term in terms.items()), ("the pay", pay)):
         if not np.isfinite(values).all():
             who = int(np.argmin(np.isfinite(values)))
             raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")
 
 
 def require_collected(mechanism: type[Mechanism]) -> None:
-    """A job collects all evidence that this mechanism pays by."""
+    """Raise `InputError` unless jobs collect all evidence that this mechanism needs."""
     missing = mechanism.needs - COLLECTED_BY_JOBS
     if missing:
-        what = " and ".join(sorted(one.value for one in missing))
+        what = " and ".join(sorted(evidence.value for evidence in missing))
         raise InputError(
             f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
             "(truthfl verify), but not run."

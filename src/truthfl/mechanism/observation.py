@@ -1,7 +1,7 @@
-"""What a mechanism may see when it pays. Imports `checks` only.
+"""`Observation`: the data from which a mechanism computes pay. Imports nothing of truthfl.
 
-A mechanism never sees effort, batches or labels: it sees the final test loss, whose reports were taken, what clients
-claim, and how much worse the model would be without a client's reports.
+Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
+claims and, for some mechanisms, contributions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 
 class Evidence(Enum):
-    """A kind of evidence that a mechanism can ask for. What a job collects is in `COLLECTED_BY_JOBS`."""
+    """A kind of evidence that a mechanism can need. Jobs collect those in `COLLECTED_BY_JOBS`."""
 
     TEST_LOSS = "the test loss"
     DELIVERED_ROUNDS = "delivered rounds"
@@ -29,17 +29,17 @@ CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 @dataclass(frozen=True)
 class Observation:
-    """What is seen when client i is paid, at position i of each field; fields broadcast to (…, N).
+    """The observation from which client i is paid, at position i of each field; fields broadcast to (…, N).
 
-    In one job every position sees the same world. To ask what each client would be paid had she alone behaved
-    otherwise, position i holds what would be seen in that world.
+    In a job all positions hold the same observation. To compute the pay of each client if she alone deviated, position
+    i holds the observation of the scenario in which client i deviates.
 
     test_loss           loss of the final model on the test sample
-    claimed_batch_size  what the client says she used
-    contribution        loss drop credited to her, by the `Evidence` that the mechanism asks for
-    total_contribution  sum of everybody's contributions, counting none below 0
+    claimed_batch_size  the batch size that the client claims to have used
+    contribution        loss drop credited to her, by the `Evidence` that the mechanism needs
+    total_contribution  sum of all positive contributions
     contribution_error  standard error of her contribution; 0 where it is exact
-    delivered, asked    in how many rounds her report was taken, of those in which she was asked; None: in all
+    delivered, asked    number of rounds in which her report was accepted and in which she was asked; None: all rounds
     """
 
     test_loss: ArrayLike

@@ -1,6 +1,7 @@
-"""What is left over: of pay after costs for a client, of the model's worth after pay for the server.
+"""Payoffs: a client's pay less her cost; the value of the model to the server less all pay.
 
-Imports `setting`, `loss_model`, `strategies`, `mechanism`, `contribution`, `formulas`. docs/mechanism.md, section 1.
+docs/mechanism.md, section 1. Imports `setting`, `loss_model`, `strategies`, `mechanism`, `contribution`, `formulas` and
+`checks`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from truthfl.mechanism.strategies import Strategies
 
 
 def require_same_clients(rule: Mechanism, clients: Clients, model: LossModel) -> None:
-    """Rule, clients and loss model are about the same federation."""
+    """Raise `InputError` unless rule, clients and loss model have the same number of clients."""
     if not len(np.atleast_1d(rule.batch_size)) == len(clients) == len(model):
         raise InputError(
             f"{rule.name} is for {len(np.atleast_1d(rule.batch_size))} clients, the loss model for {len(model)}, and "
@@ -27,7 +28,7 @@ def require_same_clients(rule: Mechanism, clients: Clients, model: LossModel) ->
 
 
 def work_cost(clients: Clients, training: Training, strategies: Strategies) -> FloatArray:
-    """c_l e_i + T q_i c_p D_i, what client i's real work costs her."""
+    """c_l e_i + T q_i c_p D_i, the cost of each client's real work."""
     price = batch_price(clients, training)
     cost: FloatArray = formulas.work_cost(
         clients.labeling_cost, strategies.labeling_effort, price, strategies.batch_size
@@ -42,20 +43,20 @@ def pay_on_model(
     *,
     test_loss: float | None = None,
 ) -> FloatArray:
-    """What the rule pays each client: at the loss that the model expects, or at the one that was seen."""
-    played = Strategies.truthful(rule.batch_size) if strategies is None else strategies
-    if played.batch_size.shape != (len(model),):
+    """The rule's pay to each client at the expected loss of the model, or at `test_loss`."""
+    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
+    if profile.batch_size.shape != (len(model),):
         raise InputError(
-            f"strategies have shape {played.batch_size.shape}; they must be one profile of {len(model)} clients."
+            f"strategies have shape {profile.batch_size.shape}; they must be one profile of {len(model)} clients."
         )
-    loss = float(model.expected_loss(played)) if test_loss is None else number("test_loss", test_loss)
-    seen = observe(
+    loss = float(model.expected_loss(profile)) if test_loss is None else number("test_loss", test_loss)
+    observation = observe(
         rule,
         test_loss=loss,
-        claimed_batch_size=played.claimed_batch_size,
-        coalition_loss=model_coalition_loss(model, played),
+        claimed_batch_size=profile.claimed_batch_size,
+        coalition_loss=model_coalition_loss(model, profile),
     )
-    return rule.pay(seen)
+    return rule.pay(observation)
 
 
 def client_payoff(
@@ -69,11 +70,11 @@ def client_payoff(
 ) -> FloatArray:
     """u_i = r_i − c_l e_i − T q_i c_p D_i for every client.
 
-    Everybody is honest unless `strategies` says otherwise. Expected on the loss model, unless `test_loss` is given.
+    All clients are honest unless `strategies` is given. At the expected loss unless `test_loss` is given.
     """
     require_same_clients(rule, clients, model)
-    played = Strategies.truthful(rule.batch_size) if strategies is None else strategies
-    return pay_on_model(rule, model, played, test_loss=test_loss) - work_cost(clients, training, played)
+    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
+    return pay_on_model(rule, model, profile, test_loss=test_loss) - work_cost(clients, training, profile)
 
 
 def server_payoff(
@@ -84,8 +85,8 @@ def server_payoff(
     loss_value: float = 1.0,
     test_loss: float | None = None,
 ) -> float:
-    """u_0 = −κ f(w_T, ξ) − Σ r_i, expected on the loss model, unless `test_loss` is given."""
+    """u_0 = −κ f(w_T, ξ) − Σ r_i, at the expected loss unless `test_loss` is given."""
     kappa = number("loss_value", loss_value, positive=True)
-    played = Strategies.truthful(rule.batch_size) if strategies is None else strategies
-    loss = float(model.expected_loss(played)) if test_loss is None else number("test_loss", test_loss)
-    return -kappa * loss - float(np.sum(pay_on_model(rule, model, played, test_loss=loss)))
+    profile = Strategies.truthful(rule.batch_size) if strategies is None else strategies
+    loss = float(model.expected_loss(profile)) if test_loss is None else number("test_loss", test_loss)
+    return -kappa * loss - float(np.sum(pay_on_model(rule, model, profile, test_loss=loss)))

@@ -1,7 +1,7 @@
-"""Which mechanisms there are, by their kind. Imports `contract` and `baselines`, whose mechanisms come along.
+"""The registry of mechanisms by kind. Imports `mechanism`, `contract` and `baselines`.
 
-A mechanism of one's own is registered by `register`, or found in an installed package that names it under the entry
-point group `truthfl.mechanisms`. An offer names a kind and never code.
+Other mechanisms are registered by `register`, or by an installed package under the entry point group
+`truthfl.mechanisms`. Offers contain a kind and never code.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Kind = TypeVar("Kind", bound=type[Mechanism])
 
 
 def register(mechanism: Kind) -> Kind:
-    """Make a mechanism known by its kind; usable as a decorator."""
-    there = _REGISTERED.setdefault(mechanism.kind, mechanism)
-    if there is not mechanism:
+    """Register a mechanism under its kind; usable as a decorator."""
+    registered = _REGISTERED.setdefault(mechanism.kind, mechanism)
+    if registered is not mechanism:
         raise InputError(f"a mechanism {mechanism.kind!r} is registered already; choose another kind.")
     return mechanism
 
 
 def unregister(kind: str) -> None:
-    """Forget a mechanism that was registered."""
+    """Remove a mechanism from the registry."""
     _REGISTERED.pop(kind, None)
 
 
@@ -45,5 +45,5 @@ def find_mechanism(kind: str) -> type[Mechanism]:
 
 
 def mechanism_kinds() -> list[str]:
-    """All kinds that are known here."""
+    """All kinds that are registered or available by entry points."""
     return [*_REGISTERED, *(name for name in entry_points(group=ENTRY_POINTS).names if name not in _REGISTERED)]

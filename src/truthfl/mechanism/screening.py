@@ -1,6 +1,6 @@
-"""Private costs: a menu of contracts, from which a client who alone knows her sample cost does best by her own.
+"""Private costs: a menu of contracts from which a client's best choice is the one for her true sample cost.
 
-Looks at `setting`, `loss_model`, `assignment`, `contract`, `virtual_cost`. docs/mechanism.md, section 5.
+docs/mechanism.md, section 5. Imports `setting`, `loss_model`, `assignment`, `contract`, `virtual_cost` and `checks`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from truthfl.mechanism.virtual_cost import CostDistribution, VirtualCost, bisect
 
 
 class ScreeningMenu:
-    """For every client, what she is asked and paid as a function of the cost ĉ that she reports.
+    """Batch sizes and pay of all clients as functions of the costs ĉ that they report.
 
     D'(ĉ) = max( √(κ v/(T ψ(ĉ))), √(c_l v/(T b ĉ)) ), within [1, n]      Φ(ĉ) = T c̃ D'(ĉ)²/v
     rent(ĉ) = ∫_ĉ^c̄ T D'(z) dz        r = Φ (gap + F̂* − f) + T ĉ D'(ĉ) + rent(ĉ) + c_l
@@ -26,7 +26,7 @@ class ScreeningMenu:
     with T standing for T q_i. c̃ is ĉ, except that all reports below the cost at which D' reaches the data size n share
     one item, and so do all above the cost at which it reaches 1. D' is a real number here: between two whole sizes, use
     both in turn.
-    `clients.sample_cost` is not looked at: it is what nobody else knows.
+    `clients.sample_cost` is not used: it is private.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ScreeningMenu:
         return slope
 
     def rent(self, reported_cost: ArrayLike) -> FloatArray:
-        """rent(ĉ), what a client earns above her cost because nobody else knows it; piece by piece, exactly."""
+        """rent(ĉ), the payoff of an honest client, due to the privacy of her cost; integrated piece by piece."""
         cost = self._costs(reported_cost)
         top = np.full_like(cost, self.virtual_cost.highest)
         rent: FloatArray = self._largest * np.clip(self._full_data - cost, 0.0, None)
@@ -80,7 +80,7 @@ class ScreeningMenu:
         return self.rounds * rent
 
     def contract(self, reported_cost: ArrayLike) -> Contract:
-        """The contract that follows from what everybody has reported."""
+        """The contract for the reported costs of all clients."""
         cost = self._costs(reported_cost)
         batches, slope = self.batch_size(cost), self.slope(cost)
         base = slope * self.model.truthful_loss(batches) + self.rounds * cost * batches + self.rent(cost)
@@ -125,7 +125,7 @@ class ScreeningMenu:
 def best_double_deviation(
     menu: ScreeningMenu, true_cost: ArrayLike, *, reports: int = 201, zooms: int = 12
 ) -> tuple[FloatArray, FloatArray]:
-    """The most a client gains by reporting a false cost and then also working otherwise than asked, and that report.
+    """The most a client gains by reporting a false cost and then also working otherwise than assigned, and that report.
 
     Searched over reports; for each report the best (e, D, γ) is the one of `best_deviation`: γ = 1, D = √(Φ(ĉ) v/(T c))
     within her limits, and no labels if Φ(ĉ) b < c_l. The gain is measured against an honest report and honest work.
@@ -148,12 +148,12 @@ def best_double_deviation(
 
 def _payoff_of_report(menu: ScreeningMenu, cost: FloatArray, report: FloatArray) -> FloatArray:
     model, labeling_cost = menu.model, menu.clients.labeling_cost
-    asked, slope = menu.batch_size(report), menu.slope(report)
+    assigned, slope = menu.batch_size(report), menu.slope(report)
     with np.errstate(divide="ignore"):
         batch = np.clip(np.sqrt(slope * model.sampling / (menu.rounds * cost)), 1.0, menu._largest)
-    labels_or_not = np.maximum(0.0, labeling_cost - slope * model.labeling)
-    transfer = menu.rent(report) + menu.rounds * report * asked
+    saved_labeling = np.maximum(0.0, labeling_cost - slope * model.labeling)
+    transfer = menu.rent(report) + menu.rounds * report * assigned
     payoff: FloatArray = (
-        transfer + slope * model.sampling * (1.0 / asked - 1.0 / batch) - menu.rounds * cost * batch + labels_or_not
+        transfer + slope * model.sampling * (1.0 / assigned - 1.0 / batch) - menu.rounds * cost * batch + saved_labeling
     )
     return payoff

@@ -1,7 +1,7 @@
-"""A search for every client's best deviation that knows nothing of the formulas: it only evaluates payoffs.
+"""A grid search for every client's best deviation, which evaluates payoffs and uses no closed form.
 
-For each labeling effort and each claim, a coarse grid over batch size (in its logarithm) and report scale, then finer
-and finer grids around the best point. All clients at once. Looks at `checks` and `strategies`.
+For each labeling effort and each claim: a coarse grid over batch size (in its logarithm) and report scale, then finer
+and finer grids around the best point; for all clients at once. Imports `checks` and `strategies`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.strategies import Strategies
 
 Gain = Callable[[float, FloatArray, FloatArray, FloatArray], FloatArray]
-"""(labeling effort, batch sizes, report scales, claimed batch sizes) → what each client gains over honest work."""
+"""(labeling effort, batch sizes, report scales, claimed batch sizes) → gain of each client over honest work."""
 
 COARSE_BATCHES = 33
 COARSE_SCALES = 21  # of u = γ/(1+γ) in [0, 1): γ = 1 is in the middle
@@ -34,9 +34,9 @@ def search_best(
     effort, batch, scale, claim = np.ones(count), honest.copy(), np.ones(count), honest.copy()
     for labels in (0.0, 1.0):
         for claimed in claims:
-            found, at_batch, at_scale = _search_plane(gain, labels, claimed, lowest, highest)
-            better = found > best
-            best[better], effort[better] = found[better], labels
+            gains, at_batch, at_scale = _search_plane(gain, labels, claimed, lowest, highest)
+            better = gains > best
+            best[better], effort[better] = gains[better], labels
             batch[better], scale[better], claim[better] = at_batch[better], at_scale[better], claimed[better]
     return best, Strategies(effort, batch, scale, claim)
 

@@ -1,7 +1,6 @@
-"""The setting of one job: who the clients are, how training runs, what is known of the loss.
+"""The setting of one job: `Clients`, `Training` and `Constants`, checked when they are created.
 
-Plain facts, checked once when they are written down; every function of this room takes them. Looks at `checks` only.
-The letters are those of docs/mechanism.md, section 1.
+The symbols are those of docs/mechanism.md, section 1. Imports `checks` and `formulas`.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ WEIGHT_SUM_TOLERANCE = 1e-6
 
 @dataclass(frozen=True, init=False, eq=False)
 class Clients:
-    """All N clients, one array per fact. A single number stands for every client (except `weight`).
+    """All N clients, one array per field. A single number applies to every client (except `weight`).
 
-    Arrays are looked at, not copied: leave them as they are while this is in use. A contract keeps its own.
+    Arrays are not copied and must not be changed while this object is in use. A contract has its own copies.
 
     weight             p_i  share of client i in the aggregate, above 0, summing to 1
     gradient_variance  σ_i² variance of one sample's gradient
     sample_cost        c_p  her cost of one sample in one round's gradient
     labeling_cost      c_l  her cost of labeling her data set once
-    dataset_size       n_i  how many samples she holds
+    dataset_size       n_i  number of her samples
     heterogeneity      d_i  F_i(w*) − F_i(w_i*), how far her own optimum is from the common one
-    participation      q_i  chance that she is available in a round
-    name               what messages call her; "client 0", "client 1", … when not given
+    participation      q_i  probability that she participates in a round
+    name               her name in messages; "client 0", "client 1", … if not given
     """
 
     weight: FloatArray
@@ -91,13 +90,13 @@ class Clients:
         return len(self.weight)
 
     def label(self, position: int) -> str:
-        """What a message calls the client at this position."""
+        """The name of the client at this position in messages."""
         return f"client {position}" if self.name is None else f"client {position} ({self.name[position]})"
 
     def without(self, positions: Iterable[int]) -> Clients:
         """The same federation with some clients left out and the weights of the rest scaled to sum to 1.
 
-        The loss model depends on the weights: make it anew for the clients that stay.
+        The loss model depends on the weights and must be computed again for the remaining clients.
         """
         stay = np.ones(len(self), dtype=bool)
         for position in positions:
@@ -121,7 +120,7 @@ class Clients:
 
 @dataclass(frozen=True)
 class Training:
-    """How the model is trained: T `rounds`, H `local_steps` in each, step size η."""
+    """Training parameters: T `rounds`, H `local_steps` in each, step size η."""
 
     rounds: int
     local_steps: int = 1
@@ -140,7 +139,7 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class Constants:
-    """What is known of the loss functions.
+    """Constants of the loss functions.
 
     smoothness        L   every F_i is L-smooth
     strong_convexity  μ   every F_i is μ-strongly convex, μ ≤ L
@@ -171,7 +170,7 @@ class Constants:
 
 
 def batch_price(clients: Clients, training: Training) -> FloatArray:
-    """T q_i c_p: what one more sample in every batch costs client i over the job, in expectation (section 2c).
+    """T q_i c_p: client i's expected cost of one more sample in every batch of the job (section 2c).
 
     c_p is the cost of one sample in one *round*, whatever H is, as in the paper.
     """

@@ -1,6 +1,6 @@
-"""The spread of pay while the loss is an estimate or is tested on few samples, and the margin that covers it.
+"""The spread of pay when the loss is an estimate or is tested on few samples, and the margin that covers it.
 
-Imports `checks`. docs/mechanism.md, section 3.
+docs/mechanism.md, section 3. Imports `checks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pay_slope(contract: Mechanism) -> FloatArray:
-    """Φ_i: the money that each client loses per unit of test loss, under a mechanism that is linear in it."""
+    """Φ_i: pay that each client loses per unit of test loss; `InputError` if the mechanism is not linear in it."""
     linear = contract.linear()
     if linear is None:
         raise InputError(f"the pay of {contract.name} is not linear in the test loss; it has no slope.")
@@ -35,7 +35,7 @@ def pay_standard_deviation(contract: Mechanism, loss_variance: float, *, test_sa
 
 
 def samples_for_share(contract: Mechanism, expected_pay: ArrayLike, loss_variance: float, *, share: float) -> int:
-    """The number m of test samples from which on nobody's standard deviation exceeds this share of her pay."""
+    """The smallest number m of test samples at which no standard deviation of pay exceeds this share of the pay."""
     pay = np.asarray(expected_pay, dtype=float)
     if not (pay > 0).all():
         raise InputError("expected_pay is not positive for every client; a share of it is no measure then.")

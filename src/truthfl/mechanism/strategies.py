@@ -1,4 +1,4 @@
-"""What clients really do, as against what they were asked to do. Looks at `checks` only."""
+"""`Strategies`: the real behaviour of clients as numbers (e, D, γ and the claimed batch). Imports `checks`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Strategies:
     labeling_effort     e_i  1: correct labels, 0: labels drawn at random
     batch_size          D_i  samples in each local step's batch
     report_scale        γ_i  she sends w_{t−1} + γ_i (w_i − w_{t−1})
-    claimed_batch_size       the batch size she says she used; what she really used unless given
+    claimed_batch_size       the batch size she claims to have used; by default the real one
     """
 
     labeling_effort: FloatArray
@@ -56,5 +56,5 @@ class Strategies:
 
     @classmethod
     def truthful(cls, batch_size: ArrayLike) -> Strategies:
-        """Everybody labels, uses the assigned batch size and reports what she computed."""
+        """All clients label, use the assigned batch sizes and report what they computed."""
         return cls(1.0, batch_size, 1.0)

@@ -1,6 +1,6 @@
-"""The virtual cost of a client whose sample cost is private, from its distribution. Looks at `checks` only.
+"""The virtual cost of a client whose sample cost is private, from the distribution of that cost.
 
-docs/mechanism.md, section 5.
+docs/mechanism.md, section 5. Imports `checks`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REGULARITY_TOLERANCE = 1e-9
 
 
 class CostDistribution(Protocol):
-    """What we use of a frozen continuous SciPy distribution."""
+    """The methods that are used of a frozen continuous SciPy distribution."""
 
     def support(self) -> tuple[float, float]: ...
     def cdf(self, x: FloatArray) -> FloatArray: ...
@@ -73,7 +73,7 @@ class VirtualCost:
         return self._sums[panel] + self._panel(self._starts[panel], root)
 
     def _panel(self, start: FloatArray, end: FloatArray) -> FloatArray:
-        """Gauss's rule in s = √(z − lowest), in which the integrand stays smooth even for costs down to 0."""
+        """Gauss quadrature in s = √(z − lowest), in which the integrand is smooth even at cost 0."""
         half = (end - start) / 2.0
         s = (start + end)[..., None] / 2.0 + half[..., None] * self._nodes
         cost = self.lowest + s**2
@@ -99,7 +99,7 @@ class VirtualCost:
 
 
 def bisect(holds: Callable[[FloatArray], NDArray[np.bool_]], low: FloatArray, high: FloatArray) -> FloatArray:
-    """The largest value in [low, high] at which a condition holds that holds up to some point; low if it never does."""
+    """The largest value in [low, high] at which a condition holds that is monotone; low if it never holds."""
     reaches = holds(high)
     low, high = low.copy(), high.copy()
     low[reaches] = high[reaches]

@@ -1,1 +1,1 @@
-"""Questions answered by many trainings: `reproduce` the paper, `verify` that lying does not pay. Each returns data."""
+"""Studies with many training runs: `reproduce` (the paper's figures and claims) and `verify` (whether lying pays)."""

@@ -1,7 +1,7 @@
-"""A cell: one way for the clients to behave, trained with many seeds. What figures are made of.
+"""Cells: settings of a federation and its clients' strategies, trained with many seeds; figures are made of them.
 
-The functions here are what tasks call, in whichever process: plain values in, named arrays out. Looks at `work`,
-`learning` and the mechanism.
+`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out. Imports
+`work`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.federated import Federated
-from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build, with_training
+from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build_federation, with_training
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.step_size import find_step_size
@@ -25,34 +25,34 @@ from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.work import Result, WorkItem
 
 SEEDS_PER_TASK = 10
-WATCHED_SAMPLES = 1000  # of the clients' own, on which the training loss is looked at
+TRAIN_LOSS_SAMPLES = 1000  # number of the clients' samples on which the training loss is evaluated
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where training happens: the data, the model, how many samples each client holds, how often she is there."""
+class FederationSpec:
+    """A federation in plain values: data, model, number of samples of each client, and participation (default 1)."""
 
     data: Data
     model: ModelChoice
     sizes: tuple[int, ...]
     participation: tuple[float, ...] | None = None
 
-    def said(self) -> dict[str, Any]:
-        """In plain values; participation only where somebody is not always there."""
-        plain = {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
+    def settings(self) -> dict[str, Any]:
+        """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
+        settings = {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
         absent = self.participation is not None and min(self.participation) < 1.0
-        return plain | ({"participation": list(self.participation or ())} if absent else {})
+        return settings | ({"participation": list(self.participation or ())} if absent else {})
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What everybody does in one training; a number stands for all clients.
+    """A federation, training parameters and strategies; a single number applies to all clients.
 
-    every   rounds between two looks at the model; only the last round's unless given
-    pilot   on the server's own data instead of the clients'
+    every   rounds between two evaluations of the model; None: only after the last round
+    pilot   train on the server's pilot data instead of the clients' data
     """
 
-    place: Place
+    federation: FederationSpec
     rounds: int
     step_size: float
     batch_size: tuple[float, ...] | int = 50
@@ -62,28 +62,34 @@ class Cell:
     pilot: bool = False
 
     def tasks(self, seeds: Sequence[int]) -> list[WorkItem]:
-        """The training of this cell, some seeds to a task: more seeds later leave the earlier tasks as they are."""
-        settings = self.place.said() | {
+        """Work items that train this cell, each with up to `SEEDS_PER_TASK` seeds.
+
+        Appending seeds later leaves the items of full blocks, and their stored results, unchanged.
+        """
+        settings = self.federation.settings() | {
             "rounds": self.rounds,
             "step_size": self.step_size,
-            "batch_size": self.each(self.batch_size),
-            "labeling_effort": self.each(self.labeling_effort),
-            "report_scale": self.each(self.report_scale),
+            "batch_size": self.per_client(self.batch_size),
+            "labeling_effort": self.per_client(self.labeling_effort),
+            "report_scale": self.per_client(self.report_scale),
             "every": self.every or self.rounds,
             "pilot": self.pilot,
         }
         blocks = [list(seeds[first : first + SEEDS_PER_TASK]) for first in range(0, len(seeds), SEEDS_PER_TASK)]
         return [WorkItem("studies.cells:train_cell", settings | {"seeds": block}) for block in blocks]
 
-    def each(self, value: tuple[float, ...] | float) -> list[float]:
-        """One number per client."""
-        values = value if isinstance(value, tuple) else (value,) * len(self.place.sizes)
-        return [float(one) for one in values]
+    def per_client(self, value: tuple[float, ...] | float) -> list[float]:
+        """The value as a list with one number per client."""
+        values = value if isinstance(value, tuple) else (value,) * len(self.federation.sizes)
+        return [float(number) for number in values]
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What training gave: loss on clients' samples, loss and accuracy on the test set, each (seeds, moments)."""
+class CellResult:
+    """Loss on the clients' samples, loss and accuracy on the test set, arrays (seeds, evaluations).
+
+    rounds  (evaluations,) the numbers of rounds after which the models were evaluated
+    """
 
     rounds: NDArray[np.int64]
     train_loss: NDArray[np.float64]
@@ -91,12 +97,12 @@ class Seen:
     accuracy: NDArray[np.float64]
 
     def test_loss_at(self, rounds: int) -> NDArray[np.float64]:
-        """After so many rounds, one for each seed."""
+        """The test loss after this number of rounds, one value per seed."""
         return self.test_loss[:, int(np.flatnonzero(self.rounds == rounds)[0])]
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Seen:
-        """From the results of a cell's tasks, in their order."""
+    def of(cls, results: Sequence[Result]) -> CellResult:
+        """The joined results of a cell's work items, in their order."""
         joined = {name: np.concatenate([r[name] for r in results]) for name in ("train_loss", "test_loss", "accuracy")}
         return cls(rounds=results[0]["rounds"], **joined)
 
@@ -116,18 +122,18 @@ def train_cell(
     pilot: bool,
     seeds: Sequence[int],
 ) -> Result:
-    """Train once per seed and look on the way."""
-    scene = scene_of(data, model, sizes, participation)
-    federated = with_training(scene.pilot if pilot else scene.federated, Training(rounds, 1, step_size))
-    played = Strategies(labeling_effort, batch_size, report_scale)
-    watch = {"train": watched_samples(federated), "test": scene.test}
-    with np.errstate(over="ignore", invalid="ignore"):  # lies may make training diverge, which is an answer
-        done = train(federated, played, seeds, watch=watch, every=every, threads=1)
+    """Train once per seed and evaluate every `every` rounds."""
+    federation = federation_of(data, model, sizes, participation)
+    federated = with_training(federation.pilot if pilot else federation.federated, Training(rounds, 1, step_size))
+    strategies = Strategies(labeling_effort, batch_size, report_scale)
+    data_sets = {"train": train_loss_samples(federated), "test": federation.test}
+    with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
+        trained = train(federated, strategies, seeds, evaluate_on=data_sets, every=every, threads=1)
     return {
-        "rounds": done.rounds,
-        "train_loss": done.watched["train"].loss,
-        "test_loss": done.watched["test"].loss,
-        "accuracy": done.watched["test"].accuracy,
+        "rounds": trained.rounds,
+        "train_loss": trained.evaluations["train"].loss,
+        "test_loss": trained.evaluations["test"].loss,
+        "accuracy": trained.evaluations["test"].accuracy,
     }
 
 
@@ -143,11 +149,11 @@ def tune_step(
     high: float,
     seeds: int,
 ) -> Result:
-    """The best step for so many rounds on the server's pilot data, judged by the test loss."""
-    scene = scene_of(data, model, sizes, participation)
-    federated = with_training(scene.pilot, Training(rounds, 1, low))
-    found = find_step_size(federated, scene.test, batch_size, low=low, high=high, seeds=seeds)
-    return {"best": np.array(found.best), "tried": found.tried, "loss": found.loss, "error": found.standard_error}
+    """Search the step size with the least test loss after `rounds` rounds on the server's pilot data."""
+    federation = federation_of(data, model, sizes, participation)
+    federated = with_training(federation.pilot, Training(rounds, 1, low))
+    search = find_step_size(federated, federation.test, batch_size, low=low, high=high, seeds=seeds)
+    return {"best": np.array(search.best), "tried": search.tried, "loss": search.loss, "error": search.standard_error}
 
 
 def sample_gradients(
@@ -160,41 +166,41 @@ def sample_gradients(
     step_size: float,
     batch_size: int,
 ) -> Result:
-    """How gradients vary along an honest training on the server's pilot data."""
-    federated = with_training(scene_of(data, model, sizes, participation).pilot, Training(rounds, 1, step_size))
-    found = measure_gradients(federated, batch_size=batch_size)
+    """Measure gradients along an honest training run on the server's pilot data."""
+    federated = with_training(federation_of(data, model, sizes, participation).pilot, Training(rounds, 1, step_size))
+    gradients = measure_gradients(federated, batch_size=batch_size)
     return {
-        "gradient_variance": found.gradient_variance,
-        "label_shift": np.array(found.label_shift),
-        "gradient_bound": np.array(found.gradient_bound),
+        "gradient_variance": gradients.gradient_variance,
+        "label_shift": np.array(gradients.label_shift),
+        "gradient_bound": np.array(gradients.gradient_bound),
     }
 
 
-def watched_samples(federated: Federated) -> LabeledImages:
-    """A fixed, even choice among all clients' samples, with their true labels."""
+def train_loss_samples(federated: Federated) -> LabeledImages:
+    """Evenly spaced samples of all clients, with their true labels."""
     rows = federated.partition.rows
-    count = min(WATCHED_SAMPLES, len(rows))
+    count = min(TRAIN_LOSS_SAMPLES, len(rows))
     return federated.data.take(rows[np.arange(count) * len(rows) // count])
 
 
-def scene_of(
+def federation_of(
     data: Mapping[str, Any],
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
 ) -> SimulatedFederation:
-    """The scene of these plain values; made once in a process."""
-    there = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    return _scene(Data(**data), ModelChoice(**model), tuple(sizes), there)
+    """The federation of these JSON values; cached."""
+    chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
+    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances)
 
 
 @lru_cache(maxsize=8)
-def _scene(
+def _federation(
     data: Data, model: ModelChoice, sizes: tuple[int, ...], participation: tuple[float, ...]
 ) -> SimulatedFederation:
-    return build(data, model, sizes, Training(1), participation)
+    return build_federation(data, model, sizes, Training(1), participation)
 
 
-def with_client(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:
-    """The same number for all `count` clients, but another one for some of them."""
+def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:
+    """One number per client: `other` for the clients listed, `value` for the rest of all `count` clients."""
     return tuple(other if i in clients else value for i in range(count))

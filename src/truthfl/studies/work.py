@@ -1,7 +1,7 @@
-"""Work cut into independent pieces, each known by its content: done once, kept on disk, never done again.
+"""Work items: calls of functions whose results are stored on disk under a hash of function name and settings.
 
-A task is the name of a function and its settings, both plain text, so that another process (or, later, another machine)
-can do it. What was done before an interruption is there after it. Imports `files` and `learning.array_files`.
+Items whose result is in the store are not computed again, so an interrupted study can be continued. Items are plain
+values, so they can be computed in other processes. Imports `files` and `learning.array_files`.
 """
 
 from __future__ import annotations
@@ -29,28 +29,33 @@ from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import write_file
 from truthfl.learning.array_files import npz_bytes
 
-REVISION = 1  # of what the functions compute; one more when results on disk are no longer what they would be now
+REVISION = 1  # part of every address; increase it when a function computes something else than before
 
 Result = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
-"""Told how many tasks are done, and of how many."""
+"""Called with the number of tasks done and the number of all tasks."""
 
 
 @dataclass(frozen=True)
 class WorkItem:
-    """A call of `module:function` of this package with settings that JSON can hold; it returns named arrays."""
+    """A call of a function of this package that returns named arrays.
+
+    work      "module:function"
+    settings  its keyword arguments, JSON values
+    """
 
     work: str
     settings: Mapping[str, Any]
 
     @property
     def address(self) -> str:
-        """The same for the same work, whoever asks for it and when."""
-        said = json.dumps([REVISION, self.work, self.settings, _files(self.settings)], sort_keys=True, allow_nan=False)
-        return hashlib.sha256(said.encode()).hexdigest()[:32]
+        """The hash of revision, function, settings and data files."""
+        content = [REVISION, self.work, self.settings, _data_files(self.settings)]
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def do(self) -> Result:
-        """The work itself, here and now."""
+        """Call the function in this process."""
         module, function = self.work.split(":")
         try:
             result: Result = getattr(importlib.import_module(f"truthfl.{module}"), function)(**self.settings)
@@ -62,33 +67,34 @@ class WorkItem:
 
 
 class WorkError(RuntimeError):
-    """A task failed, and not for what it was given: the message says which, with which settings, and how."""
+    """A task failed with an unexpected exception; the message has its function, settings and the exception."""
 
 
-def _files(settings: Mapping[str, Any]) -> list[list[Any]]:
-    """Name, size and time of the files that a task's data are in, where they are files: changed data are other data."""
+def _data_files(settings: Mapping[str, Any]) -> list[list[Any]]:
+    """Path, size and modification time of the task's data files; empty for built-in data."""
     source = Path(str(settings.get("data", {}).get("source", "")))
     files = sorted(source.iterdir()) if source.is_dir() else [source]
-    found = [(path, path.stat()) for path in files if path.is_file()]
-    return [[str(path), seen.st_size, seen.st_mtime_ns] for path, seen in found]
+    stats = [(path, path.stat()) for path in files if path.is_file()]
+    return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of results, one file each. A file has its name only once it is whole."""
+    """A folder with one .npz file per result; files are written atomically."""
 
     folder: Path
 
     def get(self, task: WorkItem) -> Result | None:
-        """What was kept of this task; nothing where there is no such file, or none that can be read."""
+        """The stored result of a task; None if there is no file or it cannot be read."""
         try:
-            with self._path(task).open("rb") as file, np.load(file, allow_pickle=False) as kept:
-                return {name: kept[name] for name in kept.files}
+            with self._path(task).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             return None
 
     def put(self, task: WorkItem, result: Result) -> None:
-        write_file(self._path(task), npz_bytes(result), sync=False)  # one that was lost is computed again
+        """Store a result. Without fsync: a lost file is computed again."""
+        write_file(self._path(task), npz_bytes(result), sync=False)
 
     def _path(self, task: WorkItem) -> Path:
         return self.folder / f"{task.address}.npz"
@@ -97,41 +103,42 @@ class Store:
 def do_all(
     tasks: Sequence[WorkItem], store: Store, *, workers: int | None = None, progress: Progress | None = None
 ) -> list[Result]:
-    """The result of every task, in order; only what the store lacks is done, by so many processes."""
+    """The results of all tasks, in order; those missing in the store are computed by `workers` processes and stored."""
     results: dict[str, Result] = {}
-    lacking: dict[str, WorkItem] = {}
+    missing: dict[str, WorkItem] = {}
     addresses = [task.address for task in tasks]
     for address, task in zip(addresses, tasks, strict=True):
-        if address in results or address in lacking:
+        if address in results or address in missing:
             continue
-        kept = store.get(task)
-        if kept is None:
-            lacking[address] = task
+        stored = store.get(task)
+        if stored is None:
+            missing[address] = task
         else:
-            results[address] = kept
-    different = len(results) + len(lacking)
-    tell = progress or (lambda _done, _all: None)
-    tell(len(results), different)
-    count = min(workers or os.cpu_count() or 1, len(lacking))
-    for address, result in _done_here(lacking) if count <= 1 else _done_by_processes(lacking, count):
+            results[address] = stored
+    distinct = len(results) + len(missing)
+    report = progress or (lambda _done, _all: None)
+    report(len(results), distinct)
+    count = min(workers or os.cpu_count() or 1, len(missing))
+    computed = _compute_here(missing) if count <= 1 else _compute_in_processes(missing, count)
+    for address, result in computed:
         results[address] = result
-        store.put(lacking[address], result)
-        tell(len(results), different)
+        store.put(missing[address], result)
+        report(len(results), distinct)
     return [results[address] for address in addresses]
 
 
-def _done_here(lacking: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
-    for address, task in lacking.items():
+def _compute_here(missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
+    for address, task in missing.items():
         yield address, task.do()
 
 
-def _done_by_processes(lacking: Mapping[str, WorkItem], count: int) -> Iterator[tuple[str, Result]]:
-    """Results as they come. Whatever ends this early (an error, Ctrl-C) ends the processes at once."""
+def _compute_in_processes(missing: Mapping[str, WorkItem], count: int) -> Iterator[tuple[str, Result]]:
+    """Results in the order of completion. After an error or Ctrl-C the processes are terminated at once."""
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
     try:
-        with _interrupts_later():
-            running = {pool.submit(task.do): address for address, task in lacking.items()}
+        with _interrupts_deferred():
+            running = {pool.submit(task.do): address for address, task in missing.items()}
         for done in as_completed(running):
             yield running[done], done.result()
         pool.shutdown()
@@ -147,22 +154,22 @@ def _done_by_processes(lacking: Mapping[str, WorkItem], count: int) -> Iterator[
 
 
 def _end_with_parent() -> None:
-    """In a process at work: when the one that started it is gone, however it went, nobody waits for this one."""
+    """In a worker process: exit when the parent process has ended."""
     parent = multiprocessing.parent_process()
 
-    def watch() -> None:
+    def exit_after_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=exit_after_parent, daemon=True).start()
 
 
 @contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Ctrl-C reaches every process of a command; it is for the one that started the others, which ends them.
+def _interrupts_deferred() -> Iterator[None]:
+    """Block SIGINT in this context and in processes started in it; this process receives it at the end.
 
-    Processes started in here never see it; this one sees it at the end.
+    Ctrl-C is sent to all processes of a command. Only the parent handles it, and terminates the others.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -11,7 +11,7 @@ from pathlib import Path
 from truthfl.files import write_file
 from truthfl.learning.array_files import npy_bytes, read_npy
 from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.local_training import remembered
+from truthfl.learning.local_training import updated_memory
 from truthfl.learning.model import Params
 
 RECEIVED = "received"
@@ -31,4 +31,4 @@ def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: 
     for number in earlier[: -behaviour.remembers - REPEATABLE_ROUNDS]:
         with suppress(OSError):
             kept[number].unlink()
-    return remembered(behaviour, [read_npy(kept[number]) for number in earlier[-behaviour.remembers :]], common)
+    return updated_memory(behaviour, [read_npy(kept[number]) for number in earlier[-behaviour.remembers :]], common)

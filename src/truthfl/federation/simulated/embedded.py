@@ -97,7 +97,7 @@ def run_job(
     design     of the pilot; the default if None
     in_flower  whether the nodes are those of Flower's simulation, in other processes
     """
-    federation = job.scene()
+    federation = job.simulated_federation()
     with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
         operator = Operator(opened_ledger, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
@@ -146,7 +146,7 @@ def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> 
     """Build a client from the job alone, in another process; data and labels are cached."""
     cache_key = digest({"job": job.document(), "seed": seed})
     if cache_key not in _REBUILT:
-        federation = job.scene()
+        federation = job.simulated_federation()
         _REBUILT[cache_key] = federation, Profile(job.clients.behaviour, 1).labels(federation.federated, seed)
     federation, labels = _REBUILT[cache_key]
     return _participant(job, federation, client, folder, labels)

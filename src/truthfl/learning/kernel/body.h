@@ -19,9 +19,9 @@
 #define LANES 4 /* floats in a register */
 #endif
 
-typedef float vc __attribute__((vector_size(4 * LANES), aligned(4)));   /* a register of floats, */
-typedef float vh __attribute__((vector_size(2 * LANES), aligned(4)));   /* half of one, */
-typedef int32_t ic __attribute__((vector_size(4 * LANES), aligned(4))); /* and the same of whole numbers */
+typedef float vc __attribute__((vector_size(4 * LANES), aligned(4)));   /* a register of floats */
+typedef float vh __attribute__((vector_size(2 * LANES), aligned(4)));   /* half of one */
+typedef int32_t ic __attribute__((vector_size(4 * LANES), aligned(4))); /* a register of integers */
 typedef int32_t ih __attribute__((vector_size(2 * LANES), aligned(4)));
 #define PARTS (16 / LANES) /* registers for sixteen classes */
 #define ROW_LANES (LANES < 8 ? LANES : 8)
@@ -83,13 +83,13 @@ typedef struct {
   float *x;        /* BLOCK images as floats, [channel][row][column], with room behind for loads past the end */
   int64_t x_step;
   float *act;      /* [image][unit, padded] after ReLU */
-  int32_t *arg;    /* [image][unit]: where in the image the pooled value comes from */
+  int32_t *arg;    /* [image][unit]: position in the image that the pooled value comes from */
   float *back;     /* [image][unit, padded]: derivative of the loss by the unit */
   float *logits;   /* [image][class, padded] */
-  int32_t *runs[BLOCK]; /* of each image, the runs of eight pixels that are not all dark, */
-  int64_t found[BLOCK]; /* and how many */
+  int32_t *runs[BLOCK]; /* of each image, the runs of eight pixels that are not all dark */
+  int64_t found[BLOCK]; /* their number */
   const uint8_t *image[BLOCK];
-  int64_t row[BLOCK]; /* which image of the job it is, or −1 */
+  int64_t row[BLOCK]; /* the number of the image in the job, or −1 */
   int32_t label[BLOCK];
   float weight[BLOCK];
   int count;
@@ -150,9 +150,9 @@ INLINE int is_dark(const uint8_t *image, int64_t from, int64_t pixels) {
   return eight == 0;
 }
 
-/* A run's `end` pixels, rows of weights `stride` apart: what they add to the scores of sixteen classes, */
+/* Adds a run of `end` pixels to the scores of sixteen classes; rows of weights are `stride` apart. */
 INLINE void add_run(const float *pixel, const uint8_t *image, const float *weights, int64_t stride, int64_t end, float *l) {
-  vc even[PARTS], odd[PARTS]; /* two sums, so that one need not wait for the other */
+  vc even[PARTS], odd[PARTS]; /* two independent sums, for instruction-level parallelism */
   for (int u = 0; u < PARTS; u++) { even[u] = *(const vc *)(l + u * LANES); odd[u] = (vc){0}; }
 #pragma GCC unroll 8
   for (int64_t k = 0; k < end; k++) {
@@ -164,7 +164,7 @@ INLINE void add_run(const float *pixel, const uint8_t *image, const float *weigh
   for (int u = 0; u < PARTS; u++) *(vc *)(l + u * LANES) = even[u] + odd[u];
 }
 
-/* and what the scores' derivatives add to the run's weights. */
+/* Adds the derivatives of the scores, times the run's pixels, to the gradient of the run's weights. */
 INLINE void add_back(const float *pixel, const uint8_t *image, const float *l, int64_t stride, int64_t end, float *to) {
   vc d[PARTS];
   for (int u = 0; u < PARTS; u++) d[u] = *(const vc *)(l + u * LANES);
@@ -175,7 +175,7 @@ INLINE void add_back(const float *pixel, const uint8_t *image, const float *l, i
   }
 }
 
-/* The bright runs of an image, in order; returns how many there are. */
+/* Writes the bright runs of an image, in order, to `runs`; returns their number. */
 static int64_t bright_runs(const uint8_t *image, int64_t pixels, int32_t *runs) {
   int64_t found = 0;
   for (int64_t j = 0; j < pixels; j += 8) {
@@ -255,15 +255,15 @@ static void softmax_block(const truthfl_job *job, const shape *s, const float *p
 #endif
 
 #if LANES == 16
-#define FILTERS 4 /* at once, so that the sums stay in registers */
+#define FILTERS 4 /* computed at once, so that the sums stay in registers */
 #define WIDEST 2
 #else
 #define FILTERS 2
 #define WIDEST 3
 #endif
 
-/* What one row of pixels adds to two neighbouring rows of the convolution: to the upper by the filters' row at hand, to
-   the lower by the one before it. */
+/* Adds one row of pixels to two neighbouring rows of the convolution: to the upper with row `filter` of the filters, to
+   the lower with the row before it. */
 INLINE void convolve_row(const int wide, const float *x, const float *const *filter, const int upper, const int lower,
                          vc a[2][FILTERS][WIDEST]) {
 #pragma GCC unroll 5
@@ -280,7 +280,7 @@ INLINE void convolve_row(const int wide, const float *x, const float *const *fil
 }
 
 /* `wide` registers of columns of two neighbouring rows, FILTERS filters, pooled to half as many: value and origin. In a
-   tie the upper one wins, then the left. Filters are `f_step` apart, results `step`; only `real` filters and `here`
+   tie the upper one is taken, then the left. Filters are `f_step` apart, results `step`; only `real` filters and `here`
    results are written. */
 INLINE void convolve_columns(const int wide, const float *x, const float *f, int64_t plane, int64_t width,
                              int64_t channels, int64_t f_step, const float *bias, int32_t origin, float *value,
@@ -458,17 +458,17 @@ static void add_batch(const truthfl_job *job, const shape *s, const float *p, sc
   }
 }
 
-/* What the clients first … last−1 together say in one round. For one local step: the sum of their weighted gradients, and
-   behind it (at `total`) the sum of their shares; for more: the sum of their weighted updates. `combine` knows. */
+/* The update of the clients first … last−1 in one round, the input of `combine`. For one local step: the sum of their
+   weighted gradients and (at index `total`) the sum of their shares; for more: the sum of their weighted changes. */
 static void chunk(const truthfl_job *job, const shape *s, const float *p, int64_t round, int64_t first, int64_t last,
-                  scratch *w, float *local, float *g, float *said) {
+                  scratch *w, float *local, float *g, float *update) {
   w->count = 0;
-  memset(said, 0, (size_t)(s->total + 1) * sizeof(float));
+  memset(update, 0, (size_t)(s->total + 1) * sizeof(float));
   for (int64_t i = first; i < last; i++) {
     if (!is_available(job, i, round)) continue;
     if (job->local_steps == 1) {
-      said[s->total] += job->share[i];
-      add_batch(job, s, p, w, said, i, round, 0, job->share[i] / (float)job->batch[i]);
+      update[s->total] += job->share[i];
+      add_batch(job, s, p, w, update, i, round, 0, job->share[i] / (float)job->batch[i]);
       continue;
     }
     memcpy(local, p, (size_t)s->total * sizeof(float));
@@ -478,25 +478,25 @@ static void chunk(const truthfl_job *job, const shape *s, const float *p, int64_
       flush(job, s, local, w, g);
       for (int64_t j = 0; j < s->total; j++) local[j] -= job->step_size * (g[j] + job->penalty * local[j]);
     }
-    for (int64_t j = 0; j < s->total; j++) said[j] += job->share[i] * (local[j] - p[j]);
+    for (int64_t j = 0; j < s->total; j++) update[j] += job->share[i] * (local[j] - p[j]);
   }
-  flush(job, s, p, w, said);
+  flush(job, s, p, w, update);
 }
 
-/* The next model, from what all chunks said, in order. */
-static void combine(const truthfl_job *job, const shape *s, float *p, const float *said, int64_t chunks) {
+/* Adds the updates of all chunks to the model, in order. */
+static void combine(const truthfl_job *job, const shape *s, float *p, const float *update, int64_t chunks) {
   int64_t step = s->total + 1;
   float keep = 0.0f;
-  for (int64_t k = 0; k < chunks; k++) keep += said[k * step + s->total];
+  for (int64_t k = 0; k < chunks; k++) keep += update[k * step + s->total];
   keep *= job->penalty;
   for (int64_t j = 0; j < s->total; j++) {
-    float sum = said[j];
-    for (int64_t k = 1; k < chunks; k++) sum += said[k * step + j];
+    float sum = update[j];
+    for (int64_t k = 1; k < chunks; k++) sum += update[k * step + j];
     p[j] += job->local_steps == 1 ? -job->step_size * (sum + keep * p[j]) : sum;
   }
 }
 
-/* ---- what Python calls ---- */
+/* ---- functions called from Python ---- */
 int64_t TARGET(inner_size)(const truthfl_job *job) { return shape_of(job).total; }
 
 static void copy_parameters(const truthfl_job *job, float *flat, float *inner, int to_inner) {
@@ -531,20 +531,20 @@ int TARGET(unpack)(const truthfl_job *job, const float *inner, float *flat) {
   return 0;
 }
 
-int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int64_t first, int64_t last, float *said) {
+int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int64_t first, int64_t last, float *update) {
   shape s = shape_of(job);
   scratch *w = new_scratch(job, &s);
   float *local = malloc((size_t)(2 * s.total) * sizeof(float));
-  if (w && local) chunk(job, &s, inner, round, first, last, w, local, local + s.total, said);
+  if (w && local) chunk(job, &s, inner, round, first, last, w, local, local + s.total, update);
   int failed = !w || !local;
   free_scratch(w);
   free(local);
   return failed ? -1 : 0;
 }
 
-int TARGET(combine)(const truthfl_job *job, float *inner, const float *said, int64_t chunks) {
+int TARGET(combine)(const truthfl_job *job, float *inner, const float *update, int64_t chunks) {
   shape s = shape_of(job);
-  combine(job, &s, inner, said, chunks);
+  combine(job, &s, inner, update, chunks);
   return 0;
 }
 
@@ -555,11 +555,11 @@ int TARGET(run)(const truthfl_job *job, float *inner, int64_t first_round, int64
   scratch *w = new_scratch(job, &s);
   float *local = malloc((size_t)(2 * s.total + chunks * (s.total + 1)) * sizeof(float));
   if (!w || !local) { free_scratch(w); free(local); return -1; }
-  float *said = local + 2 * s.total;
+  float *update = local + 2 * s.total;
   for (int64_t t = first_round; t < last_round; t++) {
     for (int64_t k = 0; k < chunks; k++)
-      chunk(job, &s, inner, t, bounds[k], bounds[k + 1], w, local, local + s.total, said + k * (s.total + 1));
-    combine(job, &s, inner, said, chunks);
+      chunk(job, &s, inner, t, bounds[k], bounds[k + 1], w, local, local + s.total, update + k * (s.total + 1));
+    combine(job, &s, inner, update, chunks);
   }
   free_scratch(w);
   free(local);
@@ -579,7 +579,7 @@ int TARGET(gradient)(const truthfl_job *job, const float *inner, const uint8_t *
   return 0;
 }
 
-/* Sum of losses (without the penalty) and number of right answers over n given images. */
+/* Sum of losses (without the penalty) and number of correct predictions over n given images. */
 int TARGET(evaluate)(const truthfl_job *job, const float *inner, const uint8_t *images, const int32_t *labels, int64_t n,
                      double *loss, int64_t *correct) {
   shape s = shape_of(job);

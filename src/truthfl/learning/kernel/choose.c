@@ -1,4 +1,4 @@
-/* Which instruction set to use on this machine: the widest that both compiler and processor have. */
+/* Chooses the instruction set: the widest that both compiler and processor support. */
 const char *truthfl_instruction_set(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();

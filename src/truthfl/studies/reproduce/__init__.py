@@ -1,1 +1,1 @@
-"""The paper's figures and claims, made again. One module per figure."""
+"""Reproduction of the paper's figures and claims; one module per figure."""

@@ -1,7 +1,4 @@
-"""A claim of the paper beside what was obtained: holds, does not hold, or cannot be told from so many seeds.
-
-Looks at `figure` for the confidence interval.
-"""
+"""Claims of the paper compared with results: each holds, does not hold, or is undecided. Imports `reporting.figure`."""
 
 from __future__ import annotations
 
@@ -22,10 +19,11 @@ HOLDS, DOES_NOT_HOLD, UNDECIDED = "holds", "does not hold", "undecided"
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the table; `reason` says why, where the claim does not hold or cannot be told.
+    """One row of the table of claims.
 
-    `estimate` and the 95% interval are oriented so that above 0 speaks for the claim. They are None where the number
-    was computed, not sampled, or is not finite.
+    reason              why the claim does not hold or is undecided
+    estimate, low, high mean and 95% interval, oriented so that positive values support the claim; None if the number
+                        was computed instead of sampled, or is not finite
     """
 
     figure: str
@@ -40,20 +38,20 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Two cells held against each other, seed by seed; `differences` above 0 speak for the claim."""
+    """The differences between two cells, seed by seed; positive ones support the claim."""
 
     what: str
     differences: NDArray[np.float64]
 
 
 def comparison(what: str, better: ArrayLike, worse: ArrayLike) -> Comparison:
-    """The claim is that `better` is the larger one; both have one number per seed, and the same seeds."""
-    with np.errstate(invalid="ignore"):  # of two trainings that diverged neither is the better
+    """A comparison for the claim that `better` is larger than `worse`; one number per seed, for the same seeds."""
+    with np.errstate(invalid="ignore"):  # NaN if both trainings diverged
         return Comparison(what, np.asarray(better, dtype=float) - np.asarray(worse, dtype=float))
 
 
 def verdict(low: float, high: float) -> str:
-    """By the interval of a difference that the claim says is above 0."""
+    """The verdict on a claim that a difference is positive, from the interval of the difference."""
     if low > 0:
         return HOLDS
     return DOES_NOT_HOLD if high < 0 else UNDECIDED
@@ -68,24 +66,25 @@ def sampled_claim(
     reason: str = "",
     doubt: str = "",
 ) -> Claim:
-    """A claim about all of these comparisons stands and falls with the one that speaks for it least.
+    """A claim about all of these comparisons; the verdict is that of the comparison that supports it least.
 
-    `measure` says what a difference above 0 is, such as "loss lower by"; `reason` why the claim does not hold, if it
-    does not; `doubt` why it cannot be told, if it cannot.
+    measure  words for a positive difference, such as "loss lower by"
+    reason   why the claim does not hold, used if it does not hold
+    doubt    why the claim is undecided, used if it is undecided
     """
     if not comparisons:
         raise InputError(f"the claim {claimed!r} has nothing to be held against.")
-    found = [_interval(one.differences) for one in comparisons]
-    weakest = min(range(len(found)), key=lambda k: (_order(verdict(*found[k][1:])), found[k][1]))
-    estimate, low, high = found[weakest]
-    among = f", the weakest of {len(found)}" if len(found) > 1 else ""
-    said = verdict(low, high)
+    intervals = [_interval(comparison.differences) for comparison in comparisons]
+    weakest = min(range(len(intervals)), key=lambda k: (_rank(verdict(*intervals[k][1:])), intervals[k][1]))
+    estimate, low, high = intervals[weakest]
+    among = f", the weakest of {len(intervals)}" if len(intervals) > 1 else ""
+    outcome = verdict(low, high)
     return Claim(
         figure=figure,
         claimed=claimed,
-        obtained=f"{measure} {said_interval(estimate, low, high)} ({comparisons[weakest].what}{among})",
-        verdict=said,
-        reason=_why(said, len(comparisons[weakest].differences), reason, doubt),
+        obtained=f"{measure} {format_interval(estimate, low, high)} ({comparisons[weakest].what}{among})",
+        verdict=outcome,
+        reason=_reason(outcome, len(comparisons[weakest].differences), reason, doubt),
         estimate=_finite(estimate),
         low=_finite(low),
         high=_finite(high),
@@ -93,12 +92,12 @@ def sampled_claim(
 
 
 def computed_claim(figure: str, claimed: str, obtained: str, *, holds: bool, reason: str = "") -> Claim:
-    """A claim about a formula: it holds or it does not."""
+    """A claim about a computed number: it holds or does not hold."""
     return Claim(figure, claimed, obtained, HOLDS if holds else DOES_NOT_HOLD, "" if holds else reason)
 
 
 def claims_csv(claims: Sequence[Claim]) -> str:
-    """One row per claim."""
+    """CSV text with one row per claim."""
     out = io.StringIO()
     names = [field.name for field in fields(Claim)]
     writer = csv.writer(out, lineterminator="\n")
@@ -107,13 +106,13 @@ def claims_csv(claims: Sequence[Claim]) -> str:
     return out.getvalue()
 
 
-def said_interval(estimate: float, low: float, high: float) -> str:
-    """A number and its interval, in as many digits as it needs."""
-    return f"{said_number(estimate)} [{said_number(low)}, {said_number(high)}]"
+def format_interval(estimate: float, low: float, high: float) -> str:
+    """A number and its interval as text: "estimate [low, high]"."""
+    return f"{format_number(estimate)} [{format_number(low)}, {format_number(high)}]"
 
 
-def said_number(value: float) -> str:
-    """Three digits, no powers of ten where there is a plainer way."""
+def format_number(value: float) -> str:
+    """A number as text with three significant digits, without exponents."""
     if not math.isfinite(value):
         return str(value)
     if abs(value) >= 1000:
@@ -131,11 +130,12 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _order(said: str) -> int:
-    return (DOES_NOT_HOLD, UNDECIDED, HOLDS).index(said)
+def _rank(outcome: str) -> int:
+    """The position of a verdict in the order of support for the claim."""
+    return (DOES_NOT_HOLD, UNDECIDED, HOLDS).index(outcome)
 
 
-def _why(said: str, seeds: int, reason: str, doubt: str) -> str:
-    if said == UNDECIDED:
+def _reason(outcome: str, seeds: int, reason: str, doubt: str) -> str:
+    if outcome == UNDECIDED:
         return " ".join(filter(None, (f"The interval contains 0: {seeds} seeds do not tell.", doubt)))
-    return reason if said == DOES_NOT_HOLD else ""
+    return reason if outcome == DOES_NOT_HOLD else ""

@@ -1,6 +1,6 @@
-"""The paper's errors, each computed both ways by the very functions that have `as_printed`. docs/errata.md tells them.
+"""The paper's six errors (docs/errata.md), each computed as printed and corrected.
 
-Looks at `mechanism` and, for the counterexample to Theorem 1, at `learning.quadratic`.
+Imports `mechanism` and, for the counterexample to Theorem 1, `learning.quadratic`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from truthfl.mechanism.strategies import Strategies
 
 @dataclass(frozen=True)
 class Erratum:
-    """One error: what is computed, both values, and what the printed one leads to."""
+    """One error: the quantity, its printed and its correct value, and the consequence of the printed one."""
 
     number: int
     where: str
@@ -33,7 +33,7 @@ class Erratum:
 
 
 def errata() -> tuple[Erratum, ...]:
-    """All six, computed now."""
+    """All six errors, computed when this is called."""
     return (_floor(), _optimum(), _theorem(), _base(), _label_shift(), _reports())
 
 
@@ -54,10 +54,10 @@ def example(local_steps: int = 1, labeling_cost: float = 50.0) -> tuple[Clients,
 
 
 def biased_descent(step_size: float) -> tuple[QuadraticOutcome, float, float]:
-    """The counterexample to Theorem 1: what training does, what the paper's bound says, what the sound one says.
+    """The counterexample to Theorem 1: (outcome of training, the paper's bound, the sound bound).
 
-    One client, F(w) = w²/2, the true label always 0; she draws labels from {0, 1} instead, so β = 1/2 and her gradient
-    is off by 1/2 for ever. Her batches are so large that no sampling noise is left.
+    One client, F(w) = w²/2, the true label always 0; she draws labels from {0, 1} instead, so β = 1/2 and the bias of
+    her gradient is always 1/2. Her batches are so large that there is no sampling noise.
     """
     federation = QuadraticFederation(
         curvature=np.ones((1, 1)),

@@ -1,6 +1,6 @@
-"""Figure 2: the training loss by round, for several batch sizes, and with some clients who do not label.
+"""Figure 2: training loss by round, for several batch sizes, and with some clients who do not label.
 
-Looks at `paper`, `cells`, `figure`, `claims`.
+Imports `paper`, `claims`, `studies.cells` and `reporting.figure`.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.reporting.figure import Figure, Panel, Series, series
-from truthfl.studies.cells import Cell, Seen, with_client
+from truthfl.studies.cells import Cell, CellResult, with_exceptions
 from truthfl.studies.reproduce.claims import Claim, comparison, sampled_claim
-from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study
+from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study
 
 
-def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
-    """By (batch size, how many do not label)."""
+def cells(paper: Paper, pilot_result: PilotResult) -> dict[Key, Cell]:
+    """The cells, by (batch size, number of clients who do not label)."""
     pairs = {(size, 0) for size in paper.batch_sizes} | {
         (size, idle) for size in (paper.batch_size, paper.other_batch_size) for idle in (0, *paper.idle_clients)
     }
-    return {pair: _cell(paper, prepared, *pair) for pair in sorted(pairs)}
+    return {pair: _cell(paper, pilot_result, *pair) for pair in sorted(pairs)}
 
 
-def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         2,
         "Effort and the training loss",
-        said_setting(paper, prepared) + " Training loss: on 1,000 of the clients' samples, with their true labels.",
-        panels(paper, seen, "train_loss", "training loss (nats per sample)", log_y=True),
+        setting_caption(paper, pilot_result)
+        + " Training loss: on 1,000 of the clients' samples, with their true labels.",
+        panels(paper, results, "train_loss", "training loss (nats per sample)", log_y=True),
     )
 
 
-def claims(paper: Paper, _prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+def claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def loss(key: Key) -> NDArray[np.float64]:
-        return seen[key].train_loss[:, -1]
+        return results[key].train_loss[:, -1]
 
     return [
         sampled_claim(
@@ -55,12 +56,12 @@ def claims(paper: Paper, _prepared: Prepared, seen: Mapping[Key, Seen]) -> list[
 
 
 def panels(
-    paper: Paper, seen: Mapping[Key, Seen], what: str, label: str, *, log_y: bool = False
+    paper: Paper, results: Mapping[Key, CellResult], what: str, label: str, *, log_y: bool = False
 ) -> tuple[Panel, Panel]:
-    """The two panels, for the loss or for the accuracy."""
+    """The two panels; `what` is the field of `CellResult` that is shown."""
 
     def lines(keys: list[tuple[str, Key]]) -> tuple[Series, ...]:
-        return tuple(series(name, seen[key].rounds, getattr(seen[key], what)) for name, key in keys)
+        return tuple(series(name, results[key].rounds, getattr(results[key], what)) for name, key in keys)
 
     by_size: list[tuple[str, Key]] = [(f"D = {size}", (size, 0)) for size in paper.batch_sizes]
     by_idle: list[tuple[str, Key]] = [
@@ -75,31 +76,31 @@ def panels(
 
 
 def idle_steps(paper: Paper) -> list[tuple[str, Key, Key]]:
-    """What is compared: from fewer clients who do not label to more, at each batch size."""
+    """The comparisons (name, key with fewer idle clients, key with more), at each batch size."""
     return [
-        (f"D = {size}, {few} → {many} idle", (size, few), (size, many))
+        (f"D = {size}, {fewer} → {more} idle", (size, fewer), (size, more))
         for size in (paper.batch_size, paper.other_batch_size)
-        for few, many in pairwise((0, *paper.idle_clients))
+        for fewer, more in pairwise((0, *paper.idle_clients))
     ]
 
 
-def said_setting(paper: Paper, prepared: Prepared) -> str:
-    """What every caption of Figures 2 to 5 starts with."""
+def setting_caption(paper: Paper, pilot_result: PilotResult) -> str:
+    """The beginning of the captions of Figures 2 to 5."""
     return (
-        f"{paper.clients} clients, {paper.place.sizes[0]} samples each, degree {paper.place.data.degree:g}, "
-        f"{paper.place.model.filters} filters, H = 1, {paper.rounds} rounds, "
-        f"step size {prepared.step_size:g} (the best on pilot data). "
+        f"{paper.clients} clients, {paper.federation.sizes[0]} samples each, degree {paper.federation.data.degree:g}, "
+        f"{paper.federation.model.filters} filters, H = 1, {paper.rounds} rounds, "
+        f"step size {pilot_result.step_size:g} (the best on pilot data). "
         f"Means of {paper.seeds} seeds with 95% confidence bands."
     )
 
 
-def _cell(paper: Paper, prepared: Prepared, size: int, idle: int) -> Cell:
+def _cell(paper: Paper, pilot_result: PilotResult, size: int, idle: int) -> Cell:
     return Cell(
-        paper.place,
+        paper.federation,
         paper.rounds,
-        prepared.step_size,
+        pilot_result.step_size,
         batch_size=size,
-        labeling_effort=with_client(1.0, paper.clients, 0.0, range(idle)),
+        labeling_effort=with_exceptions(1.0, paper.clients, 0.0, range(idle)),
         every=paper.every,
     )
 

@@ -1,4 +1,7 @@
-"""Figure 3: the accuracy by round, of the trainings of Figure 2. Looks at `figure_2`, `paper`, `figure`, `claims`."""
+"""Figure 3: accuracy by round of the cells of Figure 2.
+
+Imports `figure_2`, `paper`, `claims`, `studies.cells` and `reporting.figure`.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.reporting.figure import Figure
-from truthfl.studies.cells import Seen
+from truthfl.studies.cells import CellResult
 from truthfl.studies.reproduce.claims import Claim, comparison, sampled_claim
-from truthfl.studies.reproduce.figure_2 import cells, idle_steps, panels, said_setting
-from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study
+from truthfl.studies.reproduce.figure_2 import cells, idle_steps, panels, setting_caption
+from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study
 
 
-def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         3,
         "Effort and the accuracy",
-        said_setting(paper, prepared) + " Accuracy: share of the test set that the model gets right.",
-        panels(paper, seen, "accuracy", "test accuracy (share)"),
+        setting_caption(paper, pilot_result) + " Accuracy: share of the test set that the model gets right.",
+        panels(paper, results, "accuracy", "test accuracy (share)"),
     )
 
 
-def claims(paper: Paper, _prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+def claims(paper: Paper, _pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def right(key: Key) -> NDArray[np.float64]:
-        return 100.0 * seen[key].accuracy[:, -1]
+        return 100.0 * results[key].accuracy[:, -1]
 
     return [
         sampled_claim(

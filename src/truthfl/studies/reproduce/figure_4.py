@@ -1,7 +1,7 @@
-"""Figure 4: the training loss by round when some clients scale their reports; at the best step size and well below.
+"""Figure 4: training loss by round when some clients scale their reports, at the best step size and a smaller one.
 
-Two step sizes, because with a step that is too small a larger report acts like a larger step and helps.
-Looks at `paper`, `cells`, `figure`, `claims`, and at `figure_2` for its caption.
+Two step sizes, because below the best one a scaled-up report acts like a larger step and lowers the loss.
+Imports `figure_2` (for the caption), `paper`, `claims`, `studies.cells` and `reporting.figure`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.reporting.figure import Figure, Panel, mean_interval, series
-from truthfl.studies.cells import Cell, Seen, with_client
-from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, said_interval, sampled_claim
-from truthfl.studies.reproduce.figure_2 import said_setting
-from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study
+from truthfl.studies.cells import Cell, CellResult, with_exceptions
+from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, format_interval, sampled_claim
+from truthfl.studies.reproduce.figure_2 import setting_caption
+from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study
 
 TUNED, SMALL, LARGER = "best step size", "small step size", "larger step"
 
 
-def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
-    """By (which step size, γ); and for each step size all honest at one as much larger as doubled reports make it."""
+def cells(paper: Paper, pilot_result: PilotResult) -> dict[Key, Cell]:
+    """The cells by (step size, γ), and by (step size, LARGER): honest reports at a step as large as γ = 2 makes it."""
     scaled: dict[Key, Cell] = {
         (step, scale): Cell(
-            paper.place,
+            paper.federation,
             paper.rounds,
-            steps(paper, prepared)[step],
+            steps(paper, pilot_result)[step],
             batch_size=paper.batch_size,
-            report_scale=with_client(1.0, paper.clients, scale, range(paper.scaling_clients)),
+            report_scale=with_exceptions(1.0, paper.clients, scale, range(paper.scaling_clients)),
             every=paper.every,
         )
         for step in (TUNED, SMALL)
@@ -38,26 +38,26 @@ def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
     }
     larger: dict[Key, Cell] = {
         (step, LARGER): replace(scaled[step, 1.0], step_size=float(f"{size * larger_step(paper):.3g}"))
-        for step, size in steps(paper, prepared).items()
+        for step, size in steps(paper, pilot_result).items()
     }
     return scaled | larger
 
 
-def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         4,
         "Scaled reports and the training loss",
-        said_caption(paper, prepared) + " Training loss: on 1,000 of the clients' samples.",
-        panels(paper, prepared, seen, "train_loss", "training loss (nats per sample)", log_y=True),
+        scaling_caption(paper, pilot_result) + " Training loss: on 1,000 of the clients' samples.",
+        panels(paper, pilot_result, results, "train_loss", "training loss (nats per sample)", log_y=True),
     )
 
 
-def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def loss(step: str, scale: float | str) -> NDArray[np.float64]:
-        return seen[step, scale].train_loss[:, -1]
+        return results[step, scale].train_loss[:, -1]
 
     rows = []
-    for step, size in steps(paper, prepared).items():
+    for step, size in steps(paper, pilot_result).items():
         at = f"{step}, {size:g}"
         doubled, larger = (loss(step, what) - loss(step, 1.0) for what in (2.0, LARGER))
         rows.append(
@@ -85,56 +85,62 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
 
 
 def untruthful(paper: Paper, loss: Callable[[float], NDArray[np.float64]]) -> list[Comparison]:
-    """Each γ other than 1 against 1; the claim is that `loss` is larger for it."""
+    """Comparisons of each γ other than 1 with γ = 1; the claim is that `loss` is larger for it."""
     return [comparison(f"γ = {scale:g}", loss(scale), loss(1.0)) for scale in paper.report_scales]
 
 
 def all_scales(paper: Paper) -> list[float]:
-    """With the truth among them."""
+    """All γ that are trained, γ = 1 included."""
     return sorted({*paper.report_scales, 0.0, 1.0, 2.0})
 
 
-def steps(paper: Paper, prepared: Prepared) -> dict[str, float]:
-    """The two step sizes."""
-    best = prepared.step_size
+def steps(paper: Paper, pilot_result: PilotResult) -> dict[str, float]:
+    """The two step sizes, by name."""
+    best = pilot_result.step_size
     return {TUNED: best, SMALL: float(f"{best * paper.small_step:.3g}")}
 
 
 def larger_step(paper: Paper) -> float:
-    """By how much the common step grows when some clients double their reports."""
+    """The factor by which the common step grows when `scaling_clients` clients double their reports."""
     return 1.0 + paper.scaling_clients / paper.clients
 
 
 def panels(
-    paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen], what: str, label: str, *, log_y: bool = False
+    paper: Paper,
+    pilot_result: PilotResult,
+    results: Mapping[Key, CellResult],
+    what: str,
+    label: str,
+    *,
+    log_y: bool = False,
 ) -> tuple[Panel, ...]:
-    """One for each step size, for the loss or for the accuracy."""
+    """One panel for each step size; `what` is the field of `CellResult` that is shown."""
     return tuple(
         Panel(
             f"{step[:1].upper()}{step[1:]}, {size:g}",
             "round",
             label,
             tuple(
-                series(f"γ = {scale:g}", seen[step, scale].rounds, getattr(seen[step, scale], what))
+                series(f"γ = {scale:g}", results[step, scale].rounds, getattr(results[step, scale], what))
                 for scale in all_scales(paper)
             ),
             log_y=log_y,
         )
-        for step, size in steps(paper, prepared).items()
+        for step, size in steps(paper, pilot_result).items()
     )
 
 
-def said_caption(paper: Paper, prepared: Prepared) -> str:
-    """What is run for Figures 4 and 5."""
+def scaling_caption(paper: Paper, pilot_result: PilotResult) -> str:
+    """The beginning of the captions of Figures 4 and 5."""
     return (
-        f"{said_setting(paper, prepared)} All label; D = {paper.batch_size}; "
+        f"{setting_caption(paper, pilot_result)} All label; D = {paper.batch_size}; "
         f"{paper.scaling_clients} of {paper.clients} clients report w + γ (their change to w). "
         f"Second panel: {paper.small_step:g} of the best step size."
     )
 
 
 def _mean(change: NDArray[np.float64]) -> str:
-    return said_interval(*(float(x) for x in mean_interval(change)))
+    return format_interval(*(float(x) for x in mean_interval(change)))
 
 
 STUDY = Study("4", lambda _: (), cells, figure, claims)

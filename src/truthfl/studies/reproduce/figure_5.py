@@ -1,4 +1,7 @@
-"""Figure 5: the accuracy by round, of the trainings of Figure 4. Looks at `figure_4`, `paper`, `figure`, `claims`."""
+"""Figure 5: accuracy by round of the cells of Figure 4.
+
+Imports `figure_4`, `paper`, `claims`, `studies.cells` and `reporting.figure`.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.reporting.figure import Figure
-from truthfl.studies.cells import Seen
+from truthfl.studies.cells import CellResult
 from truthfl.studies.reproduce.claims import Claim, sampled_claim
-from truthfl.studies.reproduce.figure_4 import cells, panels, said_caption, steps, untruthful
-from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study
+from truthfl.studies.reproduce.figure_4 import cells, panels, scaling_caption, steps, untruthful
+from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study
 
 
-def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
+def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
     return Figure(
         5,
         "Scaled reports and the accuracy",
-        said_caption(paper, prepared) + " Accuracy: share of the test set that the model gets right.",
-        panels(paper, prepared, seen, "accuracy", "test accuracy (share)"),
+        scaling_caption(paper, pilot_result) + " Accuracy: share of the test set that the model gets right.",
+        panels(paper, pilot_result, results, "accuracy", "test accuracy (share)"),
     )
 
 
-def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
+def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
     def wrong(step: str, scale: float) -> NDArray[np.float64]:
-        return 100.0 * (1.0 - seen[step, scale].accuracy[:, -1])
+        return 100.0 * (1.0 - results[step, scale].accuracy[:, -1])
 
     return [
         sampled_claim(
@@ -36,7 +39,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             untruthful(paper, partial(wrong, step)),
             reason="A larger report acts like a larger step, which helps while the step is smaller than the best one.",
         )
-        for step, size in steps(paper, prepared).items()
+        for step, size in steps(paper, pilot_result).items()
     ]
 
 

@@ -1,7 +1,7 @@
-"""Figure 6: what client 1 is left with, by the batch she really uses and the lies she tells; the others are honest.
+"""Figure 6: payoff of client 1 by her batch size and her lies; the others are honest.
 
-The contract is LCEME on the calibrated loss model. Looks at `paper`, `cells`, `figure`, `claims`,
-`learning` (behaviours) and the mechanism.
+The contract is LCEME on the calibrated loss model. Imports `paper`, `claims`, `studies.cells`, `reporting.figure`,
+`learning.behaviour` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from truthfl.mechanism.setting import Clients
 from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
 from truthfl.reporting.figure import Figure, Panel, Series, exact_series, series
-from truthfl.studies.cells import Cell, Seen, with_client
-from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, said_number, sampled_claim
-from truthfl.studies.reproduce.paper import Key, Paper, Prepared, Study, clients_of
+from truthfl.studies.cells import Cell, CellResult, with_exceptions
+from truthfl.studies.reproduce.claims import Claim, Comparison, comparison, computed_claim, format_number, sampled_claim
+from truthfl.studies.reproduce.paper import Key, Paper, PilotResult, Study, clients_of
 
 NO_PRICE = " On this loss model a scaled report costs nothing, so lines that differ in γ alone are one line."
 
@@ -35,46 +35,46 @@ LIES = (
 )
 
 
-def cells(paper: Paper, prepared: Prepared) -> dict[Key, Cell]:
-    """By (what she does, her batch). Whoever reports nothing does not change the loss by her batch: one cell."""
+def cells(paper: Paper, pilot_result: PilotResult) -> dict[Key, Cell]:
+    """The cells, by (behaviour, batch size). With an empty report the batch does not affect the loss: one cell."""
     return {
-        (play.name, size): Cell(
-            paper.place,
+        (behaviour.name, size): Cell(
+            paper.federation,
             paper.rounds,
-            prepared.step_size,
-            batch_size=_first(paper, size, paper.assigned),
-            labeling_effort=with_client(1.0, paper.clients, play.labeling_effort, (0,)),
-            report_scale=with_client(1.0, paper.clients, play.report_scale, (0,)),
+            pilot_result.step_size,
+            batch_size=_batches(paper, size, paper.assigned),
+            labeling_effort=with_exceptions(1.0, paper.clients, behaviour.labeling_effort, (0,)),
+            report_scale=with_exceptions(1.0, paper.clients, behaviour.report_scale, (0,)),
         )
-        for play in (HONEST, *LIES)
-        for size in (_sizes(paper)[:1] if play.reports_nothing else _sizes(paper))
+        for behaviour in (HONEST, *LIES)
+        for size in (_sizes(paper)[:1] if behaviour.reports_nothing else _sizes(paper))
     }
 
 
-def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure:
-    contract, clients = contract_of(paper, prepared)
+def figure(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> Figure:
+    contract, clients = contract_of(paper, pilot_result)
     sizes = _sizes(paper)
-    real = {play: payoffs(paper, contract, clients, seen, play) for play in (HONEST, *LIES)}
+    real = {behaviour: payoffs(paper, contract, clients, results, behaviour) for behaviour in (HONEST, *LIES)}
     truth = real[HONEST][:, sizes.index(paper.assigned)]
-    price = prepared.calibration[paper.rounds].model.reporting[0]
+    price = pilot_result.calibration[paper.rounds].model.reporting[0]
     x, y = "batch size D₁ that client 1 really uses (samples)", "payoff of client 1 (money)"
     return Figure(
         6,
         "Lies and the payoff of client 1",
         f"Contract: LCEME on the loss model calibrated on pilot data, D' = {paper.assigned} for all, "
         f"c_p = {paper.sample_cost:g} for a sample in a round, c_l = {paper.labeling_cost:g}, {paper.rounds} rounds, "
-        f"step size {prepared.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
-        f"margin {_margin(paper, prepared, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In real "
-        f"training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel takes "
-        "differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch she was "
-        "asked for." + ("" if price > 0 else NO_PRICE),
+        f"step size {pilot_result.step_size:g}; slope Φ₁ = {contract.slope[0]:,.0f} for a unit of loss; her "
+        f"margin {_margin(paper, pilot_result, contract)[0]:,.0f} covers the pilot's error with 95% confidence. In "
+        f"real training she is paid by the test loss; means of {paper.seeds} seeds with 95% bands. The third panel "
+        "takes differences seed by seed, so that what all runs of a seed have in common drops out. Dotted: the batch "
+        "she was asked for." + ("" if price > 0 else NO_PRICE),
         (
-            Panel("On the loss model", x, y, _on_model(paper, prepared), 0.0, paper.assigned),
+            Panel("On the loss model", x, y, _on_model(paper, pilot_result), 0.0, paper.assigned),
             Panel(
                 "In real training",
                 x,
                 y,
-                tuple(series(play.name, sizes, values) for play, values in real.items()),
+                tuple(series(behaviour.name, sizes, values) for behaviour, values in real.items()),
                 0.0,
                 paper.assigned,
             ),
@@ -82,7 +82,7 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
                 f"In real training: gain over honest work at D₁ = {paper.assigned}",
                 x,
                 "gain of client 1 (money)",
-                tuple(series(play.name, sizes, values - truth[:, None]) for play, values in real.items()),
+                tuple(series(behaviour.name, sizes, values - truth[:, None]) for behaviour, values in real.items()),
                 0.0,
                 paper.assigned,
             ),
@@ -90,20 +90,20 @@ def figure(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> Figure
     )
 
 
-def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[Claim]:
-    contract, clients = contract_of(paper, prepared)
+def claims(paper: Paper, pilot_result: PilotResult, results: Mapping[Key, CellResult]) -> list[Claim]:
+    contract, clients = contract_of(paper, pilot_result)
     sizes = _sizes(paper)
-    real = {play: payoffs(paper, contract, clients, seen, play) for play in (HONEST, *LIES)}
-    asked = sizes.index(paper.assigned)
+    real = {behaviour: payoffs(paper, contract, clients, results, behaviour) for behaviour in (HONEST, *LIES)}
+    assigned = sizes.index(paper.assigned)
     truth = real[HONEST]
-    model = {line.name: np.array(line.mean) for line in _on_model(paper, prepared)}
+    model = {line.name: np.array(line.mean) for line in _on_model(paper, pilot_result)}
     highest = max((name for name in model if name != HONEST.name), key=lambda name: model[name].max())
     least = float(model[HONEST.name].max() - model[highest].max())
     rows = [
         computed_claim(
             "6",
             "On the loss model the honest choice is above all others.",
-            f"the best lie ({highest}) earns {said_number(least)} less",
+            f"the best lie ({highest}) earns {format_number(least)} less",
             holds=least > 0,
             reason="The pilot's trainings show no harm from a scaled report (its fitted price is 0), so on this loss "
             "model nothing speaks against it.",
@@ -114,7 +114,7 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "6",
             f"In real training honest work earns more than: {lie.name}, whatever D₁.",
             "money lost by lying:",
-            [comparison(f"D₁ = {size}", truth[:, asked], real[lie][:, k]) for k, size in enumerate(sizes)],
+            [comparison(f"D₁ = {size}", truth[:, assigned], real[lie][:, k]) for k, size in enumerate(sizes)],
             reason=_reason(lie),
         )
         for lie in LIES
@@ -124,7 +124,11 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "6",
             f"In real training an honest client earns most with the batch she was asked for, {paper.assigned}.",
             "money lost by another batch:",
-            [comparison(f"D₁ = {size}", truth[:, asked], truth[:, k]) for k, size in enumerate(sizes) if k != asked],
+            [
+                comparison(f"D₁ = {size}", truth[:, assigned], truth[:, k])
+                for k, size in enumerate(sizes)
+                if k != assigned
+            ],
             doubt="One client's batch moves the loss by less than the noise of training.",
         )
     )
@@ -133,52 +137,52 @@ def claims(paper: Paper, prepared: Prepared, seen: Mapping[Key, Seen]) -> list[C
             "6",
             "An honest client's payoff is positive in real training.",
             "payoff",
-            [Comparison(f"D₁ = {paper.assigned}, pay by the test loss", truth[:, asked])],
+            [Comparison(f"D₁ = {paper.assigned}, pay by the test loss", truth[:, assigned])],
             reason="The loss of the clients' training is not the pilot's: the slope turns that difference into money.",
         )
     )
     return rows
 
 
-def contract_of(paper: Paper, prepared: Prepared) -> tuple[Contract, Clients]:
-    """D' for everybody, on the calibrated model, with the margin that covers what the pilot cannot know."""
+def contract_of(paper: Paper, pilot_result: PilotResult) -> tuple[Contract, Clients]:
+    """LCEME with batch D' for all clients, on the calibrated model, with a margin for the error of the calibration."""
     clients = clients_of(paper, paper.sample_cost)
-    model, training = prepared.calibration[paper.rounds].model, prepared.training(paper.rounds)
+    model, training = pilot_result.calibration[paper.rounds].model, pilot_result.training(paper.rounds)
     bare = lceme(clients, model, training, float(paper.assigned))
-    return lceme(clients, model, training, float(paper.assigned), margin=_margin(paper, prepared, bare)), clients
+    return lceme(clients, model, training, float(paper.assigned), margin=_margin(paper, pilot_result, bare)), clients
 
 
 def payoffs(
-    paper: Paper, contract: Contract, clients: Clients, seen: Mapping[Key, Seen], play: Behaviour
+    paper: Paper, contract: Contract, clients: Clients, results: Mapping[Key, CellResult], behaviour: Behaviour
 ) -> NDArray[np.float64]:
-    """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss, less what her work costs."""
+    """Client 1's payoff in real training, (seeds, batch sizes): pay by the test loss less the cost of her work."""
     sizes = _sizes(paper)
-    keys = [(play.name, sizes[0] if play.reports_nothing else size) for size in sizes]
-    loss = np.stack([seen[key].test_loss[:, -1] for key in keys], axis=1)
+    keys = [(behaviour.name, sizes[0] if behaviour.reports_nothing else size) for size in sizes]
+    loss = np.stack([results[key].test_loss[:, -1] for key in keys], axis=1)
     finite = np.isfinite(loss)
     pay = np.where(finite, contract.reward(np.where(finite, loss, 0.0))[..., 0], -np.inf)
     price = paper.rounds * clients.sample_cost[0]
-    return np.asarray(pay - [play.cost(clients.labeling_cost[0], price, size) for size in sizes])
+    return np.asarray(pay - [behaviour.cost(clients.labeling_cost[0], price, size) for size in sizes])
 
 
-def _on_model(paper: Paper, prepared: Prepared) -> tuple[Series, ...]:
-    contract, clients = contract_of(paper, prepared)
-    model, training = prepared.calibration[paper.rounds].model, prepared.training(paper.rounds)
+def _on_model(paper: Paper, pilot_result: PilotResult) -> tuple[Series, ...]:
+    contract, clients = contract_of(paper, pilot_result)
+    model, training = pilot_result.calibration[paper.rounds].model, pilot_result.training(paper.rounds)
     sizes = np.unique(np.append(np.geomspace(min(_sizes(paper)), max(_sizes(paper)), 25).round(), _sizes(paper)))
 
-    def payoff(play: Behaviour, size: float) -> float:
-        played = Strategies(
-            with_client(1.0, paper.clients, play.labeling_effort, (0,)),
-            _first(paper, size, paper.assigned),
-            with_client(1.0, paper.clients, play.report_scale, (0,)),
+    def payoff(behaviour: Behaviour, size: float) -> float:
+        strategies = Strategies(
+            with_exceptions(1.0, paper.clients, behaviour.labeling_effort, (0,)),
+            _batches(paper, size, paper.assigned),
+            with_exceptions(1.0, paper.clients, behaviour.report_scale, (0,)),
         )
-        return float(client_payoff(contract, clients, model, training, played)[0])
+        return float(client_payoff(contract, clients, model, training, strategies)[0])
 
     return tuple(exact_series(p.name, sizes, [payoff(p, size) for size in sizes]) for p in (HONEST, *LIES))
 
 
-def _margin(paper: Paper, prepared: Prepared, contract: Contract) -> NDArray[np.float64]:
-    error = prepared.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
+def _margin(paper: Paper, pilot_result: PilotResult, contract: Contract) -> NDArray[np.float64]:
+    error = pilot_result.calibration[paper.rounds].truthful_loss_error(np.full(paper.clients, paper.assigned))
     return confidence_margin(contract, error)
 
 
@@ -196,7 +200,8 @@ def _sizes(paper: Paper) -> list[int]:
     return sorted({*paper.own_batch_sizes, paper.assigned})
 
 
-def _first(paper: Paper, own: float, others: int) -> tuple[int, ...]:
+def _batches(paper: Paper, own: float, others: int) -> tuple[int, ...]:
+    """The batch sizes of all clients: `own` for client 1, `others` for the rest."""
     return (int(own), *(others,) * (paper.clients - 1))
 
 

@@ -1,5 +1,7 @@
-"""The setting that all figures share. The paper gives ten clients, MNIST, one convolutional layer, H = 1, degree 0.4,
-D = 50 and D'_1 = 60; everything else is chosen here, and said. Looks at `cells`, `learning`, the mechanism.
+"""`Paper`: the parameters that all figures share; `Study`: the interface of a figure's module.
+
+The paper gives ten clients, MNIST, one convolutional layer, H = 1, degree 0.4, D = 50 and D'_1 = 60; all other values
+are our choice. Imports `claims`, `studies.cells`, `reporting.figure`, `learning` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -16,39 +18,40 @@ from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.reporting.figure import Figure
-from truthfl.studies.cells import Cell, Place, Seen
+from truthfl.studies.cells import Cell, CellResult, FederationSpec
 from truthfl.studies.reproduce.claims import Claim
 
-FIRST_SEED = 1000  # the pilot's seeds count from 0, so that nothing is tuned on the runs that are shown
+FIRST_SEED = 1000  # the pilot's seeds are counted from 0, so that nothing is tuned on the runs that are shown
 PILOT = PilotDesign(
     seeds=5, honest_seeds=5, search_seeds=6, batch_sizes=(5, 10, 20, 40, 80, 160), step_range=(0.02, 1.0)
 )
 
 Key = tuple[object, ...]
-"""How a study names one of its cells."""
+"""The name of a cell within a study."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """What is run. Money is in a unit of its own; κ of Figure 7 follows from `mean_optimum`.
+    """The parameters of the reproduction. Money has an arbitrary unit.
 
-    place               data, model (8 filters), 300 samples for each of 10 clients
-    seeds               how many trainings each point is the mean of
-    rounds, every       T, and how often a training is looked at
-    batch_sizes         D of Figures 2 and 3; `batch_size` where the paper says 50, `other_batch_size` beside it
-    idle_clients        how many do not label in Figures 2 and 3
+    federation          data, model (8 filters), 300 samples for each of 10 clients
+    seeds               number of trainings of each cell
+    rounds, every       T, and the rounds between two evaluations
+    batch_size          D where the paper has 50; `other_batch_size` is shown beside it
+    batch_sizes         D of Figures 2 and 3
+    idle_clients        numbers of clients who do not label in Figures 2 and 3
     report_scales       γ of Figures 4 and 5, for `scaling_clients` of the clients
     small_step          the second step size of Figures 4 and 5, as a share of the tuned one
-    assigned            D' of Figure 6; `own_batch_sizes` what client 1 really uses there
-    moments             T of Figure 7; the last is `rounds`, the others are moments at which a training is looked at
-    sample_cost         c_p; `cost_ratios` what it is multiplied with for each client in Figure 7
+    assigned            D' of Figure 6; `own_batch_sizes` are the batches that client 1 really uses there
+    moments             T of Figure 7; multiples of `every`, the last is `rounds`
+    sample_cost         c_p; in Figure 7 multiplied by `cost_ratios`, one per client
     labeling_cost       c_l
-    mean_optimum        κ is such that the best batch sizes average this at the last T of Figure 7; `too_large` is the
-                        batch size that ignores costs
-    pilot               the step search and the calibration, on the server's own data
+    mean_optimum        mean of the best batch sizes at the last T of Figure 7, from which κ follows
+    too_large           batch size of all clients in the third assignment of Figure 7
+    pilot               design of the pilot runs on the server's own data
     """
 
-    place: Place
+    federation: FederationSpec
     seeds: int = 20
     rounds: int = 100
     every: int = 10
@@ -79,7 +82,7 @@ class Paper:
 
     @property
     def clients(self) -> int:
-        return len(self.place.sizes)
+        return len(self.federation.sizes)
 
     @property
     def seed_list(self) -> list[int]:
@@ -87,38 +90,43 @@ class Paper:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """What the server found on its pilot data: the best step size for all rounds; the loss model at some moments."""
+class PilotResult:
+    """Results of the pilot: the best step size, and the loss model by number of rounds."""
 
     step_size: float
     calibration: Mapping[int, Calibration]
 
     def training(self, rounds: int) -> Training:
-        """So many rounds at that step size."""
+        """Training parameters for this number of rounds, at the best step size."""
         return Training(rounds, 1, self.step_size)
 
 
 @dataclass(frozen=True)
 class Study:
-    """One figure, or claims of the text: for which rounds it needs a loss model, what is trained, what comes out."""
+    """One figure, or the claims of the text.
+
+    calibrated_rounds  numbers of rounds for which it needs a loss model
+    cells              the cells to train
+    figure, claims     made from the results of the cells
+    """
 
     name: str
-    modelled: Callable[[Paper], tuple[int, ...]]
-    cells: Callable[[Paper, Prepared], Mapping[Key, Cell]]
-    figure: Callable[[Paper, Prepared, Mapping[Key, Seen]], Figure] | None
-    claims: Callable[[Paper, Prepared, Mapping[Key, Seen]], list[Claim]]
+    calibrated_rounds: Callable[[Paper], tuple[int, ...]]
+    cells: Callable[[Paper, PilotResult], Mapping[Key, Cell]]
+    figure: Callable[[Paper, PilotResult, Mapping[Key, CellResult]], Figure] | None
+    claims: Callable[[Paper, PilotResult, Mapping[Key, CellResult]], list[Claim]]
 
 
-def the_paper(source: str = "mnist", seeds: int = 20) -> Paper:
-    """The full reproduction. Pilot and clients draw on as many samples, so that one tells the other's loss."""
+def full_paper(source: str = "mnist", seeds: int = 20) -> Paper:
+    """The parameters of the full reproduction. Pilot and clients have equally many samples, so their losses agree."""
     data = Data(source=source, pilot_samples=2000, test_samples=1000)
-    return Paper(Place(data, ModelChoice("cnn", filters=8, penalty=1e-4), (300,) * 10), seeds=seeds)
+    return Paper(FederationSpec(data, ModelChoice("cnn", filters=8, penalty=1e-4), (300,) * 10), seeds=seeds)
 
 
-def a_quick_look(source: str = "mnist", seeds: int = 3) -> Paper:
-    """Fewer rounds, seeds and cells: what the figures look like, not what they prove."""
+def quick_paper(source: str = "mnist", seeds: int = 3) -> Paper:
+    """The parameters of a quick trial with fewer rounds, seeds and cells; most of its claims stay undecided."""
     return replace(
-        the_paper(source, seeds),
+        full_paper(source, seeds),
         rounds=40,
         batch_sizes=(5, 50),
         idle_clients=(3,),
@@ -130,8 +138,8 @@ def a_quick_look(source: str = "mnist", seeds: int = 3) -> Paper:
 
 
 def clients_of(paper: Paper, sample_cost: ArrayLike) -> Clients:
-    """Ten clients with equal data; the variance of gradients is in the loss model, so it is left at 1 here."""
-    sizes = np.asarray(paper.place.sizes)
+    """The clients for the mechanism. The gradient variance is 1 because the calibrated loss model contains it."""
+    sizes = np.asarray(paper.federation.sizes)
     return Clients(
         weight=sizes / sizes.sum(),
         gradient_variance=1.0,

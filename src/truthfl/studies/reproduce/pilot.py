@@ -1,6 +1,6 @@
-"""What the server does before it announces anything, on data of its own: finds a step size, fits the loss model.
+"""The pilot on the server's own data: work items for the step search and the calibration runs, and their evaluation.
 
-Looks at `paper`, `cells`, `work` and `learning`.
+Imports `paper`, `studies.cells`, `studies.work` and `learning`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from truthfl.learning.gradients import Gradients
 from truthfl.learning.pilot_design import RunKind
 from truthfl.learning.pilot_runs import Pilot, strategies_of
 from truthfl.learning.step_size import StepSearch
-from truthfl.studies.cells import Cell, Seen, scene_of
+from truthfl.studies.cells import Cell, CellResult, federation_of
 from truthfl.studies.reproduce.paper import Paper
 from truthfl.studies.work import Result, WorkItem
 
 
 def search_task(paper: Paper) -> WorkItem:
-    """The search for the step size that serves all rounds best."""
+    """The work item of the step search."""
     design = paper.pilot
     low, high = design.step_range
     settings = {
@@ -30,25 +30,25 @@ def search_task(paper: Paper) -> WorkItem:
         "high": high,
         "seeds": design.search_seeds or design.seeds,
     }
-    return WorkItem("studies.cells:tune_step", paper.place.said() | settings)
+    return WorkItem("studies.cells:tune_step", paper.federation.settings() | settings)
 
 
-def found_step(result: Result) -> float:
-    """The step size that a plan would take, three digits of it: more are chance."""
+def step_size_of(result: Result) -> float:
+    """The best step size by the result of the step search, rounded to three digits."""
     search = StepSearch(float(result["best"]), result["tried"], result["loss"], result["error"])
-    return float(f"{search.bottom:.3g}")
+    return float(f"{search.parabola_minimum:.3g}")
 
 
 def gradients_task(paper: Paper, step_size: float) -> WorkItem:
-    """How gradients vary, at this step size."""
+    """The work item that measures gradients at this step size."""
     settings = {"rounds": paper.rounds, "step_size": step_size, "batch_size": paper.pilot.lie_batch_size}
-    return WorkItem("studies.cells:sample_gradients", paper.place.said() | settings)
+    return WorkItem("studies.cells:sample_gradients", paper.federation.settings() | settings)
 
 
 def pilot_cell(paper: Paper, step_size: float, kind: RunKind) -> Cell:
-    """Runs of this kind as a cell, on the server's own data."""
+    """The cell of one kind of pilot run."""
     return Cell(
-        paper.place,
+        paper.federation,
         paper.rounds,
         step_size,
         batch_size=tuple(kind.batch_size.tolist()),
@@ -60,16 +60,16 @@ def pilot_cell(paper: Paper, step_size: float, kind: RunKind) -> Cell:
 
 
 def calibration_at(
-    paper: Paper, rounds: int, kinds: Sequence[RunKind], seen: Sequence[Seen], gradients: Result
+    paper: Paper, rounds: int, kinds: Sequence[RunKind], results: Sequence[CellResult], gradients: Result
 ) -> Calibration:
-    """The loss model that fits what the pilot had reached after so many rounds."""
-    loss = np.concatenate([one.test_loss_at(rounds) for one in seen])
-    sampled = Gradients(
+    """The loss model fitted to the test losses of the pilot runs after this number of rounds."""
+    loss = np.concatenate([result.test_loss_at(rounds) for result in results])
+    measured = Gradients(
         gradients["gradient_variance"], float(gradients["label_shift"]), float(gradients["gradient_bound"])
     )
-    return calibrate(scene_of(**paper.place.said()).pilot, Pilot(strategies_of(kinds), loss), sampled)
+    return calibrate(federation_of(**paper.federation.settings()).pilot, Pilot(strategies_of(kinds), loss), measured)
 
 
-def shows_work(found: Calibration) -> bool:
-    """Whether batches and labels have a price in this loss model, without which there is no contract on it."""
-    return bool(found.model.sampling.min() > 0 and found.model.labeling.min() > 0)
+def has_work_prices(calibration: Calibration) -> bool:
+    """Whether batches and labels affect the loss in this loss model; without that there is no contract on it."""
+    return bool(calibration.model.sampling.min() > 0 and calibration.model.labeling.min() > 0)

@@ -1,6 +1,6 @@
-"""A reproduction as files in a folder: figures as PNG, SVG and CSV, claims as CSV, and one report of all.
+"""Writes a reproduction to a folder: figures as PNG, SVG and CSV, claims as CSV, and an HTML report.
 
-Looks at `reproduction`, `plots`, `report`, `claims`, `figure`.
+Imports `reproduction`, `claims`, `files` and `reporting`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TONES = ((HOLDS, "good"), (DOES_NOT_HOLD, "bad"), (UNDECIDED, "open"))
 
 
 def require_writable(folder: Path, mode: int = 0o777) -> None:
-    """Make the folder, with this mode, or say at once why that cannot be: before hours of work, not after."""
+    """Create the folder with this mode; raise `ServiceError` at once if it cannot be written to."""
     try:
         folder.mkdir(mode, parents=True, exist_ok=True)
         probe = folder / ".writable"
@@ -29,39 +29,42 @@ def require_writable(folder: Path, mode: int = 0o777) -> None:
         raise ServiceError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
 
 
-def write_reproduction(found: Reproduction, folder: Path, made: Section) -> Path:
-    """Write all files; the report's path. `made` is the report's last section."""
-    for figure in found.figures:
+def write_reproduction(reproduction: Reproduction, folder: Path, provenance: Section) -> Path:
+    """Write all files and return the path of the report. `provenance` is the report's last section."""
+    for figure in reproduction.figures:
         stem = folder / f"figure-{figure.number}"
         png, svg = figure_pictures(figure)
         write_file(stem.with_suffix(".png"), png)
         write_file(stem.with_suffix(".svg"), svg)
         write_file(stem.with_suffix(".csv"), figure_csv(figure))
     path = folder / "report.html"
-    write_file(folder / "claims.csv", claims_csv(found.claims))
-    write_file(path, page(report_of(found, made)))
+    write_file(folder / "claims.csv", claims_csv(reproduction.claims))
+    write_file(path, page(report_of(reproduction, provenance)))
     return path
 
 
-def report_of(found: Reproduction, made: Section) -> Report:
-    """The page: what became of each claim, then the figures, then how it was made."""
-    figures = [Section(f"Figure {figure.number}: {figure.title}", [_plot(figure)]) for figure in found.figures]
+def report_of(reproduction: Reproduction, provenance: Section) -> Report:
+    """The report: claims, figures, provenance."""
+    claims = reproduction.claims
+    figures = [Section(f"Figure {figure.number}: {figure.title}", [_plot(figure)]) for figure in reproduction.figures]
     return Report(
         "The LCEME paper's evaluation, made again",
-        f"{count(found.claims, HOLDS)} of {len(found.claims)} claims hold, {count(found.claims, DOES_NOT_HOLD)} do "
-        f"not, {count(found.claims, UNDECIDED)} cannot be told from {found.paper.seeds} seeds.",
-        [Section("Claimed and obtained", _claims(found)), *figures, made],
+        f"{count(claims, HOLDS)} of {len(claims)} claims hold, {count(claims, DOES_NOT_HOLD)} do not, "
+        f"{count(claims, UNDECIDED)} cannot be told from {reproduction.paper.seeds} seeds.",
+        [Section("Claimed and obtained", _claims(reproduction)), *figures, provenance],
     )
 
 
 def count(claims: tuple[Claim, ...], verdict: str) -> int:
-    """How many claims came out so."""
+    """The number of claims with this verdict."""
     return sum(claim.verdict == verdict for claim in claims)
 
 
-def _claims(found: Reproduction) -> list[Paragraph | Table | Plot]:
-    rows = [(claim.figure, claim.verdict, claim.claimed, claim.obtained) for claim in found.claims]
-    reasons = [(claim.figure, claim.verdict, claim.claimed, claim.reason) for claim in found.claims if claim.reason]
+def _claims(reproduction: Reproduction) -> list[Paragraph | Table | Plot]:
+    rows = [(claim.figure, claim.verdict, claim.claimed, claim.obtained) for claim in reproduction.claims]
+    reasons = [
+        (claim.figure, claim.verdict, claim.claimed, claim.reason) for claim in reproduction.claims if claim.reason
+    ]
     parts: list[Paragraph | Table | Plot] = [
         Paragraph(
             "Numbers in brackets are 95% confidence intervals of mean differences, seed by seed, after the last round. "

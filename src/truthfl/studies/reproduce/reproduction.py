@@ -1,4 +1,8 @@
-"""The paper's evaluation made again: pilot, training, figures, claims. Looks at the studies, `work` and `cells`."""
+"""Reproduces the paper's evaluation: pilot, training, figures, claims.
+
+Imports the modules of the figures, `pilot`, `text_claims`, `claims`, `paper`, `studies.cells`, `studies.work` and
+`reporting.figure`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ from dataclasses import dataclass
 
 from truthfl.errors import InputError
 from truthfl.reporting.figure import Figure
-from truthfl.studies.cells import Cell, Seen
+from truthfl.studies.cells import Cell, CellResult
 from truthfl.studies.reproduce import figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, pilot, text_claims
 from truthfl.studies.reproduce.claims import UNDECIDED, Claim
-from truthfl.studies.reproduce.paper import Paper, Prepared, Study
+from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
 from truthfl.studies.work import Result, Store, WorkItem, do_all
 
 STUDIES: Mapping[str, Study] = {
@@ -18,13 +22,13 @@ STUDIES: Mapping[str, Study] = {
     for module in (figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, text_claims)
 }
 
-Watch = Callable[[str, int, int], None]
-"""Told what is being done, how many of its tasks are done, and of how many."""
+StageProgress = Callable[[str, int, int], None]
+"""Called with the name of the stage, the number of its tasks that are done, and the number of all its tasks."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out, and how many tasks it took that had not been done before."""
+    """Figures, claims, the tuned step size, and the number of tasks computed now, not read from the store."""
 
     paper: Paper
     step_size: float
@@ -34,7 +38,7 @@ class Reproduction:
 
 
 def chosen_studies(names: Sequence[str]) -> tuple[Study, ...]:
-    """The studies of these names, in the paper's order; all of them where none is named."""
+    """The studies of these names, in the paper's order; all studies if the list is empty."""
     unknown = [name for name in names if name not in STUDIES]
     if unknown:
         raise InputError(f"figure {unknown[0]!r} is not known; there are: {', '.join(STUDIES)}.")
@@ -47,42 +51,46 @@ def reproduce(
     store: Store,
     *,
     workers: int | None = None,
-    watch: Watch | None = None,
+    progress: StageProgress | None = None,
 ) -> Reproduction:
-    """Do what has not been done before, and make figures and claims of all of it."""
-    work = _Work(store, workers, watch or (lambda _what, _done, _all: None))
-    prepared = _prepared(paper, studies, work)
-    lacking = {study.name for study in studies if not set(study.modelled(paper)) <= set(prepared.calibration)}
-    by_study = [{} if study.name in lacking else study.cells(paper, prepared) for study in studies]
-    cells = list(dict.fromkeys(cell for found in by_study for cell in found.values()))
-    trained = dict(zip(cells, work.train("training", cells, [paper.seed_list] * len(cells))[0], strict=True))
+    """Train all cells that are not in the store, and make figures and claims from the results."""
+    tasks = _TaskRunner(store, workers, progress or (lambda _stage, _done, _all: None))
+    pilot_result = _run_pilot(paper, studies, tasks)
+    calibrated = set(pilot_result.calibration)
+    without_contract = {study.name for study in studies if not set(study.calibrated_rounds(paper)) <= calibrated}
+    by_study = [{} if study.name in without_contract else study.cells(paper, pilot_result) for study in studies]
+    cells = list(dict.fromkeys(cell for cells_by_key in by_study for cell in cells_by_key.values()))
+    trained = dict(zip(cells, tasks.train("training", cells, [paper.seed_list] * len(cells))[0], strict=True))
     figures, claims = [], []
-    for study, found in zip(studies, by_study, strict=True):
-        if study.name in lacking:
+    for study, cells_by_key in zip(studies, by_study, strict=True):
+        if study.name in without_contract:
             claims.append(_no_contract(study))
             continue
-        seen = {key: trained[cell] for key, cell in found.items()}
+        results = {key: trained[cell] for key, cell in cells_by_key.items()}
         if study.figure is not None:
-            figures.append(study.figure(paper, prepared, seen))
-        claims += study.claims(paper, prepared, seen)
-    return Reproduction(paper, prepared.step_size, tuple(figures), tuple(claims), work.done)
+            figures.append(study.figure(paper, pilot_result, results))
+        claims += study.claims(paper, pilot_result, results)
+    return Reproduction(paper, pilot_result.step_size, tuple(figures), tuple(claims), tasks.computed)
 
 
-def _prepared(paper: Paper, studies: Sequence[Study], work: _Work) -> Prepared:
-    step = pilot.found_step(work.do("pilot: step size", [pilot.search_task(paper)])[0])
-    moments = sorted({moment for study in studies for moment in study.modelled(paper)})
+def _run_pilot(paper: Paper, studies: Sequence[Study], tasks: _TaskRunner) -> PilotResult:
+    """Search the step size and fit the loss models that the studies need; loss models without prices are left out."""
+    step = pilot.step_size_of(tasks.do("pilot: step size", [pilot.search_task(paper)])[0])
+    moments = sorted({moment for study in studies for moment in study.calibrated_rounds(paper)})
     if not moments:
-        return Prepared(step, {})
+        return PilotResult(step, {})
     kinds = paper.pilot.runs(paper.clients)
     cells = [pilot.pilot_cell(paper, step, kind) for kind in kinds]
-    seen, (gradients,) = work.train(
-        "pilot: loss model", cells, [kind.draws for kind in kinds], besides=[pilot.gradients_task(paper, step)]
+    results, (gradients,) = tasks.train(
+        "pilot: loss model", cells, [kind.seeds for kind in kinds], besides=[pilot.gradients_task(paper, step)]
     )
-    fitted = {moment: pilot.calibration_at(paper, moment, kinds, seen, gradients) for moment in moments}
-    return Prepared(step, {moment: found for moment, found in fitted.items() if pilot.shows_work(found)})
+    fitted = {moment: pilot.calibration_at(paper, moment, kinds, results, gradients) for moment in moments}
+    usable = {moment: calibration for moment, calibration in fitted.items() if pilot.has_work_prices(calibration)}
+    return PilotResult(step, usable)
 
 
 def _no_contract(study: Study) -> Claim:
+    """The undecided claim of a study for which there is no contract."""
     return Claim(
         study.name,
         "All that is claimed here.",
@@ -93,28 +101,29 @@ def _no_contract(study: Study) -> Claim:
     )
 
 
-class _Work:
-    """Does tasks and counts those that were not done before."""
+class _TaskRunner:
+    """Runs tasks and counts those that were computed, not read from the store."""
 
-    def __init__(self, store: Store, workers: int | None, watch: Watch) -> None:
-        self.store, self.workers, self.watch, self.done = store, workers, watch, 0
+    def __init__(self, store: Store, workers: int | None, progress: StageProgress) -> None:
+        self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
 
-    def do(self, what: str, tasks: Sequence[WorkItem]) -> list[Result]:
-        told: list[int] = []
+    def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:
+        """The results of the tasks; `stage` is passed to the progress callback."""
+        counts: list[int] = []
 
-        def tell(done: int, number: int) -> None:
-            told.append(done)
-            self.watch(what, done, number)
+        def report(done: int, number: int) -> None:
+            counts.append(done)
+            self.progress(stage, done, number)
 
-        results = do_all(tasks, self.store, workers=self.workers, progress=tell)
-        self.done += told[-1] - told[0]
+        results = do_all(tasks, self.store, workers=self.workers, progress=report)
+        self.computed += counts[-1] - counts[0]
         return results
 
     def train(
-        self, what: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
-    ) -> tuple[list[Seen], list[Result]]:
-        """What each cell gave with its seeds, in order; and the results of other tasks, done at the same time."""
-        tasks = [cell.tasks(its_seeds) for cell, its_seeds in zip(cells, seeds, strict=True)]
-        results = self.do(what, [*besides, *(task for some in tasks for task in some)])
+        self, stage: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
+    ) -> tuple[list[CellResult], list[Result]]:
+        """The results of each cell with its seeds, and the results of the tasks in `besides`, run at the same time."""
+        by_cell = [cell.tasks(cell_seeds) for cell, cell_seeds in zip(cells, seeds, strict=True)]
+        results = self.do(stage, [*besides, *(task for tasks in by_cell for task in tasks)])
         rest = iter(results[len(besides) :])
-        return [Seen.of([next(rest) for _ in some]) for some in tasks], results[: len(besides)]
+        return [CellResult.of([next(rest) for _ in tasks]) for tasks in by_cell], results[: len(besides)]

@@ -1,1 +1,1 @@
-"""Does lying pay? On the loss model and in real training, for any payment rule."""
+"""The largest gain from lying under a payment rule, on the loss model and in real training."""

@@ -1,6 +1,6 @@
-"""What lies really gain: losses of paired training runs, turned into each rule's gains with confidence intervals.
+"""Gains from lies under a payment rule, with confidence intervals, computed from the losses of paired training runs.
 
-Imports `learning.behaviour` and the mechanism's rules. Knows nothing of how runs are made.
+Imports `learning.behaviour`, `learning.behaviours` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.observation import Evidence, Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
-SMALLEST_STEP = 1e-9  # of a contribution, where all coalitions gain the same
+SMALLEST_STEP = 1e-9  # lower limit of the step by which the slope of Shapley pay is computed
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Of one client, NaN where a run was not made.
+    """Test losses of runs in which one client lies; NaN for runs that were not made.
 
-    loss     (1 + lies, seeds) with everybody, the truth first
-    without  (seeds,) with everybody but her
+    loss     (1 + lies, seeds) of runs with all clients; row 0 is the truth
+    without  (seeds,) of runs without her
 
-    The others are for Shapley pay: what a coalition of others, one per seed, reaches.
+    For Shapley pay, with one random coalition of other clients per seed:
 
-    joined   (1 + lies, seeds) with her
-    alone    (seeds,) without her
-    nobody   (seeds,) the loss of the model as it starts
+    joined   (1 + lies, seeds) of runs of the coalition with her
+    alone    (seeds,) of runs of the coalition without her
+    nobody   (seeds,) of the initial model
     """
 
     loss: FloatArray
@@ -42,31 +42,33 @@ class Losses:
     alone: FloatArray
     nobody: FloatArray
 
-    def of_an_empty_report(self) -> Losses:
-        """With the empty report as the only lie: the others are left to themselves."""
+    def with_empty_report(self) -> Losses:
+        """The same losses with the empty report as the only lie, which has the losses of the runs without her."""
         return replace(self, loss=np.stack((self.loss[0], self.without)), joined=np.stack((self.joined[0], self.alone)))
 
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """Of one client under one rule, per lie: mean gain and 95% interval, as a share of what honest work is paid.
+    """One client's gains under one rule, one value per lie, as shares of her honest pay or cost, whichever is larger.
 
-    `surely` is the lower end of an interval so wide that all of those compared hold at once with 95%: the one to use
-    when the best of many lies is to be found out, for among hundreds some always look good.
-    Where that is less than honest work costs, as a share of the cost, for a share of nothing says nothing.
+    share             mean gain
+    low, high         95% interval of the gain
+    simultaneous_low  lower end of an interval that holds with 95% for all compared lies at once (Bonferroni)
+    pay, cost         her honest pay and the cost of honest work, in money
+    money             mean gain in money
     """
 
     share: FloatArray
     low: FloatArray
     high: FloatArray
-    surely: FloatArray
+    simultaneous_low: FloatArray
     pay: float
     cost: float
     money: FloatArray
 
     @property
-    def of_cost(self) -> float:
-        """What a share here is worth as a share of what honest work costs."""
+    def cost_factor(self) -> float:
+        """The factor that converts `share` to a share of the cost of honest work."""
         return max(self.pay, self.cost) / self.cost
 
 
@@ -76,19 +78,22 @@ def gains(
     training: Training,
     client: int,
     lies: Sequence[Behaviour],
-    seen: Losses,
+    losses: Losses,
     *,
     looks: int,
     compared: int = 1,
     empty_is_paid: bool = False,
 ) -> Gains:
-    """What each lie gains her over the truth, from runs with the same draws.
+    """The gains of one client's lies over honest work, from runs with the same draws.
 
-    An empty report is visible, and not paid unless asked so. Where a rule listens to claims, whoever lies claims all
-    her data. Intervals are wide enough to hold at 95% although one looks up to `looks` times.
+    looks          number of times that intervals are computed as runs are added; they are widened accordingly
+    compared       number of lies that `simultaneous_low` holds for at once
+    empty_is_paid  whether an empty report is paid like any other; by default it is not paid
+
+    If the rule pays by claims, a liar claims to have used all her data.
     """
     assigned, owned = float(rule.batch_size[client]), float(clients.dataset_size[client])
-    paid = _pay(rule, client, seen, assigned, owned)
+    paid = _pay(rule, client, losses, assigned, owned)
     if not empty_is_paid:
         empty = np.array([lie.reports_nothing for lie in lies], dtype=bool)
         paid[1:][empty] = np.where(np.isnan(paid[1:][empty]), np.nan, 0.0)
@@ -99,42 +104,44 @@ def gains(
     times = np.sum(~np.isnan(money), axis=1)
     mean = np.nansum(money, axis=1) / np.maximum(times, 1)
     spread = np.sqrt(np.nansum(np.square(money - mean[:, None]), axis=1) / np.maximum(times - 1, 1) / times)
-    reach, far = (student.ppf(1.0 - 0.025 / n, np.maximum(times - 1, 1)) * spread for n in (looks, looks * compared))
+    half_width, wide_half_width = (
+        student.ppf(1.0 - 0.025 / n, np.maximum(times - 1, 1)) * spread for n in (looks, looks * compared)
+    )
     pay = float(np.nanmean(paid[0]))
     scale = max(pay, cost)
     return Gains(
         share=mean / scale,
-        low=(mean - reach) / scale,
-        high=(mean + reach) / scale,
-        surely=(mean - far) / scale,
+        low=(mean - half_width) / scale,
+        high=(mean + half_width) / scale,
+        simultaneous_low=(mean - wide_half_width) / scale,
         pay=pay,
         cost=cost,
         money=mean,
     )
 
 
-def _pay(rule: Mechanism, client: int, seen: Losses, assigned: float, owned: float) -> FloatArray:
-    """What she is paid, (1 + lies, seeds); NaN where no run was made."""
-    claimed = np.full(seen.loss.shape, owned)
+def _pay(rule: Mechanism, client: int, losses: Losses, assigned: float, owned: float) -> FloatArray:
+    """Her pay, (1 + lies, seeds); NaN for runs that were not made."""
+    claimed = np.full(losses.loss.shape, owned)
     claimed[0] = assigned
     if Evidence.SHAPLEY in rule.needs:
-        return _shapley_pay(rule, client, seen, claimed)
-    return _paid(rule, client, seen.loss, claimed, seen.without - seen.loss, np.nan)
+        return _shapley_pay(rule, client, losses, claimed)
+    return _paid(rule, client, losses.loss, claimed, losses.without - losses.loss, np.nan)
 
 
-def _shapley_pay(rule: Mechanism, client: int, seen: Losses, claimed: FloatArray) -> FloatArray:
-    """Her pay at her mean contribution, and around it the scatter of what each seed's coalition gained by her.
+def _shapley_pay(rule: Mechanism, client: int, losses: Losses, claimed: FloatArray) -> FloatArray:
+    """Her pay at her mean contribution, plus the slope of pay times each seed's deviation from the mean.
 
-    One coalition per seed says little about a contribution; their mean does. The scatter counts with the slope of pay
-    in her contribution. All contributions together are the drop from nobody's loss to everybody's.
+    The contribution in one coalition per seed is very noisy, so pay is linearized around the mean contribution. The
+    total of all contributions is the drop from the initial model's loss to the loss with all clients.
     """
-    gained = seen.alone - seen.joined
+    gained = losses.alone - losses.joined
     mean = np.nanmean(gained, axis=1)[:, None]
-    total = np.nanmean(seen.nobody - seen.loss, axis=1)[:, None]
+    total = np.nanmean(losses.nobody - losses.loss, axis=1)[:, None]
     step = np.maximum(np.nanstd(gained, axis=1), SMALLEST_STEP)[:, None]
 
     def at(contribution: FloatArray) -> FloatArray:
-        return _paid(rule, client, seen.loss, claimed, contribution, total)
+        return _paid(rule, client, losses.loss, claimed, contribution, total)
 
     above = np.maximum(mean, 0.0)
     slope = (at(above + step) - at(above)) / step
@@ -150,9 +157,9 @@ def _paid(
     contribution: FloatArray,
     total: FloatArray | float,
 ) -> FloatArray:
-    """What the rule pays her in each run; NaN where no run was made."""
+    """The rule's pay to her in each run; NaN for runs that were not made."""
     shape = (*loss.shape, len(np.atleast_1d(rule.batch_size)))
-    parts = (np.broadcast_to(one, loss.shape)[..., None] for one in (loss, claimed, contribution, total))
+    parts = (np.broadcast_to(values, loss.shape)[..., None] for values in (loss, claimed, contribution, total))
     pay = np.asarray(rule.pay(Observation(*(np.broadcast_to(part, shape) for part in parts))), dtype=float)
     if pay.shape != shape:
         raise InputError(f"mechanism {rule.kind!r} pays an array of shape {pay.shape}; it must be {shape}.")
@@ -163,8 +170,8 @@ def _paid(
 
 
 @dataclass(frozen=True)
-class Elicited:
-    """Real best-response batch as a share of the assigned one, over all clients looked at, with its 95% interval."""
+class ElicitedEffort:
+    """The best-response batch in real training as a share of the assigned one, with its 95% interval."""
 
     effort: float
     low: float
@@ -176,18 +183,18 @@ def elicited_effort(
     clients: Clients,
     training: Training,
     lies: Sequence[Behaviour],
-    seen: Mapping[int, Losses],
-) -> Elicited:
-    """How much computing the rule really elicits, √ρ, where ρ is fitted to real pay.
+    losses_of: Mapping[int, Losses],
+) -> ElicitedEffort:
+    """The batch that the rule elicits as a share of the assigned one: √ρ, where ρ is fitted to real pay.
 
-    Her pay varies with her real batch as a − ν/D, so her best response is √(ν/price), which is √ρ D' with
-    ρ = ν/(price D'²); one ρ is fitted to all clients' paired differences of pay, each weighted by how sure it is.
-    NaN where no lie changes the batch alone.
+    A client's pay depends on her batch as a − ν/D, so her best response is √(ν/price) = √ρ D' with ρ = ν/(price D'²).
+    One ρ is fitted to the paired differences of pay of all clients, weighted by their inverse variances. NaN if no lie
+    changes only the batch.
     """
     only_batch = [k for k, lie in enumerate(lies) if lie.labeling_effort == 1 and lie.report_scale == 1]
     price = batch_price(clients, training)
     x, y, weight, limits = [], [], [], []
-    for client, losses in seen.items():
+    for client, losses in losses_of.items():
         assigned, owned = float(rule.batch_size[client]), float(clients.dataset_size[client])
         limits.append((1.0 / assigned, owned / assigned))
         paid = _pay(rule, client, losses, assigned, assigned)
@@ -200,12 +207,12 @@ def elicited_effort(
             y.append(-float(change.mean()))
             weight.append(len(change) / max(float(change.var(ddof=1)), 1e-18))
     if not x:
-        return Elicited(np.nan, np.nan, np.nan)
-    at, of, w = (np.array(one) for one in (x, y, weight))
-    information = float((w * at * at).sum())
-    ratio, error = float((w * at * of).sum()) / information, 1.96 / np.sqrt(information)
+        return ElicitedEffort(np.nan, np.nan, np.nan)
+    x_, y_, w = (np.array(values) for values in (x, y, weight))
+    information = float((w * x_ * x_).sum())
+    ratio, error = float((w * x_ * y_).sum()) / information, 1.96 / np.sqrt(information)
     least, most = np.mean(limits, axis=0)
     effort, low, high = (
-        float(np.clip(np.sqrt(max(one, 0.0)), least, most)) for one in (ratio, ratio - error, ratio + error)
+        float(np.clip(np.sqrt(max(value, 0.0)), least, most)) for value in (ratio, ratio - error, ratio + error)
     )
-    return Elicited(effort, low, high)
+    return ElicitedEffort(effort, low, high)

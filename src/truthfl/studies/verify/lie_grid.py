@@ -1,7 +1,4 @@
-"""What a client can do other than she was asked: a grid of joint lies about labels, batch and report.
-
-Each is a `Behaviour` that three numbers say all of. Imports `learning.behaviour`.
-"""
+"""A grid of lies about labels, batch and report: `Behaviour`s given by (e, D, γ). Imports `learning.behaviour`."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ KINDS = ("no labels", "other batch", "scaled report", "several at once", "empty 
 
 
 def lie(labeling_effort: float, batch_share: float, report_scale: float) -> Behaviour:
-    """e, D as a share of D', and γ: what she does where (1, 1, 1) was asked for, which its name says in a few words."""
+    """The behaviour with labeling effort e, D as a share of D', and γ; named after its differences from (1, 1, 1)."""
     parts = ["no labels"] if labeling_effort == 0 else []
     if 0 < labeling_effort < 1:
         parts.append(f"labels × {labeling_effort:g}")
@@ -34,7 +31,7 @@ def lie(labeling_effort: float, batch_share: float, report_scale: float) -> Beha
 
 
 def kind_of(behaviour: Behaviour) -> str:
-    """Which of `KINDS` a lie is."""
+    """The element of `KINDS` that a lie belongs to."""
     if behaviour.reports_nothing:
         return "empty report"
     honest = (behaviour.labels_honestly, behaviour.computes_honestly, behaviour.reports_honestly)

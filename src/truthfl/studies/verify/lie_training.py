@@ -1,6 +1,6 @@
-"""Training in which one client lies: what the lie does to the final loss, alone and in coalitions.
+"""Trains with one lying client, without each client, and measures the constants of bounds; called by work items.
 
-The functions here are what tasks call. Looks at `cells` for the scene, `learning` and the mechanism.
+Imports `studies.cells`, `studies.work`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from truthfl.learning.federations import with_training
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.cells import scene_of
+from truthfl.studies.cells import federation_of
 from truthfl.studies.work import Result
 
-EVENLY = (5**0.5 - 1) / 2  # steps of this size, modulo 1, fill the interval from 0 to 1 evenly, however many they are
-NO_MODEL = 100.0  # the loss of a model that has no finite loss, or a greater one
+GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly distributed in [0, 1), however many they are
+MAX_LOSS = 100.0  # larger and non-finite losses are replaced by this
 
 
 def lied_losses(
@@ -39,29 +39,31 @@ def lied_losses(
     seeds: Sequence[int],
     coalitions: bool = False,
 ) -> Result:
-    """Test losses (lies, seeds): each lie is (e, D, γ) of this client, everybody else being honest.
+    """Test losses (lies, seeds); each lie is (e, D, γ) of this client, all others being honest.
 
-    With coalitions, of each seed a coalition of the others is drawn, every size as likely as every other, which is how
-    the Shapley value averages: `alone` is its loss without her (seeds,), `joined` with her (lies, seeds), `nobody` that
-    of the model as it starts.
+    With `coalitions`, a coalition of the others is drawn for each seed, all sizes equally likely, as in the Shapley
+    value: `alone` (seeds,) are its losses without her, `joined` (lies, seeds) with her, `nobody` (seeds,) those of the
+    initial model.
     """
-    scene = scene_of(data, model, sizes, participation)
-    federated = with_training(scene.federated, Training(rounds, local_steps, step_size))
-    count, played = len(sizes), np.asarray(lies, dtype=float)
+    federation = federation_of(data, model, sizes, participation)
+    federated = with_training(federation.federated, Training(rounds, local_steps, step_size))
+    count, strategies = len(sizes), np.asarray(lies, dtype=float)
 
     def losses(lie: NDArray[np.float64], members: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """One run per row: her lie there, and who is there at all."""
+        """One run per row of `lie` and `members`; clients who are not members report nothing."""
         effort, batch = np.ones(members.shape), np.tile(np.asarray(batch_size, dtype=float), (len(members), 1))
         scale = members.astype(float)
         effort[:, client], batch[:, client] = lie[:, 0], lie[:, 1]
         scale[:, client] *= lie[:, 2]
         draws = np.tile(np.asarray(seeds), len(members) // len(seeds))
-        with np.errstate(over="ignore", invalid="ignore"):  # a lie may make training diverge, which is an answer
-            done = train(federated, Strategies(effort, batch, scale), draws, watch={"test": scene.test}, threads=1)
-        return np.fmin(done.watched["test"].loss[:, -1], NO_MODEL)
+        with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
+            trained = train(
+                federated, Strategies(effort, batch, scale), draws, evaluate_on={"test": federation.test}, threads=1
+            )
+        return np.fmin(trained.evaluations["test"].loss[:, -1], MAX_LOSS)
 
-    runs = np.repeat(played, len(seeds), axis=0)
-    result = {"loss": losses(runs, np.ones((len(runs), count), dtype=bool)).reshape(len(played), len(seeds))}
+    runs = np.repeat(strategies, len(seeds), axis=0)
+    result = {"loss": losses(runs, np.ones((len(runs), count), dtype=bool)).reshape(len(strategies), len(seeds))}
     if coalitions:
         members = np.stack([coalition(client, count, seed) for seed in seeds])
         without, joined = members.copy(), members.copy()
@@ -70,19 +72,21 @@ def lied_losses(
         start = [federated.model.init(int(seed)) for seed in seeds]
         result |= {
             "alone": losses(truth, without),
-            "joined": losses(runs, np.tile(joined, (len(played), 1))).reshape(len(played), len(seeds)),
-            "nobody": np.array([federated.model.loss(w, scene.test.images, scene.test.labels) for w in start]),
+            "joined": losses(runs, np.tile(joined, (len(strategies), 1))).reshape(len(strategies), len(seeds)),
+            "nobody": np.array(
+                [federated.model.loss(w, federation.test.images, federation.test.labels) for w in start]
+            ),
         }
     return result
 
 
 def coalition(client: int, count: int, seed: int) -> NDArray[np.bool_]:
-    """Who of the others is there: a random choice; their number goes evenly from 0 to N − 1 as seeds go on."""
-    turn = key(seed, Purpose.TEST, client, np.arange(count))
+    """A random coalition of the other clients, as a mask; over the seeds its size is even in 0 … N − 1."""
+    order = key(seed, Purpose.TEST, client, np.arange(count))
     others = np.delete(np.arange(count), client)
-    size = int(count * ((client + 1) * EVENLY + seed * EVENLY) % count)
+    size = int(count * ((client + 1) * GOLDEN_RATIO + seed * GOLDEN_RATIO) % count)
     members = np.zeros(count, dtype=bool)
-    members[others[np.argsort(turn[others])][:size]] = True
+    members[others[np.argsort(order[others])][:size]] = True
     return members
 
 
@@ -98,14 +102,14 @@ def losses_without(
     batch_size: Sequence[float],
     seeds: Sequence[int],
 ) -> Result:
-    """Test losses on the server's pilot data, (1 + clients, seeds): with everybody, then without each in turn."""
-    scene = scene_of(data, model, sizes, participation)
-    federated = with_training(scene.pilot, Training(rounds, local_steps, step_size))
-    there = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
-    played = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), there.shape), there)
+    """Test losses on the server's pilot data, (1 + clients, seeds): with all clients, then without each in turn."""
+    federation = federation_of(data, model, sizes, participation)
+    federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
+    present = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
+    strategies = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), present.shape), present)
     draws = np.tile(np.asarray(seeds), 1 + len(sizes))
-    done = train(federated, played, draws, watch={"test": scene.test}, threads=1)
-    return {"loss": done.watched["test"].loss[:, -1].reshape(-1, len(seeds))}
+    trained = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
+    return {"loss": trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))}
 
 
 def bound_constants(
@@ -118,9 +122,11 @@ def bound_constants(
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
-    """The bounds' constants on the server's pilot data, at this share of 1/L as the step size."""
-    pilot = scene_of(data, model, sizes, participation).pilot
+    """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
+    pilot = federation_of(data, model, sizes, participation).pilot
     first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
-    found = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))
-    return {"step_size": np.array(step_size)} | {name: np.asarray(one.value) for name, one in vars(found).items()}
+    measured = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))
+    return {"step_size": np.array(step_size)} | {
+        name: np.asarray(measurement.value) for name, measurement in vars(measured).items()
+    }

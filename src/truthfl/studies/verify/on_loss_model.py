@@ -1,4 +1,4 @@
-"""Does lying pay? One answer per payment rule, on the loss model. Looks at `mechanism`."""
+"""The best lie under each payment rule, on the loss model. Imports `mechanism`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from truthfl.mechanism.setting import Clients, Training
 class Answer:
     """The lie that gains most under one rule, over all clients.
 
-    gain             money above honest work; None where the rule cannot pay at all, and `evidence` says why
-    regret           the gain as a share of her honest pay; None where that is not positive. A loss model leaves nothing
-                     to chance, so its interval has no width
-    elicited_effort  the batch of that client's best choice, as a share of the one she was asked for
-    worst_deviation  who lies how
+    gain             money above honest work; None if the rule cannot pay (`evidence` has the reason)
+    regret           the gain as a share of her honest pay; None if that is not positive. On a loss model it is exact,
+                     so its interval has width 0
+    elicited_effort  the batch of that client's best choice, as a share of the assigned one
+    worst_deviation  the client and her lie
+    evidence         how the gain was computed
     """
 
     rule: str
@@ -40,7 +41,7 @@ class Answer:
 def payment_rules(
     clients: Clients, model: LossModel, training: Training, planned: Mechanism
 ) -> dict[str, Callable[[], Mechanism]]:
-    """The job's own contract, LCEME and the four baselines, all asking for the same batches."""
+    """Constructors of the job's own contract, LCEME and the four baselines by name, all with the same batches."""
     batch_size = planned.batch_size
     own: dict[str, Callable[[], Mechanism]] = {} if planned.kind == Contract.kind else {planned.name: lambda: planned}
     return own | {
@@ -65,17 +66,20 @@ def does_lying_pay(clients: Clients, model: LossModel, training: Training, plann
     return tuple(answers)
 
 
-def _answer(rule: Mechanism, clients: Clients, found: Deviation) -> Answer:
-    gain = np.where(found.gain > found.resolution, found.gain, 0.0)
+def _answer(rule: Mechanism, clients: Clients, deviation: Deviation) -> Answer:
+    gain = np.where(deviation.gain > deviation.resolution, deviation.gain, 0.0)
     worst = int(np.argmax(gain))
-    if found.closed_form_gain is None:
+    if deviation.closed_form_gain is None:
         evidence = "search"
     else:
-        evidence = "formula and search agree" if found.confirmed else "formula and search disagree"
-    regret = float(gain[worst] / found.honest_pay[worst]) if found.honest_pay[worst] > 0 else None
-    assigned, batch = float(rule.batch_size[worst]), float(found.strategies.batch_size[worst])
-    scale, claimed = float(found.strategies.report_scale[worst]), float(found.strategies.claimed_batch_size[worst])
-    effort = float(found.strategies.labeling_effort[worst])
+        evidence = "formula and search agree" if deviation.confirmed else "formula and search disagree"
+    regret = float(gain[worst] / deviation.honest_pay[worst]) if deviation.honest_pay[worst] > 0 else None
+    assigned, batch = float(rule.batch_size[worst]), float(deviation.strategies.batch_size[worst])
+    scale, claimed = (
+        float(deviation.strategies.report_scale[worst]),
+        float(deviation.strategies.claimed_batch_size[worst]),
+    )
+    effort = float(deviation.strategies.labeling_effort[worst])
     return Answer(
         rule=rule.name,
         gain=float(gain[worst]),
@@ -85,7 +89,7 @@ def _answer(rule: Mechanism, clients: Clients, found: Deviation) -> Answer:
         regret_high=regret,
         worst_deviation={
             "client": clients.label(worst),
-            "description": _described(effort, batch, assigned, scale, claimed),
+            "description": _description(effort, batch, assigned, scale, claimed),
             "labeling_effort": effort,
             "batch_size": batch,
             "assigned_batch_size": assigned,
@@ -96,7 +100,7 @@ def _answer(rule: Mechanism, clients: Clients, found: Deviation) -> Answer:
     )
 
 
-def _described(effort: float, batch: float, assigned: float, scale: float, claimed: float) -> str:
+def _description(effort: float, batch: float, assigned: float, scale: float, claimed: float) -> str:
     parts = ["no labels"] if effort == 0 else []
     if abs(batch - assigned) > 1e-6 * assigned:
         parts.append(f"batch {batch:.1f}, not {assigned:.0f}")

@@ -1,13 +1,13 @@
-"""Does lying pay in real training? For any payment rule: runs where they are undecided, until they are decided.
+"""Measures the gains from lies in real training under payment rules, adding runs until each answer is decided.
 
-All rules that are paid for the same training share its runs. Looks at `lie_grid`, `lie_training`, `gains`, `work`,
-`learning` and the mechanism.
+Rules that pay for the same training share its runs. Imports `lie_grid`, `gains`, `verdicts`, `studies.cells`,
+`studies.work`, `learning.behaviour` and `mechanism`; the work items call `lie_training`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,22 +18,23 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
-from truthfl.studies.cells import Place
-from truthfl.studies.verify.gains import Elicited, Gains, Losses, elicited_effort, gains
+from truthfl.studies.cells import FederationSpec
+from truthfl.studies.verify.gains import ElicitedEffort, Gains, Losses, elicited_effort, gains
 from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, TRUTH, kind_of
+from truthfl.studies.verify.verdicts import BestOfKind, Verdict, WorstDeviation
 from truthfl.studies.work import Progress, Result, Store, WorkItem, do_all
 
 BoolArray = NDArray[np.bool_]
 
-MOST_PROMISING = 3
-TOLERANCE = 0.02  # of truthful pay: what counts as a gain
+MOST_PROMISING = 3  # number of lies per client that are trained further under Shapley pay
+TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
-    """One way of training, and the rules that pay for it; all ask for the same batches."""
+class RuleTest:
+    """A federation, training parameters, and the rules that pay for this training; all assign the same batches."""
 
-    place: Place
+    federation: FederationSpec
     training: Training
     clients: Clients
     rules: tuple[Mechanism, ...]
@@ -44,10 +45,12 @@ class Contest:
 
 
 @dataclass(frozen=True)
-class Examination:
-    """Which lies of which clients, and after how many runs each to look whether it is decided if they pay.
+class VerificationDesign:
+    """The lies and clients to examine.
 
-    A lie pays if it gains more than the tolerance, a share of what honest work costs her.
+    looks       numbers of runs of each lie after which intervals are computed; decided lies get no further runs
+    tolerance   a lie pays if it gains more than this share of the cost of honest work
+    first_seed  of the runs
     """
 
     clients: tuple[int, ...]
@@ -57,120 +60,68 @@ class Examination:
     first_seed: int = 0
 
 
-@dataclass(frozen=True)
-class Worst:
-    """The lie that gains most, and what it is in numbers."""
-
-    client: str
-    description: str
-    labeling_effort: float
-    batch_size: float
-    assigned_batch_size: float
-    report_scale: float
-    gain: float
-
-
-@dataclass(frozen=True)
-class ByKind:
-    """The best lie of one kind."""
-
-    kind: str
-    regret: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One rule's answer.
-
-    elicited_effort     real best-response batch over the assigned one
-    regret              the largest gain of any lie, as a share of that client's truthful pay; with its 95% interval
-    certain_regret      the largest lower end of any lie's interval: no lie is known to gain a larger share of pay
-    gain_over_cost      the largest gain as a share of what honest work costs her
-    lying_pays          whether that exceeds the tolerance; None where the interval does not say
-    empty_report        what an empty report would gain if it were paid like any other
-    pay_over_cost       what honest work is paid, over what it costs
-    runs                how many training runs this rests on
-    """
-
-    rule: str
-    elicited_effort: float
-    elicited_low: float
-    elicited_high: float
-    regret: float
-    regret_low: float
-    regret_high: float
-    certain_regret: float
-    gain_over_cost: float
-    worst_deviation: Worst
-    lying_pays: bool | None
-    empty_report: float
-    pay_over_cost: float
-    runs: int
-    by_kind: tuple[ByKind, ...] = field(default=())
-
-
 @dataclass(frozen=True, eq=False)
-class Verified:
-    """A contest's verdicts, and the losses of each client's lies that they rest on."""
+class VerificationResult:
+    """The verdicts of a rule test, and the losses of each client's lies from which they were computed."""
 
-    contest: Contest
-    examined: Examination
+    test: RuleTest
+    design: VerificationDesign
     verdicts: tuple[Verdict, ...]
     losses: Mapping[int, Losses]
 
 
 def verify(
-    contest: Contest,
-    examined: Examination,
+    test: RuleTest,
+    design: VerificationDesign,
     store: Store,
     *,
     workers: int | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> Verified:
-    """Look at every lie with a few runs; make more where some rule's answer is still open."""
-    most = examined.looks[-1]
-    shape = (1 + len(examined.lies), most)
-    losses = {c: Losses(*(np.full(s, np.nan) for s in (shape, most, shape, most, most))) for c in examined.clients}
-    open_lies = {c: np.ones(len(examined.lies), dtype=bool) for c in examined.clients}
+) -> VerificationResult:
+    """Train every lie with a few seeds, and with more as long as the verdict of a rule is undecided.
+
+    progress  called with the name of each look; returns the callback for the progress of its tasks
+    """
+    most = design.looks[-1]
+    shape = (1 + len(design.lies), most)
+    losses = {c: Losses(*(np.full(s, np.nan) for s in (shape, most, shape, most, most))) for c in design.clients}
+    open_lies = {c: np.ones(len(design.lies), dtype=bool) for c in design.clients}
     done, runs = 0, 0
-    for number, seeds in enumerate(examined.looks):
-        shapley = any(Evidence.SHAPLEY in rule.needs for rule in _unsettled(contest, examined, losses, done))
-        asked = {c: some for c, some in open_lies.items() if some.any()}
-        tasks = [_task(contest, examined, c, some, range(done, seeds), shapley) for c, some in asked.items()]
-        tell = None if progress is None else progress(f"look {number + 1}: {sum(map(np.sum, asked.values()))} lies")
-        for (client, some), result in zip(
-            asked.items(), do_all(tasks, store, workers=workers, progress=tell), strict=True
-        ):
-            _write_down(losses[client], examined, some, slice(done, seeds), result)
+    for number, seeds in enumerate(design.looks):
+        shapley = any(Evidence.SHAPLEY in rule.needs for rule in _undecided_rules(test, design, losses, done))
+        trained = {c: lies for c, lies in open_lies.items() if lies.any()}
+        tasks = [_task(test, design, c, lies, range(done, seeds), shapley) for c, lies in trained.items()]
+        look = f"look {number + 1}: {sum(map(np.sum, trained.values()))} lies"
+        results = do_all(tasks, store, workers=workers, progress=None if progress is None else progress(look))
+        for (client, lies), result in zip(trained.items(), results, strict=True):
+            _store_result(losses[client], design, lies, slice(done, seeds), result)
             runs += result["loss"].size * (2 if shapley else 1)
         done = seeds
-        waiting = _unsettled(contest, examined, losses, done)
-        for client in asked:
-            still = np.zeros(len(examined.lies), dtype=bool)
-            for rule in waiting:
-                still |= _open(rule, _gains(contest, examined, rule, client, losses[client]), examined)
-            open_lies[client] &= still
-        if not any(some.any() for some in open_lies.values()):
+        undecided = _undecided_rules(test, design, losses, done)
+        for client in trained:
+            still_open = np.zeros(len(design.lies), dtype=bool)
+            for rule in undecided:
+                still_open |= _open_lies(rule, _gains(test, design, rule, client, losses[client]), design)
+            open_lies[client] &= still_open
+        if not any(lies.any() for lies in open_lies.values()):
             break
-    verdicts = tuple(_verdict(contest, examined, rule, losses, runs) for rule in contest.rules)
-    return Verified(contest, examined, verdicts, losses)
+    verdicts = tuple(_verdict(test, design, rule, losses, runs) for rule in test.rules)
+    return VerificationResult(test, design, verdicts, losses)
 
 
-def _trained(examined: Examination, some: BoolArray) -> IntArray:
-    """Which of these lies take runs of their own: an empty report does not, for the loss without her says it all."""
-    return np.flatnonzero(some & ~_empty(examined))
+def _trained(design: VerificationDesign, chosen: BoolArray) -> IntArray:
+    """The chosen lies that need runs of their own: all but empty reports, which have the loss without the client."""
+    return np.flatnonzero(chosen & ~_empty(design))
 
 
-def _empty(examined: Examination) -> BoolArray:
-    return np.array([lie.reports_nothing for lie in examined.lies], dtype=bool)
+def _empty(design: VerificationDesign) -> BoolArray:
+    return np.array([lie.reports_nothing for lie in design.lies], dtype=bool)
 
 
-def _write_down(losses: Losses, examined: Examination, some: BoolArray, seeds: slice, result: Result) -> None:
-    """What a task found: rows for the truth and the lies that were trained, and a last one without her."""
-    rows = np.concatenate(([0], 1 + _trained(examined, some)))
-    empty = 1 + np.flatnonzero(_empty(examined))
+def _store_result(losses: Losses, design: VerificationDesign, chosen: BoolArray, seeds: slice, result: Result) -> None:
+    """Store a task's result in `losses`: rows of the truth and the trained lies, and a last row without the client."""
+    rows = np.concatenate(([0], 1 + _trained(design, chosen)))
+    empty = 1 + np.flatnonzero(_empty(design))
     losses.without[seeds] = result["loss"][-1]
     losses.loss[rows, seeds], losses.loss[empty, seeds] = result["loss"][:-1], result["loss"][-1]
     if "joined" in result:
@@ -179,125 +130,126 @@ def _write_down(losses: Losses, examined: Examination, some: BoolArray, seeds: s
 
 
 def _task(
-    contest: Contest, examined: Examination, client: int, some: BoolArray, seeds: Sequence[int], shapley: bool
+    test: RuleTest, design: VerificationDesign, client: int, chosen: BoolArray, seeds: Sequence[int], shapley: bool
 ) -> WorkItem:
-    assigned, owned = float(contest.batch_size[client]), float(contest.clients.dataset_size[client])
-    lies = [TRUTH, *(examined.lies[k] for k in _trained(examined, some)), EMPTY_REPORT]
+    assigned, owned = float(test.batch_size[client]), float(test.clients.dataset_size[client])
+    lies = [TRUTH, *(design.lies[k] for k in _trained(design, chosen)), EMPTY_REPORT]
     for lie in lies:
         if not lie.is_strategy:
             raise InputError(f"{lie.name} is more than (e, D, γ); such lies cannot be verified yet.")
     return WorkItem(
         "studies.verify.lie_training:lied_losses",
-        contest.place.said()
+        test.federation.settings()
         | {
-            "rounds": contest.training.rounds,
-            "local_steps": contest.training.local_steps,
-            "step_size": contest.training.step_size,
-            "batch_size": contest.batch_size.tolist(),
+            "rounds": test.training.rounds,
+            "local_steps": test.training.local_steps,
+            "step_size": test.training.step_size,
+            "batch_size": test.batch_size.tolist(),
             "client": client,
             "lies": [
                 [lie.labeling_effort, float(lie.batch_size(assigned, at_most=owned)), lie.report_scale] for lie in lies
             ],
-            "seeds": [examined.first_seed + seed for seed in seeds],
+            "seeds": [design.first_seed + seed for seed in seeds],
             "coalitions": shapley,
         },
     )
 
 
-def _gains(contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses) -> Gains:
+def _gains(test: RuleTest, design: VerificationDesign, rule: Mechanism, client: int, losses: Losses) -> Gains:
     return gains(
         rule,
-        contest.clients,
-        contest.training,
+        test.clients,
+        test.training,
         client,
-        examined.lies,
-        seen,
-        looks=len(examined.looks),
-        compared=len(examined.lies) * len(examined.clients),
+        design.lies,
+        losses,
+        looks=len(design.looks),
+        compared=len(design.lies) * len(design.clients),
     )
 
 
-def _empty_report_if_paid(contest: Contest, examined: Examination, rule: Mechanism, client: int, seen: Losses) -> float:
-    """What an empty report would gain her as a share of honest pay, were it paid like any other."""
-    seen, looks = seen.of_an_empty_report(), len(examined.looks)
-    found = gains(
-        rule, contest.clients, contest.training, client, [EMPTY_REPORT], seen, looks=looks, empty_is_paid=True
-    )
-    return float(found.share[0])
+def _empty_report_if_paid(
+    test: RuleTest, design: VerificationDesign, rule: Mechanism, client: int, losses: Losses
+) -> float:
+    """The gain of an empty report as a share of honest pay, if it were paid like any other."""
+    losses, looks = losses.with_empty_report(), len(design.looks)
+    gain = gains(rule, test.clients, test.training, client, [EMPTY_REPORT], losses, looks=looks, empty_is_paid=True)
+    return float(gain.share[0])
 
 
-def _unsettled(
-    contest: Contest, examined: Examination, losses: Mapping[int, Losses], done: int
+def _undecided_rules(
+    test: RuleTest, design: VerificationDesign, losses: Mapping[int, Losses], done: int
 ) -> tuple[Mechanism, ...]:
-    """Rules of which no lie is known to pay: one that does settles the matter."""
+    """The rules under which no lie is known to pay yet."""
     if done == 0:
-        return contest.rules
+        return test.rules
     return tuple(
         rule
-        for rule in contest.rules
-        if not any(_pays(_gains(contest, examined, rule, c, seen), examined).any() for c, seen in losses.items())
+        for rule in test.rules
+        if not any(_pays(_gains(test, design, rule, c, of_client), design).any() for c, of_client in losses.items())
     )
 
 
-def _pays(found: Gains, examined: Examination) -> BoolArray:
-    """Which lies are known to pay, even though they are the best of many."""
-    return found.surely > examined.tolerance / found.of_cost
+def _pays(gain: Gains, design: VerificationDesign) -> BoolArray:
+    """A mask of the lies that are known to pay, by intervals that hold for all lies at once."""
+    return gain.simultaneous_low > design.tolerance / gain.cost_factor
 
 
-def _open(rule: Mechanism, found: Gains, examined: Examination) -> BoolArray:
-    """Which lies' intervals do not say on which side of the tolerance they are.
+def _open_lies(rule: Mechanism, gain: Gains, design: VerificationDesign) -> BoolArray:
+    """A mask of the lies whose intervals contain the tolerance.
 
-    Coalitions scatter so much that under Shapley pay all lies would stay open: of them, only the most promising.
+    Under Shapley pay the noise of coalitions keeps nearly all intervals open, so only the most promising lies are kept.
     """
-    limit = examined.tolerance / found.of_cost
-    still = (found.low <= limit) & (found.high >= limit)
+    limit = design.tolerance / gain.cost_factor
+    is_open = (gain.low <= limit) & (gain.high >= limit)
     if Evidence.SHAPLEY in rule.needs:
-        still &= found.share >= np.sort(found.share)[-MOST_PROMISING:].min()
-    return still
+        is_open &= gain.share >= np.sort(gain.share)[-MOST_PROMISING:].min()
+    return is_open
 
 
 def _verdict(
-    contest: Contest, examined: Examination, rule: Mechanism, losses: Mapping[int, Losses], runs: int
+    test: RuleTest, design: VerificationDesign, rule: Mechanism, losses: Mapping[int, Losses], runs: int
 ) -> Verdict:
-    found = {c: _gains(contest, examined, rule, c, seen) for c, seen in losses.items()}
-    client = max(found, key=lambda c: float(np.nanmax(found[c].share)) * found[c].of_cost)
-    lie = int(np.nanargmax(found[client].share))
-    worst, at = examined.lies[lie], found[client]
-    assigned, owned = float(rule.batch_size[client]), float(contest.clients.dataset_size[client])
-    pays = any(_pays(one, examined).any() for one in found.values())
-    highest = max(float(np.nanmax(one.high)) * one.of_cost for one in found.values())
-    effort: Elicited = elicited_effort(rule, contest.clients, contest.training, examined.lies, losses)
+    by_client = {c: _gains(test, design, rule, c, of_client) for c, of_client in losses.items()}
+    client = max(by_client, key=lambda c: float(np.nanmax(by_client[c].share)) * by_client[c].cost_factor)
+    all_gains, of_worst = tuple(by_client.values()), by_client[client]
+    lie = int(np.nanargmax(of_worst.share))
+    worst = design.lies[lie]
+    assigned, owned = float(rule.batch_size[client]), float(test.clients.dataset_size[client])
+    pays = any(_pays(gain, design).any() for gain in all_gains)
+    highest = max(float(np.nanmax(gain.high)) * gain.cost_factor for gain in all_gains)
+    effort: ElicitedEffort = elicited_effort(rule, test.clients, test.training, design.lies, losses)
     return Verdict(
         rule=rule.name,
         elicited_effort=effort.effort,
         elicited_low=effort.low,
         elicited_high=effort.high,
-        regret=float(at.share[lie]),
-        regret_low=float(at.low[lie]),
-        regret_high=float(at.high[lie]),
-        certain_regret=max(float(np.nanmax(one.low)) for one in found.values()),
-        gain_over_cost=float(at.share[lie]) * at.of_cost,
-        worst_deviation=Worst(
-            client=contest.clients.label(client),
+        regret=float(of_worst.share[lie]),
+        regret_low=float(of_worst.low[lie]),
+        regret_high=float(of_worst.high[lie]),
+        certain_regret=max(float(np.nanmax(gain.low)) for gain in all_gains),
+        gain_over_cost=float(of_worst.share[lie]) * of_worst.cost_factor,
+        worst_deviation=WorstDeviation(
+            client=test.clients.label(client),
             description=worst.name,
             labeling_effort=worst.labeling_effort,
             batch_size=float(worst.batch_size(assigned, at_most=owned)) if worst.computes else 0.0,
             assigned_batch_size=assigned,
             report_scale=worst.report_scale,
-            gain=float(at.money[lie]),
+            gain=float(of_worst.money[lie]),
         ),
-        lying_pays=True if pays else False if highest < examined.tolerance else None,
-        empty_report=max(_empty_report_if_paid(contest, examined, rule, c, seen) for c, seen in losses.items()),
-        pay_over_cost=sum(one.pay for one in found.values()) / sum(one.cost for one in found.values()),
+        lying_pays=True if pays else False if highest < design.tolerance else None,
+        empty_report=max(_empty_report_if_paid(test, design, rule, c, of_client) for c, of_client in losses.items()),
+        pay_over_cost=sum(gain.pay for gain in all_gains) / sum(gain.cost for gain in all_gains),
         runs=runs,
-        by_kind=tuple(_best_of_kind(kind, examined.lies, tuple(found.values())) for kind in KINDS),
+        by_kind=tuple(_best_of_kind(kind, design.lies, all_gains) for kind in KINDS),
     )
 
 
-def _best_of_kind(kind: str, lies: Sequence[Behaviour], found: Sequence[Gains]) -> ByKind:
+def _best_of_kind(kind: str, lies: Sequence[Behaviour], gains_of_clients: Sequence[Gains]) -> BestOfKind:
     of_kind = np.array([kind_of(lie) == kind for lie in lies])
     if not of_kind.any():
-        return ByKind(kind, float("nan"), float("nan"), float("nan"))
-    best = max(found, key=lambda one: float(np.nanmax(one.share[of_kind])))
+        return BestOfKind(kind, float("nan"), float("nan"), float("nan"))
+    best = max(gains_of_clients, key=lambda gain: float(np.nanmax(gain.share[of_kind])))
     at = int(np.flatnonzero(of_kind)[np.nanargmax(best.share[of_kind])])
-    return ByKind(kind, float(best.share[at]), float(best.low[at]), float(best.high[at]))
+    return BestOfKind(kind, float(best.share[at]), float(best.low[at]), float(best.high[at]))

@@ -1,4 +1,7 @@
-"""The answer to "does lying pay?" as picture, table and page."""
+"""The results of a verification as picture, tables and HTML report.
+
+Imports `files`, `lie_grid`, `verdicts`, `verification` and `reporting`.
+"""
 
 from __future__ import annotations
 
@@ -14,48 +17,49 @@ from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.verify.lie_grid import KINDS
-from truthfl.studies.verify.verification import Verdict, Verified
+from truthfl.studies.verify.verdicts import Verdict
+from truthfl.studies.verify.verification import VerificationResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-SHOWN = (-0.5, 1.15)  # shares of pay; what is beyond is drawn at the edge
+SHOWN = (-0.5, 1.15)  # range of the picture in shares of pay; values outside are drawn at the edge
 ANSWERS = {True: "yes", False: "no", None: "undecided"}
 COLUMNS = ("payment rule", "pay / cost", "effort", "regret", "95% interval", "surely", "best lie", "pays?")
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
-    """One row per rule."""
+    """The rows of the table, one per rule, with the columns `COLUMNS`."""
     return [
         [
-            one.rule,
-            f"{one.pay_over_cost:,.2f}",
-            f"{one.elicited_effort:.2f}",
-            f"{one.regret:.1%}",
-            f"{one.regret_low:.1%} to {one.regret_high:.1%}",
-            f"{one.certain_regret:.1%}",
-            f"{one.worst_deviation.client}: {one.worst_deviation.description}",
-            ANSWERS[one.lying_pays],
+            verdict.rule,
+            f"{verdict.pay_over_cost:,.2f}",
+            f"{verdict.elicited_effort:.2f}",
+            f"{verdict.regret:.1%}",
+            f"{verdict.regret_low:.1%} to {verdict.regret_high:.1%}",
+            f"{verdict.certain_regret:.1%}",
+            f"{verdict.worst_deviation.client}: {verdict.worst_deviation.description}",
+            ANSWERS[verdict.lying_pays],
         ]
-        for one in verdicts
+        for verdict in verdicts
     ]
 
 
 def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
-    """One line per rule, one mark with its interval per kind of lie."""
+    """The picture: one line per rule, one mark with its interval per kind of lie."""
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import PercentFormatter
 
-    width = 5.2 if narrow else 8.0  # inches; a page on a telephone shrinks what is wide
+    width = 5.2 if narrow else 8.0  # inches; narrow for small screens
     canvas = Canvas(figsize=(width, 1.8 + 0.75 * len(verdicts)), layout="constrained")
     axes = canvas.add_subplot()
     low, high = SHOWN
     for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES, strict=False)):
-        found = [next(one for one in verdict.by_kind if one.kind == kind) for verdict in verdicts]
+        best = [next(gain for gain in verdict.by_kind if gain.kind == kind) for verdict in verdicts]
         height = [position + 0.3 * (k - 2) / 2 for position in range(len(verdicts))]
-        at = [min(max(one.regret, low), high) for one in found]
-        left = [max(a - max(one.low, low), 0.0) for a, one in zip(at, found, strict=True)]
-        right = [max(min(one.high, high) - a, 0.0) for a, one in zip(at, found, strict=True)]
+        at = [min(max(gain.regret, low), high) for gain in best]
+        left = [max(x - max(gain.low, low), 0.0) for x, gain in zip(at, best, strict=True)]
+        right = [max(min(gain.high, high) - x, 0.0) for x, gain in zip(at, best, strict=True)]
         axes.errorbar(
             at, height, xerr=[left, right], fmt=marker, color=colour, label=kind, capsize=2.5, markersize=5, lw=1.2
         )
@@ -79,40 +83,49 @@ def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Can
 
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """One line per rule and kind of lie."""
+    """CSV text with one line per rule and kind of lie."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["rule", "kind of lie", "gain", "low", "high"])
-    for one in verdicts:
-        writer.writerows([one.rule, kind.kind, kind.regret, kind.low, kind.high] for kind in one.by_kind)
+    for verdict in verdicts:
+        writer.writerows([verdict.rule, best.kind, best.regret, best.low, best.high] for best in verdict.by_kind)
     return text.getvalue()
 
 
-def lies_csv(verified: Sequence[Verified]) -> str:
-    """What each lie does to the test loss: mean change against the truth, standard error, number of pairs of runs."""
+def lies_csv(results: Sequence[VerificationResult]) -> str:
+    """CSV text with the effect of each lie on the test loss: mean change, standard error, number of pairs of runs."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
         ["step size", "client", "labeling effort", "batch share", "report scale", "change", "error", "pairs"]
     )
-    for one in verified:
-        for client, seen in one.losses.items():
-            change = seen.loss[1:] - seen.loss[0]
+    for result in results:
+        for client, losses in result.losses.items():
+            change = losses.loss[1:] - losses.loss[0]
             pairs = np.sum(~np.isnan(change), axis=1)
             error = np.nanstd(change, axis=1, ddof=1) / np.sqrt(pairs)
-            for k, lie in enumerate(one.examined.lies):
-                told = [f"{one.contest.training.step_size:.6g}", one.contest.clients.label(client)]
-                told += [f"{value:g}" for value in (lie.labeling_effort, lie.batch_share, lie.report_scale)]
-                told += [f"{np.nanmean(change[k]):.6f}", f"{error[k]:.6f}", str(pairs[k])]
-                writer.writerow(told)
+            for k, lie in enumerate(result.design.lies):
+                row = [f"{result.test.training.step_size:.6g}", result.test.clients.label(client)]
+                row += [f"{value:g}" for value in (lie.labeling_effort, lie.batch_share, lie.report_scale)]
+                row += [f"{np.nanmean(change[k]):.6f}", f"{error[k]:.6f}", str(pairs[k])]
+                writer.writerow(row)
     return text.getvalue()
 
 
 def write_verification(
-    verified: Sequence[Verified], absent: Mapping[str, str], asked: str, folder: Path, made: Section
+    results: Sequence[VerificationResult],
+    absent: Mapping[str, str],
+    question: str,
+    folder: Path,
+    provenance: Section,
 ) -> Path:
-    """Write picture, tables and page; the page's path."""
-    verdicts = [verdict for one in verified for verdict in one.verdicts]
+    """Write picture, tables and report, and return the path of the report.
+
+    absent      reasons why rules are not shown, by name of the rule
+    question    the examined lies and clients, in a sentence
+    provenance  the report's last section
+    """
+    verdicts = [verdict for result in results for verdict in result.verdicts]
     png, svg = pictures(drawn(verdicts, "black"))
     answer = Section(
         "Does lying pay?",
@@ -127,19 +140,19 @@ def write_verification(
             *(Paragraph(f"{rule} is not shown: {why}") for rule, why in absent.items()),
         ],
     )
-    meaning = Section("What was asked", [Paragraph(asked), *map(Paragraph, MEANING)])
-    lead = "; ".join(f"{one.rule}: {ANSWERS[one.lying_pays]}" for one in verdicts) + "."
+    meaning = Section("What was asked", [Paragraph(question), *map(Paragraph, MEANING)])
+    lead = "; ".join(f"{verdict.rule}: {ANSWERS[verdict.lying_pays]}" for verdict in verdicts) + "."
     path = folder / "report.html"
     write_file(folder / "does-lying-pay.png", png)
     write_file(folder / "does-lying-pay.svg", svg)
     write_file(folder / "does-lying-pay.csv", verdicts_csv(verdicts))
-    write_file(folder / "lies.csv", lies_csv(verified))
-    write_file(path, page(Report("Does lying pay?", lead, [answer, meaning, made])))
+    write_file(folder / "lies.csv", lies_csv(results))
+    write_file(path, page(Report("Does lying pay?", lead, [answer, meaning, provenance])))
     return path
 
 
 def empty_report_sentence(verdict: Verdict) -> str:
-    """What would happen if nobody looked whether a report is empty."""
+    """A sentence on the gain of an empty report if it were paid like any other."""
     share = verdict.empty_report
     change = f"gain {share:.0%}" if share > 0 else f"cost {-share:.0%}"
     return f"if empty reports were paid like others, sending one would {change} of honest pay."

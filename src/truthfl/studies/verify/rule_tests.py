@@ -1,6 +1,7 @@
-"""Which rules are put to the test for a job, and in which training each pays: LCEME three ways, and other ways.
+"""The payment rules that are tested for a job, each with the training in which it pays.
 
-Looks at `lie_training`, `verification`, `learning` (the plan) and the mechanism.
+LCEME on the calibrated loss model and on two bounds, and four other rules. Imports `verification`, `studies.cells`,
+`studies.work`, `learning.planning` and `mechanism`; the work items call `lie_training`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from truthfl.mechanism.payoff import work_cost
 from truthfl.mechanism.setting import Clients, Constants, Training
 from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.cells import Place
-from truthfl.studies.verify.verification import Contest
+from truthfl.studies.cells import FederationSpec
+from truthfl.studies.verify.verification import RuleTest
 from truthfl.studies.work import Progress, Result, Store, WorkItem, do_all
 
 Bound = Callable[[Clients, Training, Constants], LossModel]
@@ -36,32 +37,38 @@ PRICING_SEEDS = 8
 CALIBRATED = "lceme calibrated"
 
 
-def contests(
-    place: Place, plan: Plan, store: Store, *, workers: int | None = None, progress: Progress | None = None
-) -> tuple[tuple[Contest, ...], dict[str, str]]:
-    """The contests, and why a rule that one might expect is not among them.
+def rule_tests(
+    federation: FederationSpec,
+    plan: Plan,
+    store: Store,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[tuple[RuleTest, ...], dict[str, str]]:
+    """The rule tests, and the reasons why rules are absent, by name of the rule.
 
-    All rules ask for the batches of the calibrated plan, so that all ask for the same work. What the server has to
-    find out for a rule (the price of a contribution, the bounds' constants) it finds out on its own data.
+    All rules assign the batches of the calibrated plan, so that the work is the same. The price of a contribution and
+    the constants of the bounds are measured on the server's own data.
     """
-    on_bounds = place.model.kind == "softmax"
-    tasks = [_without_each(place, plan)]
-    if on_bounds:
-        tasks += [_constants(place, plan, share) for _, _, share, _ in BOUNDS]
+    has_bounds = federation.model.kind == "softmax"
+    tasks = [_leave_one_out_task(federation, plan)]
+    if has_bounds:
+        tasks += [_constants_task(federation, plan, share) for _, _, share, _ in BOUNDS]
     results = do_all(tasks, store, workers=workers, progress=progress)
-    rules, absent = _at_the_tuned_step(plan, results[0])
-    found = [Contest(place, plan.training, plan.clients, rules)]
+    rules, absent = _rules_at_tuned_step(plan, results[0])
+    tests = [RuleTest(federation, plan.training, plan.clients, rules)]
     for (name, bound, _, printed), constants in zip(BOUNDS, results[1:], strict=False):
         try:
-            found.append(_on_bound(place, plan, name, bound, printed, constants))
+            tests.append(_lceme_on_bound(federation, plan, name, bound, printed, constants))
         except InputError as error:
             absent[name] = str(error)
-    if not on_bounds:
+    if not has_bounds:
         absent |= {name: "the bounds need a strongly convex loss, and this model has none." for name, *_ in BOUNDS}
-    return tuple(found), absent
+    return tuple(tests), absent
 
 
-def _at_the_tuned_step(plan: Plan, without: Result) -> tuple[tuple[Mechanism, ...], dict[str, str]]:
+def _rules_at_tuned_step(plan: Plan, without: Result) -> tuple[tuple[Mechanism, ...], dict[str, str]]:
+    """The rules that pay for training at the plan's step size, and the reasons why rules are absent."""
     clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
     rules: list[Mechanism] = [
         *_own_and_lceme(plan),
@@ -80,7 +87,7 @@ def _at_the_tuned_step(plan: Plan, without: Result) -> tuple[tuple[Mechanism, ..
 
 
 def _own_and_lceme(plan: Plan) -> list[Mechanism]:
-    """The job's contract, and LCEME at its batches where these are not below LCEME's floor."""
+    """The job's contract and, if its batches are not below LCEME's floor, LCEME with the same batches."""
     if plan.contract.kind == Contract.kind:
         return [plan.contract.renamed(CALIBRATED)]
     try:
@@ -92,9 +99,12 @@ def _own_and_lceme(plan: Plan) -> list[Mechanism]:
     return [plan.contract, same.renamed(CALIBRATED)]
 
 
-def _on_bound(place: Place, plan: Plan, name: str, bound: Bound, printed: bool, constants: Result) -> Contest:
+def _lceme_on_bound(
+    federation: FederationSpec, plan: Plan, name: str, bound: Bound, printed: bool, constants: Result
+) -> RuleTest:
+    """LCEME on a bound, with the largest step size at which the bound holds."""
     training = replace(plan.training, step_size=float(constants["step_size"]))
-    known = Constants(
+    measured = Constants(
         **{
             field: float(constants[field])
             for field in (
@@ -108,11 +118,11 @@ def _on_bound(place: Place, plan: Plan, name: str, bound: Bound, printed: bool, 
         }
     )
     clients = _with_gradients(plan.clients, constants["gradient_variance"], constants["heterogeneity"])
-    model = bound(clients, training, known)
+    model = bound(clients, training, measured)
     floor = np.ceil(labeling_floor(clients, model, training, as_printed=printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
     contract = lceme(clients, model, training, batches, as_printed=printed).renamed(name)
-    return Contest(place, training, clients, (contract,))
+    return RuleTest(federation, training, clients, (contract,))
 
 
 def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: FloatArray) -> Clients:
@@ -128,11 +138,11 @@ def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: Float
     )
 
 
-def _without_each(place: Place, plan: Plan) -> WorkItem:
-    """Losses on pilot data with everybody, and without each client in turn."""
+def _leave_one_out_task(federation: FederationSpec, plan: Plan) -> WorkItem:
+    """The work item for the losses on pilot data with all clients, and without each in turn."""
     return WorkItem(
         "studies.verify.lie_training:losses_without",
-        place.said()
+        federation.settings()
         | {
             "rounds": plan.training.rounds,
             "local_steps": plan.training.local_steps,
@@ -143,6 +153,7 @@ def _without_each(place: Place, plan: Plan) -> WorkItem:
     )
 
 
-def _constants(place: Place, plan: Plan, share: float) -> WorkItem:
-    how = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
-    return WorkItem("studies.verify.lie_training:bound_constants", place.said() | how)
+def _constants_task(federation: FederationSpec, plan: Plan, share: float) -> WorkItem:
+    """The work item for the constants of a bound, at this share of its largest step size."""
+    training = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
+    return WorkItem("studies.verify.lie_training:bound_constants", federation.settings() | training)

@@ -1,0 +1,92 @@
+"""Special clients in the fast trainer: those who fabricate reports or use labels predicted by the common model.
+
+Arrays of (e, D, γ) do not describe them. A run with such clients is trained round by round: the engine computes all
+other clients, this module adds the special ones. Imports `behaviour`, `federated`, `local_training` and `model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.federated import Federated
+from truthfl.learning.local_training import local_model, report_noise, takes_part, updated_memory
+from truthfl.learning.model import Params
+
+if TYPE_CHECKING:
+    from truthfl.learning.engines import Engine, Run
+
+
+@dataclass(frozen=True, eq=False)
+class SpecialClients:
+    """The special clients of one run.
+
+    fabricators  behaviours by client number; in the run's arrays the report_scale of these clients is 0
+    predicted    positions of the run's samples that the common model labels before every round
+    """
+
+    fabricators: Mapping[int, Behaviour]
+    predicted: NDArray[np.int64]
+
+
+class SpecialClientRounds:
+    """Trains the rounds of a run with special clients.
+
+    received       the models that each fabricator remembers
+    empty_reports  how many reports of each fabricator were equal to the model she received
+    """
+
+    def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
+        self.federated, self.run, self.special = federated, run, special
+        self.partition = run.partition or federated.partition
+        self.predicted_images = federated.data.images[self.partition.rows[special.predicted]]
+        self.received: dict[int, list[Params]] = {client: [] for client in special.fabricators}
+        self.empty_reports = dict.fromkeys(special.fabricators, 0)
+
+    def rounds(self, engine: Engine, inner: Params, first: int, last: int) -> None:
+        """Train rounds first … last − 1, like `Engine.rounds`."""
+        for t in range(first, last):
+            common = engine.unpack(inner)
+            if len(self.predicted_images):
+                labels = self.federated.model.predict(common, self.predicted_images)
+                engine.relabel(self.run, self.special.predicted, labels)
+            engine.rounds(self.run, inner, t, t + 1)
+            if self.special.fabricators:
+                inner[:] = engine.pack(engine.unpack(inner) + self._fabricated_update(common, t))
+
+    def _fabricated_update(self, common: Params, round_: int) -> Params:
+        """The sum of the fabricators' weighted reports."""
+        change, weight, q = np.zeros_like(common), self.federated.weight, self.federated.participation
+        for client, behaviour in self.special.fabricators.items():
+            if not takes_part(self.run.seed, client, round_, q[client]):
+                continue
+            self.received[client] = updated_memory(behaviour, self.received[client], common)
+            report = behaviour.report(
+                self.received[client],
+                partial(report_noise, self.run.seed, client, round_),
+                partial(self._honest, common, client, round_),
+            )
+            self.empty_reports[client] += np.array_equal(report, common)
+            change += np.float32(weight[client] / q[client]) * (report - common)
+        return change
+
+    def _honest(self, common: Params, client: int, round_: int) -> Params:
+        own = slice(int(self.partition.starts[client]), int(self.partition.starts[client + 1]))
+        return local_model(
+            self.federated.model,
+            common,
+            self.federated.data.images[self.partition.rows[own]],
+            self.run.labels[own],
+            client=client,
+            round_=round_,
+            batch_size=int(self.run.batch_size[client]),
+            local_steps=self.federated.training.local_steps,
+            step_size=self.run.step_size,
+            seed=self.run.seed,
+        )
