@@ -183,6 +183,20 @@ def test_every_name_of_a_facade_is_there_and_documented(name):
         _ = facade.nothing
 
 
+@pytest.mark.parametrize("name", ["simulate", "ledger"])
+def test_type_checkers_see_every_name_of_a_lazy_facade(name):
+    """The imports under TYPE_CHECKING name what is loaded when a name is first used."""
+    facade = import_module(f"truthfl.{name}")
+    tree = ast.parse(Path(facade.__file__).read_text())
+    seen = {
+        alias.asname or alias.name: getattr(import_module(node.module), alias.name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("truthfl.")
+        for alias in node.names
+    }
+    assert seen == {public: getattr(facade, public) for public in facade.__all__}
+
+
 def test_docs_and_examples_import_facades_alone():
     root = SOURCE.parents[1]
     pages = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "examples").rglob("*.md")]

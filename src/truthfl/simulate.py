@@ -14,6 +14,84 @@ A name's module is imported when the name is first used. Imports `federation`, `
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
+    from truthfl.federation.simulated.embedded import run_job as run
+    from truthfl.job import plan_job as plan
+    from truthfl.job import read_job
+    from truthfl.learning.adapters import from_jax, from_torch
+    from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
+    from truthfl.learning.behaviours import BEHAVIOURS, behaviour
+    from truthfl.learning.behaviours import register as register_behaviour
+    from truthfl.learning.calibration import calibrate
+    from truthfl.learning.cnn import ConvolutionalNetwork
+    from truthfl.learning.constants import measure_constants
+    from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
+    from truthfl.learning.federated import Federated
+    from truthfl.learning.images import LabeledImages
+    from truthfl.learning.labels import assigned_labels
+    from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
+    from truthfl.learning.pilot_design import PilotDesign
+    from truthfl.learning.pilot_runs import pilot_runs
+    from truthfl.learning.plain_training import train_plainly
+    from truthfl.learning.profile import Profile
+    from truthfl.learning.softmax import SoftmaxRegression
+    from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
+    from truthfl.learning.training import train
+    from truthfl.samples.handmade_labels import labels_of
+    from truthfl.samples.label_store import Decision, LabelStore
+    from truthfl.samples.open_samples import open_samples
+    from truthfl.samples.pixels import load_pictures
+    from truthfl.studies.reproduce.errata import biased_descent
+    from truthfl.studies.reproduce.errata import example as paper_example
+    from truthfl.studies.reproduce.text_claims import computed as computed_claims
+    from truthfl.studies.verify.job_verification import verify_job as verify
+
+__all__ = [
+    "BEHAVIOURS",
+    "Behaviour",
+    "ConvolutionalNetwork",
+    "Decision",
+    "Federated",
+    "LabelStore",
+    "LabeledImages",
+    "Partition",
+    "PilotDesign",
+    "Profile",
+    "SoftmaxRegression",
+    "Unlabeled",
+    "assigned_labels",
+    "behaviour",
+    "biased_descent",
+    "bundled_mnist",
+    "calibrate",
+    "computed_claims",
+    "dirichlet_partition",
+    "effect_of_scaled_reports",
+    "find_step_size",
+    "from_jax",
+    "from_strategy",
+    "from_torch",
+    "iid_partition",
+    "images_from_npz",
+    "labels_of",
+    "load_pictures",
+    "measure_constants",
+    "mnist_from_folder",
+    "open_samples",
+    "paper_example",
+    "paper_partition",
+    "pilot_runs",
+    "plan",
+    "read_job",
+    "register_behaviour",
+    "run",
+    "small_digits",
+    "train",
+    "train_plainly",
+    "verify",
+]
 
 _TARGETS = {  # public name: module and attribute
     "BEHAVIOURS": "learning.behaviours:BEHAVIOURS",
@@ -59,8 +137,6 @@ _TARGETS = {  # public name: module and attribute
     "train_plainly": "learning.plain_training:train_plainly",
     "verify": "studies.verify.job_verification:verify_job",
 }
-
-__all__ = sorted(_TARGETS)
 
 
 def __getattr__(name: str) -> object:
