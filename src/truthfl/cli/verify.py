@@ -37,7 +37,7 @@ def verify(
     """Does lying pay? The best lie of any client under each payment rule, the others being honest.
 
     For a job on data: in real training, with confidence intervals, more runs where the answer is open; report.html in
-    the folder. For a job on paper: on its loss model, by formula and search.
+    the folder. For a job that states its constants: on its loss model, by formula and search.
 
     Example: truthfl verify hospital.toml --quick
     """
