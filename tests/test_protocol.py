@@ -35,6 +35,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.mechanism.setting import Training
+from truthfl.page.document_views import _asked_rounds_fault, receipt_check
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 STEP = "rounds = 30", "rounds = 12\nstep_size = 0.5"
@@ -177,7 +178,12 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
         entries = book.entries()
     assert check(entries) is None
     assert audit(found, *published_files(setting.folder, found.name)) is None
-    assert receipt_fault(papers.receipts(setting.people[FIRST_NODE + 1].folder)[0]) is None
+    ben = setting.people[FIRST_NODE + 1]
+    receipt = papers.receipts(ben.folder)[0]
+    assert receipt_fault(receipt) is None
+    assert receipt_check(ben.folder, ben.key)["fault"] is None
+    receipt["document"]["settlement"]["asked"] += 1
+    assert "the job's seed draws" in _asked_rounds_fault(receipt)
     asked = [entry for entry in found.rounds if "asked" in entry.document]
     asked[0].document["asked"] = ["Ada"]
     assert "asked other clients than the seed draws" in audit(found, *published_files(setting.folder, found.name))

@@ -145,8 +145,20 @@ def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
     receipt = last_receipt(home)
     if receipt is None:
         raise InputError("there is no receipt to check yet.")
-    fault = receipt_fault(receipt) or _mismatch(home, receipt, key)
+    fault = receipt_fault(receipt) or _mismatch(home, receipt, key) or _asked_rounds_fault(receipt)
     return {"receipt": digest(receipt), "fault": fault}
+
+
+def _asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
+    """Whether the receipt counts other rounds than those that the job's seed draws for the participant."""
+    offer, asked = offer_from(receipt["document"]["offer"]), receipt["document"]["settlement"]["asked"]
+    job, client = offer.job, offer.client
+    if client.participation == 1:
+        return None
+    from truthfl.learning.local_training import takes_part
+
+    drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
+    return None if asked == drawn else f"it counts {asked} rounds; the job's seed draws {drawn} for you"
 
 
 def fingerprint(public_key: str) -> str:
