@@ -83,7 +83,9 @@ def answered_and_labeled(browser, url, labels):
     page.goto(re.sub(r"/\?.*", "/offer", url))
     page.get_by_role("button", name=re.compile("^Accept")).first.click()
     page.click("#sign-yes")
-    page.wait_for_function("document.querySelector('#sign').open === false")
+    page.locator("#sign[open]").wait_for(
+        state="detached"
+    )  # a polled expression would need eval, which the page forbids
     page.goto(re.sub(r"/\?.*", "/label", url))
     for position, label in enumerate(labels):
         page.wait_for_selector(f"body[data-at='{position}']")
