@@ -184,6 +184,8 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     assert receipt_check(ben.folder, ben.key)["fault"] is None
     receipt["document"]["settlement"]["asked"] += 1
     assert "the job's seed draws" in _asked_rounds_fault(receipt)
+    receipt["document"]["offer"]["job"]["rounds"] = 10**15  # is not counted to
+    assert "fewer rows than the job has rounds" in _asked_rounds_fault(receipt)
     asked = [entry for entry in found.rounds if "asked" in entry.document]
     asked[0].document["asked"] = ["Ada"]
     assert "asked other clients than the seed draws" in audit(found, *published_files(setting.folder, found.name))

@@ -155,6 +155,8 @@ def _asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
     job, client = offer.job, offer.client
     if client.participation == 1:
         return None
+    if job.rounds > len(receipt["document"]["chain"]):
+        return "its chain has fewer rows than the job has rounds"
     from truthfl.learning.local_training import takes_part
 
     drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
