@@ -15,6 +15,7 @@ from federations import assignments, federations
 from messages import told
 from participants import Ada, a_receipt, an_offer, changed, draw_pictures
 from truthfl import Strategies, client_payoff, lceme
+from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
@@ -94,6 +95,24 @@ def test_her_own_costs_take_the_place_of_the_offers():
     assert honest.left == pytest.approx(offer.expected_pay - 240.0)
     assert "from 0 on" in told(own_costs, offer, -1.0, None)
     assert "from 0 on" in told(own_costs, offer, None, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"contract": "nothing"}, "there is no contract of kind 'nothing'"),
+        ({"contract": "leave-one-out", "pay": {"slope": 1.0}}, "which a job does not collect"),
+        ({"pay": {"base": 1e308, "slope": -1e308, "labeling_cost": 1e308}}, "must be finite"),
+    ],
+)
+def test_an_offer_that_cannot_be_paid_is_neither_shown_nor_accepted(ada, changes, sentence):
+    offer = an_offer(ada.key, ada.operator, **changes)
+    signatory = Signatory(name="Ada", samples=120, key=ada.key, folder=ada.home, decide=lambda _: True)
+    assert sentence in told(signatory.answer_offer, offer.document())
+    assert not list(ada.home.glob("*/*.json"))
+    participant_folder.put_offer(ada.home, offer)
+    if "contract" in changes:
+        assert sentence in told(document_views.offer_view, ada.home, ada.key, None, None)
 
 
 def test_a_batch_of_one_cannot_be_halved():

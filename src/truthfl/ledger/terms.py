@@ -147,9 +147,21 @@ class Offer:
     @cached_property
     def mechanism(self) -> Mechanism:
         """The mechanism that computes pay, with this client only."""
+        from truthfl.mechanism.mechanism import require_collected
         from truthfl.mechanism.registry import find_mechanism
 
-        return find_mechanism(self.job.contract).for_one(self.client.batch_size, self.client.pay)
+        kind = find_mechanism(self.job.contract)
+        require_collected(kind)
+        return kind.for_one(self.client.batch_size, self.client.pay)
+
+    def require_payable(self) -> None:
+        """Raise InputError unless the contract is known here and pays a finite amount at the expected loss."""
+        import numpy as np
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            pay = self.expected_pay
+        if not math.isfinite(pay):
+            raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
 
     @property
     def batch_price(self) -> float:

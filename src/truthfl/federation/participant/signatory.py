@@ -50,6 +50,7 @@ class Signatory:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
         if offer.client.samples > self.samples:
             raise InputError(f"the offer asks for {offer.client.samples} samples; {self.name} has {self.samples}.")
+        offer.require_payable()
         if participant_folder.read_offer(self.folder, offer.hash) is None:
             participant_folder.clear_news(self.folder)
         participant_folder.put_offer(self.folder, offer)
