@@ -18,16 +18,18 @@ ROOMS = {  # name: (centre x, centre y, what it is)
     "cli": (5.0, 9.0, "commands: parse, call, print"),
     "simulate": (1.6, 7.6, "façade: jobs, training, studies"),
     "flower": (8.4, 7.6, "façade: a Flower app of one's own"),
-    "studies": (1.6, 6.1, "reproduce the paper;\nverify that lying does not pay"),
+    "studies": (1.6, 6.1, "reproduce the paper;\nask whether lying pays"),
     "federation": (5.0, 6.1, "protocol, participant,\nsimulated, deployed"),
     "page": (8.4, 6.1, "the participant's page"),
-    "reporting": (1.6, 4.4, "figures, plots, HTML report"),
-    "job": (4.0, 4.4, "a job file"),
-    "samples": (6.3, 4.4, "samples and labels\non disk"),
+    "reporting": (0.95, 4.4, "figures, plots,\nHTML report"),
+    "adversary": (2.85, 4.4, "lies, and the search\nfor the best one"),
+    "job": (4.65, 4.4, "a job file"),
+    "samples": (6.55, 4.4, "samples and labels\non disk"),
     "ledger": (8.95, 4.4, "terms, signatures,\nentries, receipts"),
     "learning": (4.6, 2.6, "data, behaviours, models, training, planning"),
     "mechanism": (6.6, 0.9, "what to ask and what to pay: pure functions on arrays"),
 }
+NARROW = {"reporting": 1.7, "adversary": 1.8, "job": 1.5, "samples": 2.0, "ledger": 2.2}
 COLOURS = {"mechanism": "#dbeafe", "learning": "#dcfce7", "ledger": "#fef3c7", "cli": "#f1f5f9"}
 
 OBJECTS = {  # name: (centre x, centre y, what it holds, room)
@@ -125,7 +127,7 @@ def canvas(height, title):
 def draw_rooms():
     figure, axes = canvas(7.6, "Rooms. An arrow points to a room that is imported; all import errors and files.")
     sizes = {
-        name: box(axes, x, y, name, words, COLOURS.get(name, "white"), 5.0 if y < 3 else 1.7 if name == "job" else 2.4)
+        name: box(axes, x, y, name, words, COLOURS.get(name, "white"), 5.0 if y < 3 else NARROW.get(name, 2.4))
         for name, (x, y, words) in ROOMS.items()
     }
     level = {name: y for name, (_, y, _) in ROOMS.items()}

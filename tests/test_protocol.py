@@ -19,11 +19,17 @@ from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_mess
 from truthfl.federation.protocol.offers import DECLINED_NEWS, LATE_LABELS_NEWS
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job, simulated_participants
+from truthfl.federation.simulated.embedded import (
+    FIRST_NODE,
+    _rebuilt_participant,
+    grid_of,
+    run_job,
+    simulated_participants,
+)
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
-from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.behaviours import BEHAVIOURS
+from truthfl.learning.behaviour import Behaviour, Unlabeled
+from truthfl.learning.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.federations import with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plain_training import train_plainly
@@ -138,11 +144,52 @@ def by_the_trainers(setting, found):
 EVERY = sorted(BEHAVIOURS)
 
 
+def mixed(name, unlabeled=Unlabeled.DRAWN, **traits):
+    """A behaviour of one's own that does several things at once."""
+    honest = {"labels_honestly": False, "computes_honestly": False, "reports_honestly": False}
+    return Behaviour(name, "Does several things.", **honest, unlabeled=unlabeled, **traits)
+
+
+MIXED = [
+    mixed("own model", Unlabeled.OWN_MODEL, labeling_effort=0.2, batch_share=0.2, error_rate=0.2),
+    mixed("neighbours", Unlabeled.NEAREST, labeling_effort=0.2, report_scale=0.5, error_rate=0.2),
+    mixed("falling", labeling_effort=0.3, last_report_scale=0.0),
+    mixed("falling parrot", Unlabeled.PREDICTED, labeling_effort=0.3, report_scale=2.0, last_report_scale=0.0),
+    mixed("falling few", Unlabeled.LEFT_OUT, labeling_effort=0.2, last_report_scale=0.1),
+    mixed("rising", Unlabeled.OWN_MODEL, labeling_effort=0.2, report_scale=0.0, last_report_scale=2.0),
+]
+
+
 @pytest.mark.parametrize("local_steps", [1, 3])
 @pytest.mark.parametrize("some", [EVERY[k : k + 3] for k in range(0, len(EVERY), 3)], ids=", ".join)
 def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, some, local_steps):
-    lively = [*some, "exaggerator", "truthful", "truthful"][:4]
     step = "rounds = 30", f"rounds = 12\nstep_size = 0.3\nlocal_steps = {local_steps}"
+    trains_the_same(tmp_path, plans, [*some, "exaggerator", "truthful", "truthful"][:4], step)
+
+
+@pytest.mark.parametrize("some", [MIXED[:3], MIXED[3:]], ids=["first", "second"])
+def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(tmp_path, plans, some):
+    trains_the_same(tmp_path, plans, [*some, "truthful"], STEP)
+
+
+def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp_path, plans):
+    """The job file says none: it is found in planning, after the labels of the others were made."""
+    lively = [MIXED[0], MIXED[5], "truthful", "truthful"]
+    setting, found = trains_the_same(tmp_path, plans, lively, ("rounds = 30", "rounds = 12"))
+    terms, federated = found.agreement.terms, setting.scene.federated
+    assert terms.step_size != federated.training.step_size
+    known = with_training(federated, Training(terms.rounds, terms.local_steps, terms.step_size))
+    labels = Profile(lively, 1).labels(known, setting.seed)
+    assert (labels != setting.labels).any(), "which step size it is matters"
+    for client, offer in enumerate(found.agreement.offers):
+        rebuilt = _rebuilt_participant(setting.job, setting.folder, setting.seed, client)
+        for person in (setting.people[FIRST_NODE + client], rebuilt):
+            assert (person.labels(offer) == labels[federated.samples_of(client)]).all()
+            assert person.labels(offer) is person.labels(offer), "made once"
+
+
+def trains_the_same(tmp_path, plans, lively, step):
+    """The job's final model is that of both trainers, and its empty reports those that the fast one counts."""
     setting = Setting(tmp_path, plans, behaving(tmp_path, lively, step))
     found = setting.go()
     fast, plain = by_the_trainers(setting, found)
@@ -153,8 +200,9 @@ def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, s
     empty = [e.document["client"] for e in found.rejections if e.document["reason"].startswith("empty")]
     assert len(empty) == len(found.rejections)
     for client, name in enumerate(lively):
-        always = 12 if BEHAVIOURS[name].reports_nothing else 0
+        always = 12 if behaviour(name).reports_nothing else 0
         assert empty.count(setting.job.clients.name[client]) == fast.empty_reports[0].get(client, always)
+    return setting, found
 
 
 def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.run_report import client_rows, summary_sentences
 from truthfl.job import read_job
 from truthfl.learning.behaviour import from_strategy
+from truthfl.learning.behaviours import behaviour
 from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import make_plan
@@ -109,6 +111,25 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
         other = run_job(with_behaviours(job, instead), tmp_path / str(client), seed=3, design=QUICK)
         assert outcome.payoff_if_honest[client] == pytest.approx(other.payoff[client], abs=1.0)
+
+
+def test_labels_that_are_derived_and_scales_that_fall_are_paid_for_as_in_training(planned, tmp_path):
+    """By names in the job file; a report of scale 0 in the last round is empty, and not paid."""
+    job, scene, _ = planned
+    told = '"truthful", "free rider", "truthful", "small batch"'
+    path = small_job_file(tmp_path, told, '"neighbour labeler", "fading reporter", "truthful", "truthful"')
+    lively = list(read_job(path).clients.behaviour)
+    lively[3] = replace(behaviour("fading reporter"), name="vanishing reporter", last_report_scale=0.0)
+    outcome = run_job(with_behaviours(job, lively), tmp_path / "out", seed=3, design=QUICK)
+    assert outcome.view.delivered == {"Ada": 30, "Ben": 30, "Cleo": 30, "Dora": 29}
+    batch = [offer.client.batch_size for offer in outcome.agreement.offers]
+    labels = np.array([30, 0, 150, 0])
+    assert outcome.cost == pytest.approx(labels + 30 * 0.05 * np.array(batch))
+    again = embedded._simulated_payoff(job, scene, outcome.agreement, tuple(lively), fixed_draws(3))
+    assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
+    done = run("run", path, "--out", tmp_path / "file", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "fading reporter" in done.stdout
 
 
 def test_a_behaviour_of_ones_own_runs_a_job(planned, tmp_path):

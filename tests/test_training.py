@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,6 +69,62 @@ def test_every_behaviour_trains_alike_in_the_plain_loop_and_fast(name):
     assert np.abs(fast - plain).max() < 1e-6
     honest = train(federated, Profile(["truthful"] * 3, 20), 7).params[0]
     assert (np.abs(fast - honest).max() > 1e-4) == (name != "truthful")
+
+
+def mixed(unlabeled=Unlabeled.DRAWN, effort=0.4, last=None, **traits):
+    """A behaviour of one's own that does several things at once."""
+    honest = {"labels_honestly": False, "computes_honestly": False, "reports_honestly": False}
+    traits = {"labeling_effort": effort, "unlabeled": unlabeled, "last_report_scale": last} | traits
+    return Behaviour("mixed", "Does several things.", **honest, **traits)
+
+
+MIXED = {
+    "own model, small batch": mixed(Unlabeled.OWN_MODEL, batch_share=0.2),
+    "own model, errors, rising": mixed(Unlabeled.OWN_MODEL, error_rate=0.3, last=3.0),
+    "nearest, scaled": mixed(Unlabeled.NEAREST, report_scale=0.5),
+    "nearest, errors, falling": mixed(Unlabeled.NEAREST, error_rate=0.3, last=0.0),
+    "drawn, falling": mixed(last=0.0),
+    "predicted, falling": mixed(Unlabeled.PREDICTED, last=0.0),
+    "left out, falling": mixed(Unlabeled.LEFT_OUT, last=0.1, report_scale=2.0),
+    "drawn, rising from 0": mixed(report_scale=0.0, last=1.0),
+}
+
+
+@pytest.mark.usefixtures("with_kernel")
+@pytest.mark.parametrize("local_steps", [1, 3])
+@pytest.mark.parametrize("own", MIXED.values(), ids=list(MIXED))
+def test_behaviours_that_do_several_things_train_alike_in_the_plain_loop_and_fast(own, local_steps):
+    federated, profile = dishonest_federation(MODELS[0], local_steps, [1.0, 0.7, 1.0], ["truthful", own, "truthful"])
+    fast, plain = train(federated, profile, 7).params[0], train_plainly(federated, profile, 7)
+    assert np.abs(fast - plain).max() < 1e-6
+    for other in ({"last_report_scale": None}, {"unlabeled": Unlabeled.DRAWN}, {"error_rate": 0.0}):
+        changed = train(federated, Profile(["truthful", replace(own, **other), "truthful"], 20), 7).params[0]
+        assert (np.abs(fast - changed).max() > 1e-5) == (replace(own, **other) != own)
+
+
+@pytest.mark.usefixtures("with_kernel")
+def test_scales_that_change_train_the_same_on_any_number_of_threads_and_for_each_run_alone():
+    federated, profile = dishonest_federation(MODELS[1], 2, 0.8, [*MIXED.values(), "truthful", "echo"])
+    alone = train(federated, profile, 11, threads=1, every=2).params[0]
+    for threads, seeds in ((2, [11]), (1, [10, 11, 12]), (2, [10, 11, 12])):
+        together = train(federated, profile, seeds, threads=threads).params[seeds.index(11)]
+        assert (together == alone).all()
+
+
+@pytest.mark.usefixtures("with_kernel")
+def test_rounds_with_scale_0_are_empty_reports():
+    names = ["truthful", mixed(last=0.0), mixed(report_scale=0.0, last=1.0), "fading reporter", "echo"]
+    nothing = mixed(report_scale=0.0, last=0.0)
+    federated, profile = dishonest_federation(MODELS[0], 1, names=[*names, nothing])
+    assert train(federated, profile, 7).empty_reports == ({1: 1, 2: 1, 3: 0, 4: 1},)
+    assert profile.reports_nothing.tolist() == [False] * 5 + [True]
+    sometimes = Federated(MODELS[0], DIGITS, federated.partition, federated.training, participation=0.5)
+    seeds = range(8)
+    for seed, empty in zip(seeds, train(sometimes, profile, list(seeds)).empty_reports, strict=True):
+        assert empty[1] == takes_part(seed, 1, 5, 0.5)
+        assert empty[2] == takes_part(seed, 2, 0, 0.5)
+    once = Federated(MODELS[0], DIGITS, federated.partition, Training(1, 1, 0.3))
+    assert train(once, profile, 7).empty_reports == ({1: 0, 2: 1, 3: 0, 4: 1},)
 
 
 def honest_but_for_noise(received, noise, honest):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.cnn import ConvolutionalNetwork
     from truthfl.learning.constants import measure_constants
     from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
+    from truthfl.learning.fabricators import Echo, Garbage, LastBit
     from truthfl.learning.federated import Federated
     from truthfl.learning.images import LabeledImages
     from truthfl.learning.labels import assigned_labels
@@ -53,9 +54,12 @@ __all__ = [
     "Behaviour",
     "ConvolutionalNetwork",
     "Decision",
+    "Echo",
     "Federated",
+    "Garbage",
     "LabelStore",
     "LabeledImages",
+    "LastBit",
     "Partition",
     "PilotDesign",
     "Profile",
@@ -98,9 +102,12 @@ _TARGETS = {  # public name: module and attribute
     "Behaviour": "learning.behaviour:Behaviour",
     "ConvolutionalNetwork": "learning.cnn:ConvolutionalNetwork",
     "Decision": "samples.label_store:Decision",
+    "Echo": "learning.fabricators:Echo",
     "Federated": "learning.federated:Federated",
+    "Garbage": "learning.fabricators:Garbage",
     "LabelStore": "samples.label_store:LabelStore",
     "LabeledImages": "learning.images:LabeledImages",
+    "LastBit": "learning.fabricators:LastBit",
     "Partition": "learning.partition:Partition",
     "PilotDesign": "learning.pilot_design:PilotDesign",
     "Profile": "learning.profile:Profile",

@@ -22,22 +22,29 @@ from truthfl.errors import InputError
 if TYPE_CHECKING:
     from truthfl.job import ConstantsJob, DataJob
     from truthfl.reporting.report import Section
-    from truthfl.studies.verify.verification import VerificationDesign
+    from truthfl.studies.verify.job_verification import JobVerification
 
 
 def verify(
     job_file: JobFile = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Two clients, fewer lies and runs: about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
-    seed: Annotated[int, typer.Option(help="The first run's seed; the others follow it.")] = 0,
+    runs: Annotated[
+        int | None, typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN).")
+    ] = None,
+    splits: Annotated[
+        int | None, typer.Option(help="Splits on which the best lies are measured; 24 unless given, at least 20.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the search, the splits and the runs.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-verification"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One object per payment rule.")] = False,
 ) -> None:
-    """Does lying pay? The best lie of any client under each payment rule, the others being honest.
+    """Does lying pay? The best lie under each payment rule, the other clients being honest.
 
-    For a job on data: in real training, with confidence intervals, more runs where the answer is open; report.html in
-    the folder. For a job that states its constants: on its loss model, by formula and search.
+    For a job on data: an adversary searches the lie that gains most in real training; its gain is measured on splits
+    and seeds that the search has not seen. report.html in the folder; call again to continue after an interruption.
+    For a job that states its constants: on its loss model, by formula and search.
 
     Example: truthfl verify hospital.toml --quick
     """
@@ -56,40 +63,67 @@ def verify(
             raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
         mnist = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
         job = replace(job, data=mnist)
-    _verify_by_training(job, quick, seed, out, workers, json)
+    _verify_by_training(job, quick, runs, splits, seed, out, workers, json)
 
 
-def _verify_by_training(job: DataJob, quick: bool, seed: int, out: Path, workers: int | None, json: bool) -> None:
+def _verify_by_training(
+    job: DataJob,
+    quick: bool,
+    runs: int | None,
+    splits: int | None,
+    seed: int,
+    out: Path,
+    workers: int | None,
+    json: bool,
+) -> None:
     from truthfl.studies.reproduce.publication import require_writable
     from truthfl.studies.verify.job_verification import verify_job
-    from truthfl.studies.verify.verification_report import COLUMNS, empty_report_sentence, rows, write_verification
+    from truthfl.studies.verify.verification_report import (
+        CLIENT_COLUMNS,
+        SHORT_COLUMNS,
+        client_rows,
+        coalition_sentence,
+        short_rows,
+        worth_sentence,
+        write_verification,
+    )
 
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
         with progress_bar() as progress:
             callback = progress or (lambda *_: None)
-            verification = verify_job(job, out, quick=quick, seed=seed, workers=workers, progress=callback)
-        provenance, scope = _provenance(seed, time.monotonic() - started), _scope_sentence(verification.design)
-        report = write_verification(verification.results, verification.absent, scope, out, provenance)
+            verification = verify_job(
+                job, out, quick=quick, runs=runs, splits=splits, seed=seed, workers=workers, progress=callback
+            )
+        scope = _scope_sentence(verification)
+        report = write_verification(verification, scope, out, _provenance(seed, time.monotonic() - started))
     verdicts = verification.verdicts
     if json:
         print_json(verdicts)
         return
     screen = console()
-    screen.print(table("Does lying pay, in real training?", COLUMNS, rows(verdicts), text=(0, 6, 7)))
-    screen.print(scope)
-    screen.print(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}")
+    screen.print(table("Does lying pay, in real training?", SHORT_COLUMNS, short_rows(verdicts), text=(0, 7)))
+    own = verdicts[0]
+    screen.print(table(f"Clients under {own.rule}", CLIENT_COLUMNS, client_rows(own), text=(0, 4)))
+    for sentence in (worth_sentence(own), coalition_sentence(own), scope):
+        if sentence:
+            screen.print(sentence)
     for rule, reason in verification.absent.items():
         screen.print(f"{rule} is not shown: {reason}")
     screen.print(f"Report: {report}")
 
 
-def _scope_sentence(design: VerificationDesign) -> str:
+def _scope_sentence(verification: JobVerification) -> str:
+    """What was searched and measured."""
+    measurements = [measurement for measurement, _ in verification.results]
+    first = measurements[0]
+    points, runs = sum(len(m.found.points) for m in measurements), sum(m.runs for m in measurements)
+    draws = verification.draws
+    plans = "the job's own plan" if draws == 1 else f"plans on {draws} draws of the data"
     return (
-        f"{len(design.lies)} lies of each of {len(design.clients)} clients, {design.looks[0]} pairs of runs "
-        f"each, up to {design.looks[-1]} where it is open whether the gain exceeds {design.tolerance:.0%} of "
-        "what honest work costs."
+        f"{points:,} lies and {runs:,} training runs; searched on {len(first.design.searched)} splits, the best of "
+        f"them measured on {len(first.design.measured)} others; {plans}."
     )
 
 

@@ -37,6 +37,18 @@ class Unlabeled(Enum):
     DRAWN = "their labels are drawn at random from all classes"
     LEFT_OUT = "she trains only on the labeled samples, of which there is at least one"
     PREDICTED = "the current common model labels them, again in every round"
+    OWN_MODEL = "a model that she trains alone, on the labeled samples, labels them once, before the first round"
+    NEAREST = "each takes the label of the labeled sample with the nearest pixels, once, before the first round"
+
+    @property
+    def needs_labeled(self) -> bool:
+        """Whether it is impossible without a labeled sample; she then labels at least one."""
+        return self in (Unlabeled.LEFT_OUT, Unlabeled.OWN_MODEL, Unlabeled.NEAREST)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether their labels are derived from the labeled samples before training; see `derived_labels`."""
+        return self in (Unlabeled.OWN_MODEL, Unlabeled.NEAREST)
 
 
 def from_strategy(
@@ -79,6 +91,8 @@ class Behaviour:
     error_rate              probability that a label made by hand is wrong
     batch_share             batch that she uses, as a share of the assigned one
     report_scale       γ_i  she sends the model she received plus γ_i times her change to it
+    last_report_scale       γ_i of the last round, reached in equal steps from `report_scale` in the first round; None
+                            if it stays the same
     computes                whether she computes gradients at all, and bears their cost
     fabricate               function that makes her report instead; it may request the honest one if she `computes`
     remembers               how many models before the latest one are passed to `fabricate`
@@ -94,22 +108,29 @@ class Behaviour:
     error_rate: float = 0.0
     batch_share: float = 1.0
     report_scale: float = 1.0
+    last_report_scale: float | None = None
     computes: bool = True
     fabricate: Fabricator | None = None
     remembers: int = 0
 
     def __post_init__(self) -> None:
-        for field in ("labeling_effort", "error_rate", "batch_share", "report_scale"):
+        for field in ("labeling_effort", "error_rate", "batch_share", "report_scale", "last_report_scale"):
             value = getattr(self, field)
+            if value is None and field == "last_report_scale":
+                continue
             if not (math.isfinite(value) and value >= 0):
                 raise InputError(f"{field} is {value:g}; it must be a finite number, at least 0.")
             if field in ("labeling_effort", "error_rate") and value > 1:
                 raise InputError(f"{field} is {value:g}; it must be from 0 to 1.")
         if self.unlabeled is Unlabeled.LEFT_OUT and self.labeling_effort == 0:
             raise InputError(f"{self.name} leaves out every sample; its labeling_effort must be above 0.")
-        if self.fabricate is not None and self.report_scale != 1:
+        if self.unlabeled.is_derived and self.labeling_effort == 0:
+            raise InputError(
+                f"{self.name} labels no sample to derive the other labels from; its labeling_effort must be above 0."
+            )
+        if self.fabricate is not None and (self.report_scale != 1 or self.last_report_scale is not None):
             raise InputError(f"{self.name} both fabricates its report and scales it; it must do one of them.")
-        if not self.computes and self.fabricate is None and self.report_scale != 0:
+        if not (self.computes or self.fabricates or self.reports_nothing):
             raise InputError(f"{self.name} reports what it does not compute; it must compute or fabricate its report.")
 
     @property
@@ -125,18 +146,23 @@ class Behaviour:
     @property
     def reports_nothing(self) -> bool:
         """Whether she always sends back the model she received, which the server refuses as empty."""
-        return self.fabricate is None and self.report_scale == 0
+        return self.fabricate is None and self.report_scale == 0 and self.last_report_scale in (None, 0)
+
+    @property
+    def changes_scale(self) -> bool:
+        """Whether the scale of her reports differs from round to round."""
+        return self.last_report_scale not in (None, self.report_scale)
 
     @property
     def is_strategy(self) -> bool:
-        """Whether (e, D, γ) describe it fully: no errors, no fabrication, labels not made by hand drawn at random."""
+        """Whether (e, D, γ) describe it fully: no errors, no fabrication, one γ, labels not made by hand drawn."""
         drawn = self.unlabeled is Unlabeled.DRAWN or self.labeling_effort == 1
-        return drawn and self.error_rate == 0 and self.fabricate is None
+        return drawn and self.error_rate == 0 and self.fabricate is None and self.last_report_scale is None
 
     def labeling_effort_for(self, samples: int) -> float:
-        """The share of `samples` samples that she labels by hand; at least one if she trains only on those."""
-        only_labeled = self.unlabeled is Unlabeled.LEFT_OUT
-        return max(self.labeling_effort, 1.0 / samples) if only_labeled else self.labeling_effort
+        """The share of `samples` samples that she labels by hand; at least one if she needs one."""
+        needed = self.unlabeled.needs_labeled
+        return max(self.labeling_effort, 1.0 / samples) if needed else self.labeling_effort
 
     def batch_size(self, assigned: float, *, at_most: float = math.inf) -> int:
         """D_i: `batch_share` of the assigned batch, rounded half to even; from 1 to `at_most`."""
@@ -151,20 +177,37 @@ class Behaviour:
         batch = self.batch_size(assigned, at_most=at_most) if self.computes else 0
         return float(work_cost(labeling_cost, self.labeling_effort, batch_price, batch))
 
+    def scale_in_round(self, round_: int, rounds: int) -> float:
+        """γ_i in this round, counted from 0, of a job of so many rounds."""
+        if self.last_report_scale is None or rounds == 1:
+            return self.report_scale
+        passed = round_ / (rounds - 1)  # exactly 1 in the last round, so that a last scale of 0 is reached exactly
+        return self.report_scale + (self.last_report_scale - self.report_scale) * passed
+
     def report(
-        self, received: Sequence[Params], noise: Callable[[], np.random.Generator], honest: Callable[[], Params]
+        self,
+        received: Sequence[Params],
+        noise: Callable[[], np.random.Generator],
+        honest: Callable[[], Params],
+        *,
+        round_: int,
+        rounds: int,
     ) -> Params:
-        """Her report on the last received model; `noise` and `honest` are called only if needed."""
+        """Her report on the last received model, in this round of so many; a scale of 0 sends that model back.
+
+        `noise` and `honest` are called only if needed.
+        """
         import numpy as np
 
         common = received[-1]
         if self.fabricate is not None:
             honest_report = honest if self.computes else self._no_report
             return self._checked(self.fabricate(received, noise(), honest_report), common)
-        if self.reports_nothing:
+        scale = self.scale_in_round(round_, rounds)
+        if scale == 0:
             return common
         local = honest()
-        return local if self.report_scale == 1 else common + np.float32(self.report_scale) * (local - common)
+        return local if scale == 1 else common + np.float32(scale) * (local - common)
 
     def _no_report(self) -> Params:
         raise InputError(f"the behaviour {self.name!r} asks for the honest report, and declares that it computes none.")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from truthfl.errors import InputError
-from truthfl.learning import fabricators
 from truthfl.learning.behaviour import Behaviour, Unlabeled
+from truthfl.learning.fabricators import Echo, Garbage, LastBit
 
 _REGISTERED: dict[str, Behaviour] = {}
 BEHAVIOURS: Mapping[str, Behaviour] = MappingProxyType(_REGISTERED)
@@ -150,7 +150,7 @@ register(
         labeling_effort=0.0,
         batch_share=0.0,
         computes=False,
-        fabricate=fabricators.echo,
+        fabricate=Echo(),
         remembers=1,
     )
 )
@@ -164,7 +164,7 @@ register(
         labeling_effort=0.0,
         batch_share=0.0,
         computes=False,
-        fabricate=fabricators.noisy_echo,
+        fabricate=Echo(noise=0.5),
         remembers=1,
     )
 )
@@ -179,7 +179,7 @@ register(
         labeling_effort=0.0,
         batch_share=0.0,
         computes=False,
-        fabricate=fabricators.garbage,
+        fabricate=Garbage(),
         remembers=1,
     )
 )
@@ -194,7 +194,7 @@ register(
         labeling_effort=0.0,
         batch_share=0.0,
         computes=False,
-        fabricate=fabricators.last_bit,
+        fabricate=LastBit(),
     )
 )
 register(
@@ -229,5 +229,30 @@ register(
         reports_honestly=True,
         labeling_effort=0.1,
         unlabeled=Unlabeled.LEFT_OUT,
+    )
+)
+register(
+    Behaviour(
+        "neighbour labeler",
+        "Labels a quarter of her samples, which costs a quarter, and gives each of the others the label of the labeled "
+        "one that looks most like it.",
+        labels_honestly=False,
+        computes_honestly=True,
+        reports_honestly=True,
+        labeling_effort=0.25,
+        unlabeled=Unlabeled.NEAREST,
+    )
+)
+register(
+    Behaviour(
+        "fading reporter",
+        "Draws all her labels at random, which saves their cost, and reports her whole change in the first round, less "
+        "of it in every further one, and a fiftieth in the last.",
+        labels_honestly=False,
+        computes_honestly=True,
+        reports_honestly=False,
+        labeling_effort=0.0,
+        report_scale=1.0,
+        last_report_scale=0.02,
     )
 )

@@ -33,6 +33,7 @@ from truthfl.learning.partition import Partition
 from truthfl.learning.special_clients import SpecialClients
 
 MAX_CHUNKS = 16
+EVERYONE = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,7 @@ class Engine(Protocol):
     combine        add the updates of all chunks to the model, in place
     rounds         train rounds first … last − 1, in place
     relabel        replace the labels of some samples of the run
+    rescale        replace the report scale of some clients of the run
     evaluate       loss and accuracy
     """
 
@@ -69,6 +71,7 @@ class Engine(Protocol):
     def combine(self, run: Run, inner: Params, updates: list[Params]) -> None: ...
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None: ...
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
 
 
@@ -109,6 +112,9 @@ class NumPyEngine:
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         run.labels[samples] = labels
 
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None:
+        run.report_scale[clients] = scale
+
     def combine(self, run: Run, inner: Params, updates: list[Params]) -> None:  # noqa: ARG002
         for update in updates[1:]:
             updates[0] += update
@@ -120,7 +126,7 @@ class NumPyEngine:
         if q.min() < 1.0:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
-        share = self.federated.weight * run.report_scale / self.federated.participation
+        share = _share(self.federated, run)
         sizes = run.batch_size[clients]
         if self.federated.training.local_steps == 1:
             weight = np.repeat((share / run.batch_size)[clients], sizes)
@@ -201,6 +207,10 @@ class KernelEngine:
         run.labels[samples] = labels
         self._job(run).points_to[ARRAYS.index("labels")][samples] = labels
 
+    def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None:
+        run.report_scale[clients] = scale
+        self._job(run).points_to[ARRAYS.index("share")][clients] = _share(self.federated, run, clients)
+
     def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
         return self.model.evaluate(params, images, labels)
 
@@ -224,7 +234,7 @@ class KernelEngine:
         return last[1]
 
     def _make_job(self, run: Run) -> KernelJob:
-        share = self.federated.weight * run.report_scale / self.federated.participation
+        share = _share(self.federated, run)
         rows, starts = (self.rows, self.starts) if run.partition is None else _contiguous(run.partition)
         arrays: tuple[NDArray[Any], ...] = (
             self.images,
@@ -244,6 +254,11 @@ class KernelEngine:
         job.step_size = run.step_size
         job.points_to = arrays  # keeps the arrays alive as long as the job
         return job
+
+
+def _share(federated: Federated, run: Run, clients: NDArray[np.int64] | slice = EVERYONE) -> NDArray[np.float64]:
+    """p_i γ_i / q_i of these clients: the factors of their changes in the sum."""
+    return federated.weight[clients] * run.report_scale[clients] / federated.participation[clients]
 
 
 def _contiguous(partition: Partition) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,13 +1,16 @@
-"""Functions that make reports without honest work, from received models and noise; see `behaviour.Fabricator`.
+"""Makers of reports without honest work, from received models and noise; see `behaviour.Fabricator`.
 
-Imports nothing of truthfl at run time. NumPy is imported only when a report is made.
+Imports only `errors` at run time. NumPy is imported only when a report is made.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from truthfl.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,34 +19,6 @@ if TYPE_CHECKING:
 
     Honest = Callable[[], Params]
     Noise = np.random.Generator
-
-NOISE_OF_ECHO = 0.5  # length of the noise, as a share of the length of the echoed change
-
-
-def echo(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """w + (w − w'): the last change of the common model repeated; w itself if there is no earlier model."""
-    return received[-1] + last_change(received)
-
-
-def noisy_echo(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """The echo plus noise in a random direction, half as long."""
-    change = last_change(received)
-    return received[-1] + change + direction(noise, change, NOISE_OF_ECHO * length(change))
-
-
-def garbage(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """A random direction, as long as the last change of the common model."""
-    change = last_change(received)
-    return received[-1] + direction(noise, change, length(change))
-
-
-def last_bit(received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG001
-    """The received model with the last bit of its first number changed."""
-    import numpy as np
-
-    report = received[-1].copy()
-    report[0] = np.nextafter(report[0], np.inf, dtype=report.dtype)
-    return report
 
 
 def last_change(received: Sequence[Params]) -> Params:
@@ -62,3 +37,62 @@ def direction(noise: Noise, like: Params, size: float) -> Params:
     drawn = noise.standard_normal(like.shape)
     drawn *= size / math.sqrt((drawn * drawn).sum())
     return drawn.astype(like.dtype)
+
+
+def _require_sizes(fabricator: Echo | Garbage) -> None:
+    """Raise `InputError` unless all its fields are finite and at least 0."""
+    for field, value in vars(fabricator).items():
+        if not (math.isfinite(value) and value >= 0):
+            kind = type(fabricator).__name__
+            raise InputError(f"{field} of {kind} is {value:g}; it must be a finite number, at least 0.")
+
+
+@dataclass(frozen=True)
+class Echo:
+    """w + factor·(w − w'): the last change of the common model repeated, with noise; w if there is no earlier model.
+
+    factor  of the change
+    noise   length of noise in a random direction, as a share of the length of the reported change
+    """
+
+    factor: float = 1.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_sizes(self)
+
+    def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
+        change = last_change(received)
+        echoed = received[-1] + change.dtype.type(self.factor) * change
+        if self.noise == 0:
+            return echoed
+        return echoed + direction(noise, change, self.noise * self.factor * length(change))
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """A change in a random direction.
+
+    length  as a multiple of the length of the common model's last change
+    """
+
+    length: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_sizes(self)
+
+    def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
+        change = last_change(received)
+        return received[-1] + direction(noise, change, self.length * length(change))
+
+
+@dataclass(frozen=True)
+class LastBit:
+    """The received model with the last bit of its first number changed."""
+
+    def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
+        import numpy as np
+
+        report = received[-1].copy()
+        report[0] = np.nextafter(report[0], np.inf, dtype=report.dtype)
+        return report

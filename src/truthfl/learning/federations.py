@@ -124,6 +124,24 @@ def build_federation(
     return SimulatedFederation(side.pilot, side.test, federated)
 
 
+def clients_federation(
+    data: Data,
+    model: ModelChoice,
+    sizes: tuple[int, ...],
+    training: Training,
+    participation: ArrayLike = 1.0,
+    *,
+    split_seed: int,
+) -> tuple[Federated, LabeledImages]:
+    """The clients' federation and the test set, the clients' samples being drawn by `split_seed`.
+
+    The server's pilot data and the test set remain those of `data.seed`, so that one plan can be tried on many splits.
+    """
+    samples, _, test = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
+    partition = _split(data, samples, sizes, split_seed)
+    return Federated(model.for_images(samples), samples, partition, training, participation=participation), test
+
+
 def with_training(federated: Federated, training: Training) -> Federated:
     """The same federation with other training parameters."""
     return Federated(
@@ -156,6 +174,7 @@ def _sample_sets(
     return clients, pilot, test
 
 
+@lru_cache(maxsize=1)
 def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
     if source == "mnist":
         return bundled_mnist(), None

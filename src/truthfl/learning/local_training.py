@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
@@ -47,15 +48,16 @@ def report_of_round(
     *,
     client: int,
     round_: int,
+    rounds: int,
     assigned_batch_size: int,
     local_steps: int,
     step_size: float,
     seed: int,
 ) -> Params:
-    """A client's report in this round.
+    """A client's report in round `round_` of `rounds`, counted from 0.
 
     received  the common models that she remembers, this round's last; see `updated_memory`
-    labels    the labels of all her samples before training: made by hand or drawn at random
+    labels    the labels of all her samples before training: made by hand, drawn at random or derived
     """
 
     def honest() -> Params:
@@ -73,22 +75,29 @@ def report_of_round(
             seed=seed,
         )
 
-    return behaviour.report(received, lambda: report_noise(seed, client, round_), honest)
+    return behaviour.report(received, lambda: report_noise(seed, client, round_), honest, round_=round_, rounds=rounds)
 
 
 def used_samples(
     behaviour: Behaviour, model: Model, common: Params, images: Images, labels: Labels, client: int, seed: int
 ) -> tuple[Images, Labels]:
     """The images that a client trains on in a round, and their labels."""
-    if behaviour.unlabeled is Unlabeled.DRAWN or behaviour.labeling_effort == 1:
+    if behaviour.unlabeled not in (Unlabeled.LEFT_OUT, Unlabeled.PREDICTED) or behaviour.labeling_effort == 1:
         return images, labels
-    effort = behaviour.labeling_effort_for(len(labels))
-    by_hand = labeled_by_hand(np.array([client]), np.array([len(labels)]), np.array([effort]), seed)
+    by_hand = samples_by_hand(behaviour, len(labels), client, seed)
+    if by_hand.all():
+        return images, labels
     if behaviour.unlabeled is Unlabeled.LEFT_OUT:
         return images[by_hand], labels[by_hand]
     used = labels.copy()
     used[~by_hand] = model.predict(common, images[~by_hand])
     return images, used
+
+
+def samples_by_hand(behaviour: Behaviour, samples: int, client: int, seed: int) -> NDArray[np.bool_]:
+    """A mask of the samples that a client labels by hand."""
+    effort = behaviour.labeling_effort_for(samples)
+    return labeled_by_hand(np.array([client]), np.array([samples]), np.array([effort]), seed)
 
 
 def updated_memory(behaviour: Behaviour, received: Sequence[Params], common: Params) -> list[Params]:

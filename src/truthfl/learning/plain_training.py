@@ -41,6 +41,7 @@ def train_plainly(
                 all_labels[federated.samples_of(i)],
                 client=i,
                 round_=t,
+                rounds=training.rounds,
                 assigned_batch_size=int(profile.assigned[i]),
                 local_steps=training.local_steps,
                 step_size=training.step_size,

@@ -1,7 +1,7 @@
 """`Profile`: the behaviours, assigned batches and labels of all clients of a federation, for `train`.
 
-Arrays are computed per kind of behaviour, not client by client. Imports `behaviour`, `behaviours`, `labels`,
-`federated`, `model`, `partition`, `mechanism.checks` and `mechanism.strategies`.
+Arrays are computed per kind of behaviour, not client by client. Imports `behaviour`, `behaviours`,
+`derived_labels`, `labels`, `federated`, `model`, `partition`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.errors import InputError
 from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
 from truthfl.learning.behaviours import behaviour
+from truthfl.learning.derived_labels import derived_labels
 from truthfl.learning.federated import Federated
 from truthfl.learning.labels import assigned_labels, labeled_by_hand
 from truthfl.learning.model import Labels
@@ -51,6 +52,13 @@ class Profile:
         )
 
     @classmethod
+    def of_kinds(cls, kinds: Sequence[Behaviour], kind_of: IntArray, assigned: IntArray) -> Profile:
+        """The profile with these attributes, unchecked: for studies that make very many of them."""
+        profile = cls.__new__(cls)
+        profile.kinds, profile.kind_of, profile.assigned = tuple(kinds), kind_of, assigned
+        return profile
+
+    @classmethod
     def of_strategies(cls, strategies: Strategies, clients: int) -> Profile:
         """Strategies (N,) as behaviours; the assigned batches are those really used."""
         effort, batch, scale = (
@@ -69,7 +77,10 @@ class Profile:
 
     @cached_property
     def strategies(self) -> Strategies:
-        """(e, D, γ) of all clients, without label errors, samples left out, predicted labels and fabricated reports."""
+        """(e, D, γ) of all clients; γ is that of the first round.
+
+        Label errors, samples left out, predicted and derived labels and fabricated reports are not in it.
+        """
         return Strategies(
             labeling_effort=self._each(lambda kind: kind.labeling_effort),
             batch_size=np.maximum(1.0, np.rint(self._each(lambda kind: kind.batch_share) * self.assigned)),
@@ -96,14 +107,45 @@ class Profile:
         """The behaviours of the clients who fabricate their reports, by client number."""
         return {client: self[client] for client in np.flatnonzero(self._each(lambda kind: kind.fabricates)).tolist()}
 
-    def labeling_effort(self, sizes: IntArray) -> FloatArray:
-        """The share of samples that each client labels by hand; at least one sample if she trains only on those."""
-        effort = self._each(lambda kind: kind.labeling_effort)
-        left_out = self._each(lambda kind: kind.unlabeled is Unlabeled.LEFT_OUT)
-        return np.where(left_out, np.maximum(effort, 1.0 / sizes), effort)
+    @cached_property
+    def changing_scales(self) -> tuple[tuple[Behaviour, IntArray], ...]:
+        """The behaviours whose report scale differs from round to round, each with the numbers of its clients."""
+        changing = [number for number, kind in enumerate(self.kinds) if kind.changes_scale]
+        return tuple((self.kinds[number], np.flatnonzero(self.kind_of == number)) for number in changing)
 
-    def labels(self, federated: Federated, seed: int) -> Labels:
-        """The labels of all samples before training: made by hand or drawn at random."""
+    def labeling_effort(self, sizes: IntArray) -> FloatArray:
+        """The share of samples that each client labels by hand; at least one sample if she needs one."""
+        effort = self._each(lambda kind: kind.labeling_effort)
+        needed = self._each(lambda kind: kind.unlabeled.needs_labeled)
+        return np.where(needed, np.maximum(effort, 1.0 / sizes), effort)
+
+    def labels(self, federated: Federated, seed: int, *, step_size: float | None = None) -> Labels:
+        """The labels of all samples before training: made by hand, drawn at random, or derived from those by hand.
+
+        step_size  of models that clients train alone; by default that of `federated.training`
+        """
+        labels = self.labels_before_derived(federated, seed)
+        training, partition = federated.training, federated.partition
+        for unlabeled in (how for how in Unlabeled if how.is_derived):
+            others = self.not_by_hand(partition, unlabeled, seed)
+            if others is None:
+                continue
+            for client in np.flatnonzero(np.logical_or.reduceat(others, partition.starts[:-1])).tolist():
+                own = federated.samples_of(client)
+                labels[own] = derived_labels(
+                    unlabeled,
+                    federated.model,
+                    federated.data.images[partition.rows[own]],
+                    labels[own],
+                    ~others[own],
+                    rounds=training.rounds,
+                    step_size=training.step_size if step_size is None else step_size,
+                    seed=seed,
+                )
+        return labels
+
+    def labels_before_derived(self, federated: Federated, seed: int) -> Labels:
+        """The labels of all samples, made by hand or drawn at random; those to be derived are drawn, too."""
         if self.labels_are_true:
             return federated.true_labels()
         return assigned_labels(

@@ -56,7 +56,7 @@ def make_runs(
     if given_labels is not None:
         run_labels: Iterable[Labels] = given_labels
     elif profiles is not None:
-        run_labels = _labels_of_profiles(federated, profiles, every_seed)
+        run_labels = _labels_of_profiles(federated, profiles, every_seed, steps)
     elif (stacked.labeling_effort == 1).all():
         run_labels = [federated.true_labels()] * count
     else:
@@ -105,11 +105,13 @@ def _labels_of_strategies(federated: Federated, effort: FloatArray, seeds: NDArr
     ]
 
 
-def _labels_of_profiles(federated: Federated, profiles: list[Profile], seeds: NDArray[Any]) -> list[Labels]:
+def _labels_of_profiles(
+    federated: Federated, profiles: list[Profile], seeds: NDArray[Any], step_sizes: NDArray[Any]
+) -> list[Labels]:
     true = federated.true_labels()
     return [
-        true if profile.labels_are_true else profile.labels(federated, int(seed))
-        for profile, seed in zip(profiles, seeds, strict=True)
+        true if profile.labels_are_true else profile.labels(federated, int(seed), step_size=float(step))
+        for profile, seed, step in zip(profiles, seeds, step_sizes, strict=True)
     ]
 
 
@@ -117,7 +119,7 @@ def _with_special_clients(federated: Federated, run: Run, profile: Profile) -> R
     """The run without the samples that clients leave out, and with its special clients."""
     left_out = profile.not_by_hand(federated.partition, Unlabeled.LEFT_OUT, run.seed)
     predicted = profile.not_by_hand(federated.partition, Unlabeled.PREDICTED, run.seed)
-    if left_out is None and predicted is None and not profile.fabricators:
+    if left_out is None and predicted is None and not profile.fabricators and not profile.changing_scales:
         return run
     partition, labels = None, run.labels
     if left_out is not None:
@@ -125,11 +127,15 @@ def _with_special_clients(federated: Federated, run: Run, profile: Profile) -> R
         predicted = None if predicted is None else predicted[~left_out]
     scale = run.report_scale.copy()
     scale[list(profile.fabricators)] = 0.0
-    if predicted is None:
-        special = SpecialClients(profile.fabricators, np.empty(0, dtype=np.int64)) if profile.fabricators else None
-    else:
-        special, labels = SpecialClients(profile.fabricators, np.flatnonzero(predicted)), labels.copy()
-    return replace(run, report_scale=scale, labels=labels, partition=partition, special_clients=special)
+    samples = np.empty(0, dtype=np.int64) if predicted is None else np.flatnonzero(predicted)
+    special = SpecialClients(profile.fabricators, samples, profile.changing_scales)
+    return replace(
+        run,
+        report_scale=scale,
+        labels=labels.copy() if len(samples) else labels,
+        partition=partition,
+        special_clients=None if special.is_empty else special,
+    )
 
 
 def _without_samples(partition: Partition, left_out: NDArray[np.bool_]) -> Partition:

@@ -1,4 +1,5 @@
-"""Special clients in the fast trainer: those who fabricate reports or use labels predicted by the common model.
+"""Special clients in the fast trainer: those who fabricate reports, use labels predicted by the common model, or scale
+their reports differently from round to round.
 
 Arrays of (e, D, γ) do not describe them. A run with such clients is trained round by round: the engine computes all
 other clients, this module adds the special ones. Imports `behaviour`, `federated`, `local_training` and `model`.
@@ -29,17 +30,24 @@ class SpecialClients:
 
     fabricators  behaviours by client number; in the run's arrays the report_scale of these clients is 0
     predicted    positions of the run's samples that the common model labels before every round
+    rescaled     behaviours with another report scale in every round, each with the numbers of its clients
     """
 
     fabricators: Mapping[int, Behaviour]
     predicted: NDArray[np.int64]
+    rescaled: tuple[tuple[Behaviour, NDArray[np.int64]], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not (self.fabricators or len(self.predicted) or self.rescaled)
 
 
 class SpecialClientRounds:
     """Trains the rounds of a run with special clients.
 
     received       the models that each fabricator remembers
-    empty_reports  how many reports of each fabricator were equal to the model she received
+    empty_reports  how many reports of each client who fabricates or rescales were equal to the model she received
     """
 
     def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
@@ -47,7 +55,8 @@ class SpecialClientRounds:
         self.partition = run.partition or federated.partition
         self.predicted_images = federated.data.images[self.partition.rows[special.predicted]]
         self.received: dict[int, list[Params]] = {client: [] for client in special.fabricators}
-        self.empty_reports = dict.fromkeys(special.fabricators, 0)
+        rescaling = [client for _, clients in special.rescaled for client in clients.tolist()]
+        self.empty_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
 
     def rounds(self, engine: Engine, inner: Params, first: int, last: int) -> None:
         """Train rounds first … last − 1, like `Engine.rounds`."""
@@ -56,9 +65,19 @@ class SpecialClientRounds:
             if len(self.predicted_images):
                 labels = self.federated.model.predict(common, self.predicted_images)
                 engine.relabel(self.run, self.special.predicted, labels)
+            for behaviour, clients in self.special.rescaled:
+                self._rescale(engine, behaviour, clients, t)
             engine.rounds(self.run, inner, t, t + 1)
             if self.special.fabricators:
                 inner[:] = engine.pack(engine.unpack(inner) + self._fabricated_update(common, t))
+
+    def _rescale(self, engine: Engine, behaviour: Behaviour, clients: NDArray[np.int64], round_: int) -> None:
+        """Set these clients' report scale of the round; a scale of 0 makes their reports empty."""
+        scale, q = behaviour.scale_in_round(round_, self.federated.training.rounds), self.federated.participation
+        engine.rescale(self.run, clients, scale)
+        if scale == 0:
+            for client in clients.tolist():
+                self.empty_reports[client] += takes_part(self.run.seed, client, round_, q[client])
 
     def _fabricated_update(self, common: Params, round_: int) -> Params:
         """The sum of the fabricators' weighted reports."""
@@ -71,6 +90,8 @@ class SpecialClientRounds:
                 self.received[client],
                 partial(report_noise, self.run.seed, client, round_),
                 partial(self._honest, common, client, round_),
+                round_=round_,
+                rounds=self.federated.training.rounds,
             )
             self.empty_reports[client] += np.array_equal(report, common)
             change += np.float32(weight[client] / q[client]) * (report - common)

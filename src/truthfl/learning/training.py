@@ -43,7 +43,9 @@ class TrainingResult:
     params         (runs, parameters) the final models
     rounds         (evaluations,) the numbers of rounds after which the models were evaluated
     evaluations    loss and accuracy after these rounds, by the name of the data set
-    empty_reports  for each run: the number of empty reports of each client who fabricates her reports
+    empty_reports  for each run: the number of empty reports of each client who fabricates her reports or whose report
+                   scale differs from round to round: a scale of exactly 0 is an empty report. Clients whose scale is
+                   0 in all rounds (`Profile.reports_nothing`) are not in it: all their reports are empty
     """
 
     params: NDArray[np.float32]
@@ -69,7 +71,7 @@ def train(
     strategies   strategies (N,) for all runs or (runs, N); or a profile of behaviours, or a list with one per run
     labels       labels to train with, (samples,) or (runs, samples), ordered by client; by default each run's labels
                  are simulated from the strategies and the seed. Samples that a behaviour leaves out or has labeled by
-                 the model are still treated so
+                 the common model are still treated so; labels that it derives before training are taken as given
     step_sizes   one per run; by default that of `federated.training`
     evaluate_on  data sets on which the models are evaluated every `every` rounds, and after the last round
     progress     called after each evaluation, by any thread
@@ -124,6 +126,7 @@ class _ThreadedEngine:
         self.chunks_of = [chunks[k::workers] for k in range(min(workers, len(chunks)))]
         self.pack, self.unpack, self.combine = engine.pack, engine.unpack, engine.combine
         self.chunk_update, self.relabel = engine.chunk_update, engine.relabel
+        self.rescale = engine.rescale
 
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None:
         for t in range(first, last):

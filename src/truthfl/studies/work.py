@@ -101,9 +101,16 @@ class Store:
 
 
 def do_all(
-    tasks: Sequence[WorkItem], store: Store, *, workers: int | None = None, progress: Progress | None = None
+    tasks: Sequence[WorkItem],
+    store: Store,
+    *,
+    workers: int | WorkerPool | None = None,
+    progress: Progress | None = None,
 ) -> list[Result]:
-    """The results of all tasks, in order; those missing in the store are computed by `workers` processes and stored."""
+    """The results of all tasks, in order; those missing in the store are computed by `workers` processes and stored.
+
+    workers  a number of processes, by default that of the cores; or a pool, for a caller with many batches of tasks
+    """
     results: dict[str, Result] = {}
     missing: dict[str, WorkItem] = {}
     addresses = [task.address for task in tasks]
@@ -118,13 +125,21 @@ def do_all(
     distinct = len(results) + len(missing)
     report = progress or (lambda _done, _all: None)
     report(len(results), distinct)
-    count = min(workers or os.cpu_count() or 1, len(missing))
-    computed = _compute_here(missing) if count <= 1 else _compute_in_processes(missing, count)
-    for address, result in computed:
-        results[address] = result
-        store.put(missing[address], result)
-        report(len(results), distinct)
+    with contextlib.ExitStack() as stack:
+        if isinstance(workers, WorkerPool):
+            pool = workers
+        else:
+            pool = stack.enter_context(WorkerPool(min(_count(workers), max(len(missing), 1))))
+        computed = _compute_here(missing) if pool.count == 1 else pool.compute(missing)
+        for address, result in computed:
+            results[address] = result
+            store.put(missing[address], result)
+            report(len(results), distinct)
     return [results[address] for address in addresses]
+
+
+def _count(workers: int | None) -> int:
+    return workers or os.cpu_count() or 1
 
 
 def _compute_here(missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
@@ -132,25 +147,39 @@ def _compute_here(missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result
         yield address, task.do()
 
 
-def _compute_in_processes(missing: Mapping[str, WorkItem], count: int) -> Iterator[tuple[str, Result]]:
-    """Results in the order of completion. After an error or Ctrl-C the processes are terminated at once."""
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_parent)
-    try:
-        with _interrupts_deferred():
-            running = {pool.submit(task.do): address for address, task in missing.items()}
-        for done in as_completed(running):
-            yield running[done], done.result()
-        pool.shutdown()
-    except BrokenProcessPool:
-        raise ServiceError(
-            "a process at work was ended from outside, as happens when memory runs out; what was done is kept: "
-            "call again, with fewer workers."
-        ) from None
-    finally:
-        for process in set(multiprocessing.active_children()) - others:
+class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
+    """Worker processes for many calls of `do_all`; they start with the first one and are terminated at the end."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = _count(count)
+        self.others = set(multiprocessing.active_children())
+        self.executor: ProcessPoolExecutor | None = None
+
+    def compute(self, missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
+        """Results in the order of completion."""
+        if self.executor is None:
+            spawn = multiprocessing.get_context("spawn")
+            self.executor = ProcessPoolExecutor(self.count, mp_context=spawn, initializer=_end_with_parent)
+        try:
+            with _interrupts_deferred():
+                running = {self.executor.submit(task.do): address for address, task in missing.items()}
+            for done in as_completed(running):
+                yield running[done], done.result()
+        except BrokenProcessPool:
+            raise ServiceError(
+                "a process at work was ended from outside, as happens when memory runs out; what was done is kept: "
+                "call again, with fewer workers."
+            ) from None
+
+    def __exit__(self, *error: object) -> None:
+        """End the processes: at once after an error or Ctrl-C."""
+        if self.executor is None:
+            return
+        if error[0] is None:
+            self.executor.shutdown()
+        for process in set(multiprocessing.active_children()) - self.others:
             process.terminate()
-        pool.shutdown(cancel_futures=True)
+        self.executor.shutdown(cancel_futures=True)
 
 
 def _end_with_parent() -> None:

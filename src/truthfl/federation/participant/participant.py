@@ -74,6 +74,7 @@ class Participant(Signatory):
                 labels[: offer.client.samples],
                 client=offer.client.index,
                 round_=round_,
+                rounds=offer.job.rounds,
                 assigned_batch_size=offer.client.batch_size,
                 local_steps=offer.job.local_steps,
                 step_size=offer.job.step_size,

@@ -1,7 +1,7 @@
 """Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
-Imports `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`, `rounds`, `server`), `client_app`,
-`participant`, `job`, `learning`, the ledger, the mechanism and Flower.
+Imports `client_labels`, `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`, `rounds`, `server`),
+`client_app`, `participant`, `job`, `learning`, the ledger, the mechanism and Flower.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
+from truthfl.federation.simulated.client_labels import ClientLabels
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
@@ -110,7 +111,7 @@ def run_job(
             participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
             view = run_in_simulation(len(job.clients), participant_at, serve)
         else:
-            labels = Profile(job.clients.behaviour, 1).labels(federation.federated, seed)
+            labels = Profile(job.clients.behaviour, 1).labels_before_derived(federation.federated, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return _outcome(job, federation, view, operator)
 
@@ -126,8 +127,12 @@ def _has_results(folder: Path, name: str) -> bool:
 def simulated_participants(
     job: DataJob, federation: SimulatedFederation, folder: Path, labels: Labels
 ) -> dict[int, Participant]:
-    """By node id: the job's clients, who accept any offer; `labels` are those of all clients' samples."""
-    return {FIRST_NODE + i: _participant(job, federation, i, folder, labels) for i in range(len(job.clients))}
+    """By node id: the job's clients, who accept any offer.
+
+    labels  of all clients' samples; those that a behaviour derives are derived when the offer tells the step size
+    """
+    all_labels = ClientLabels(federation.federated, job.clients.behaviour, labels)
+    return {FIRST_NODE + i: _participant(job, federation, i, folder, all_labels) for i in range(len(job.clients))}
 
 
 def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
@@ -139,30 +144,30 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
     return InProcessGrid(client_app(participant_of), {node: {} for node in participants})
 
 
-_REBUILT: dict[str, tuple[SimulatedFederation, Labels]] = {}
+_REBUILT: dict[str, tuple[SimulatedFederation, ClientLabels]] = {}
 
 
 def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
     """Build a client from the job alone, in another process; data and labels are cached."""
     cache_key = digest({"job": job.document(), "seed": seed})
     if cache_key not in _REBUILT:
-        federation = job.simulated_federation()
-        _REBUILT[cache_key] = federation, Profile(job.clients.behaviour, 1).labels(federation.federated, seed)
+        federation, behaviours = job.simulated_federation(), job.clients.behaviour
+        drawn = Profile(behaviours, 1).labels_before_derived(federation.federated, seed)
+        _REBUILT[cache_key] = federation, ClientLabels(federation.federated, behaviours, drawn)
     federation, labels = _REBUILT[cache_key]
     return _participant(job, federation, client, folder, labels)
 
 
 def _participant(
-    job: DataJob, federation: SimulatedFederation, client: int, folder: Path, labels: Labels
+    job: DataJob, federation: SimulatedFederation, client: int, folder: Path, labels: ClientLabels
 ) -> Participant:
-    own_labels = labels[federation.federated.samples_of(client)]
     home = folder / "participants" / _folder_name(job, client)
     rows = federation.federated.partition.rows_of(client)
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),
         images=federation.federated.data.images[rows],
-        labels=lambda _: own_labels,
+        labels=labels.source(client),
         key=kept_key(home / "key"),
         folder=home,
         decide=lambda offer: True,  # noqa: ARG005

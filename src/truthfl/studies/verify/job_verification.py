@@ -1,43 +1,76 @@
-"""Verifies a `DataJob`: plans it and measures the gains from lying under its contract and under other rules.
+"""Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
-Imports `job`, `learning.pilot_design`, `rule_tests`, `verdicts`, `verification`, `lie_grid`, `studies.cells` and
+Imports `job`, `drawn_plans`, `rule_tests`, `verdicts`, `verification`, `lie_training`, `adversary.split` and
 `studies.work`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from truthfl.adversary.split import Split, most_labels
+from truthfl.errors import InputError
 from truthfl.job import DataJob
-from truthfl.learning.pilot_design import PilotDesign
-from truthfl.studies.cells import FederationSpec
-from truthfl.studies.verify.lie_grid import SHORT_GRID
-from truthfl.studies.verify.rule_tests import rule_tests
+from truthfl.mechanism.observation import Evidence
+from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
+from truthfl.studies.verify.judgement import verdicts_of
+from truthfl.studies.verify.lie_trainer import Place
+from truthfl.studies.verify.lie_training import cached_split
+from truthfl.studies.verify.rule_tests import RuleTest, rule_tests
 from truthfl.studies.verify.verdicts import Verdict
-from truthfl.studies.verify.verification import VerificationDesign, VerificationResult, verify
-from truthfl.studies.work import Progress, Store
+from truthfl.studies.verify.verification import Measurement, VerificationDesign, measure_lies
+from truthfl.studies.work import Progress, Store, WorkerPool
 
-QUICK_CLIENTS, QUICK_LOOKS = 2, (4, 8)
-QUICK_DESIGN = PilotDesign(seeds=4, honest_seeds=16)
+FEWEST_SPLITS = 20
+SPLITS = 24
+SEARCHED_SPLITS = 8
+SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
+SHARES_OF_RUNS = {"main": 0.5, "shapley": 0.2, "bound": 0.15}
 
 StageProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, the number of its tasks that are done, and the number of all (0 if unknown)."""
 
 
+@dataclass(frozen=True)
+class Effort:
+    """How much is trained.
+
+    runs   training runs of search and measurement, about
+    draws  draws of the data on which the job is planned, the job's own among them; the search has one or two of them
+    """
+
+    runs: int
+    draws: int
+
+
+EFFORTS = {
+    ("softmax", False): Effort(20_000, 14),
+    ("softmax", True): Effort(1_400, 1),
+    ("cnn", False): Effort(1_600, 1),
+    ("cnn", True): Effort(400, 1),
+}
+
+
 @dataclass(frozen=True, eq=False)
 class JobVerification:
-    """The design, the results of each rule test, and the reasons why rules are absent, by name of the rule."""
+    """The measurement and the verdicts of each rule test.
 
-    design: VerificationDesign
-    results: tuple[VerificationResult, ...]
+    absent   reasons why rules are absent, by name of the rule
+    draws    number of draws of the data on which the job was planned
+    skipped  reasons why other draws of the data could not be planned
+    """
+
+    results: tuple[tuple[Measurement, tuple[Verdict, ...]], ...]
     absent: Mapping[str, str]
+    draws: int
+    skipped: tuple[str, ...]
 
     @property
     def verdicts(self) -> list[Verdict]:
         """One per rule, the job's own contract first."""
-        return [verdict for result in self.results for verdict in result.verdicts]
+        return [verdict for _, verdicts in self.results for verdict in verdicts]
 
 
 def verify_job(
@@ -46,31 +79,82 @@ def verify_job(
     *,
     quick: bool = False,
     seed: int = 0,
+    runs: int | None = None,
+    splits: int | None = None,
     workers: int | None = None,
     progress: StageProgress = lambda *_: None,
 ) -> JobVerification:
-    """Find the best lie of any client under each rule, in real training; results of trainings are stored in the folder.
+    """Search the lie that gains most under each rule, and measure it on splits that the search has not seen.
 
-    quick    two clients, fewer lies and runs
-    seed     the first seed; the others are counted from it
+    folder   where results of trainings are stored
+    quick    fewer lies and runs, and all splits under the job's own plan
+    seed     of the search, the splits and the runs
+    runs     number of training runs, about; by default as many as two cores make in some minutes
+    splits   on which the lies that were found are measured
     workers  number of processes; by default the number of cores
     """
+    usual = EFFORTS[job.model.kind, quick]
+    runs = usual.runs if runs is None else runs
+    splits = (FEWEST_SPLITS if quick else SPLITS) if splits is None else splits
+    if runs < 1:
+        raise InputError(f"runs is {runs}; it must be at least 1, and a search needs some hundreds.")
+    if splits < FEWEST_SPLITS:
+        raise InputError(f"splits is {splits}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them.")
 
-    def stage_progress(stage: str) -> Progress:
-        return lambda done, number: progress(stage, done, number)
+    def stage(name: str) -> Progress:
+        return lambda done, number: progress(name, done, number)
 
-    participation = tuple(job.clients.participation.tolist())
-    federation = FederationSpec(job.data, job.model, job.clients.dataset_size, participation)
     store = Store(folder / "tasks")
-    clients = tuple(range(len(job.clients)))
-    sample = clients[:: max(1, len(clients) // QUICK_CLIENTS)][:QUICK_CLIENTS]
-    design = VerificationDesign(sample, SHORT_GRID, QUICK_LOOKS) if quick else VerificationDesign(clients)
-    design = replace(design, first_seed=seed)
-    progress("planning on pilot data", 0, 0)
-    plan = job.plan(job.simulated_federation(), QUICK_DESIGN if quick else None)
-    tests, absent = rule_tests(federation, plan, store, workers=workers, progress=stage_progress("pricing"))
+    draws = min(usual.draws, 2 + splits)
+    plans, skipped = drawn_plans(job, draws, store, seed=seed, progress=stage("planning"))
+    searched, measured = _places(plans, splits, seed)
+    more = most_labels([_split(plans[searched[0].draw], searched[0])])
+    with WorkerPool(workers) as pool:
+        tests, absent = rule_tests(plans, store, workers=pool, progress=stage("pricing"))
+        measurements = [
+            measure_lies(
+                test,
+                VerificationDesign(searched, measured, share, seed, more, pairs=test is tests[0] or not quick),
+                store,
+                workers=pool,
+                progress=stage(f"lies under {test.names[0]}"),
+            )
+            for test, share in zip(tests, _shares(tests, runs), strict=True)
+        ]
+    server = job.server
     results = tuple(
-        verify(test, design, store, workers=workers, progress=lambda look: stage_progress(f"training, {look}"))
-        for test in tests
+        (each, verdicts_of(each, loss_value=server.loss_value, test_samples=server.test_samples))
+        for each in measurements
     )
-    return JobVerification(design, results, absent)
+    return JobVerification(results, absent, len(plans), tuple(skipped))
+
+
+def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+    """The splits of the search, and the others, on which its results are measured.
+
+    With several draws of the data, no draw is used for both. The search has the job's own draw.
+    """
+
+    def place(draw: int, number: int) -> Place:
+        return Place(draw, plans[draw].federation.data.seed + SEED_STEP * (number + 1) + 7919 * seed)
+
+    if len(plans) == 1:
+        searched = [place(0, number) for number in range(SEARCHED_SPLITS)]
+        return tuple(searched), tuple(place(0, SEARCHED_SPLITS + number) for number in range(splits))
+    for_search = 2 if len(plans) > 2 else 1
+    others = len(plans) - for_search
+    searched = [place(k % for_search, k // for_search) for k in range(SEARCHED_SPLITS)]
+    return tuple(searched), tuple(place(for_search + k % others, k // others) for k in range(splits))
+
+
+def _split(plan: DrawnPlan, place: Place) -> Split:
+    spec = plan.federation
+    chances = spec.participation or (1.0,) * len(spec.sizes)
+    return cached_split(spec.data, spec.model, spec.sizes, chances, place.split)
+
+
+def _shares(tests: tuple[RuleTest, ...], runs: int) -> list[int]:
+    """The runs of each test: half for the rules at the tuned step size, less for Shapley pay and the bounds."""
+    kinds = ["main" if k == 0 else "shapley" if t.needs(Evidence.SHAPLEY) else "bound" for k, t in enumerate(tests)]
+    total = sum(SHARES_OF_RUNS[kind] for kind in kinds)
+    return [int(runs * SHARES_OF_RUNS[kind] / total) for kind in kinds]

@@ -1,18 +1,18 @@
 """The payment rules that are tested for a job, each with the training in which it pays.
 
-LCEME on the calibrated loss model and on two bounds, and four other rules. Imports `verification`, `studies.cells`,
-`studies.work`, `learning.planning` and `mechanism`; the work items call `lie_training`.
+LCEME on the calibrated loss model and on two bounds, and four other rules. Imports `drawn_plans`, `studies.work` and
+`mechanism`; the work items call `lie_training`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.learning.planning import Plan
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.mechanism.bounds import paper_bound, sound_bound
@@ -20,13 +20,13 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.payoff import work_cost
 from truthfl.mechanism.setting import Clients, Constants, Training
 from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.cells import FederationSpec
-from truthfl.studies.verify.verification import RuleTest
-from truthfl.studies.work import Progress, Result, Store, WorkItem, do_all
+from truthfl.studies.verify.drawn_plans import DrawnPlan
+from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
 
 Bound = Callable[[Clients, Training, Constants], LossModel]
 BOUNDS: tuple[tuple[str, Bound, float, bool], ...] = (
@@ -37,71 +37,130 @@ PRICING_SEEDS = 8
 CALIBRATED = "lceme calibrated"
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnRules:
+    """The rules on one draw of the data, and the training in which they pay; all assign the same batches."""
+
+    plan: DrawnPlan
+    training: Training
+    clients: Clients
+    rules: tuple[Mechanism, ...]
+
+    @property
+    def batch_size(self) -> FloatArray:
+        return self.rules[0].batch_size
+
+
+@dataclass(frozen=True, eq=False)
+class RuleTest:
+    """Rules that pay for the same training, on every draw of the data; they share its runs."""
+
+    names: tuple[str, ...]
+    draws: tuple[DrawnRules, ...]
+
+    def needs(self, evidence: Evidence) -> bool:
+        """Whether a rule needs this evidence."""
+        return any(evidence in rule.needs for rule in self.draws[0].rules)
+
+
 def rule_tests(
-    federation: FederationSpec,
-    plan: Plan,
+    plans: Sequence[DrawnPlan],
     store: Store,
     *,
-    workers: int | None = None,
+    workers: int | WorkerPool | None = None,
     progress: Progress | None = None,
 ) -> tuple[tuple[RuleTest, ...], dict[str, str]]:
     """The rule tests, and the reasons why rules are absent, by name of the rule.
 
-    All rules assign the batches of the calibrated plan, so that the work is the same. The price of a contribution and
-    the constants of the bounds are measured on the server's own data.
+    All rules assign the batches of the plan, so that the work is the same. The price of a contribution and the
+    constants of the bounds are measured on the server's own data. A rule that cannot be made on one of the draws is
+    absent. Rules that pay by Shapley values are a test of their own, because their runs cost twice as much.
     """
-    has_bounds = federation.model.kind == "softmax"
-    tasks = [_leave_one_out_task(federation, plan)]
-    if has_bounds:
-        tasks += [_constants_task(federation, plan, share) for _, _, share, _ in BOUNDS]
-    results = do_all(tasks, store, workers=workers, progress=progress)
-    rules, absent = _rules_at_tuned_step(plan, results[0])
-    tests = [RuleTest(federation, plan.training, plan.clients, rules)]
-    for (name, bound, _, printed), constants in zip(BOUNDS, results[1:], strict=False):
-        try:
-            tests.append(_lceme_on_bound(federation, plan, name, bound, printed, constants))
-        except InputError as error:
-            absent[name] = str(error)
+    has_bounds = plans[0].federation.model.kind == "softmax"
+    shares = [share for _, _, share, _ in BOUNDS] if has_bounds else []
+    items = [[_leave_one_out_task(plan), *(_constants_task(plan, share) for share in shares)] for plan in plans]
+    flat = do_all([item for of_plan in items for item in of_plan], store, workers=workers, progress=progress)
+    results = [flat[k * len(items[0]) : (k + 1) * len(items[0])] for k in range(len(plans))]
+    made: dict[str, list[DrawnRules]] = {}
+    absent: dict[str, str] = {}
+    for plan, of_plan in zip(plans, results, strict=True):
+        for name, make in _makers(plan, of_plan).items():
+            try:
+                made.setdefault(name, []).append(make())
+            except InputError as error:
+                absent.setdefault(name, str(error))
     if not has_bounds:
         absent |= {name: "the bounds need a strongly convex loss, and this model has none." for name, *_ in BOUNDS}
-    return tuple(tests), absent
+    present = {name: draws for name, draws in made.items() if name not in absent}
+    return tuple(_grouped(present)), absent
 
 
-def _rules_at_tuned_step(plan: Plan, without: Result) -> tuple[tuple[Mechanism, ...], dict[str, str]]:
-    """The rules that pay for training at the plan's step size, and the reasons why rules are absent."""
-    clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
-    rules: list[Mechanism] = [
-        *_own_and_lceme(plan),
-        flat_pay(clients, plan.calibration.model, training, batches),
-        pay_per_claimed_sample(clients, plan.calibration.model, training, batches),
+def _grouped(rules: Mapping[str, list[DrawnRules]]) -> list[RuleTest]:
+    """One test for each training and kind of evidence."""
+    groups: dict[tuple[float, bool], dict[str, list[DrawnRules]]] = {}
+    for name, draws in rules.items():
+        key = (draws[0].training.step_size, Evidence.SHAPLEY in draws[0].rules[0].needs)
+        groups.setdefault(key, {})[name] = draws
+    return [
+        RuleTest(
+            tuple(group),
+            tuple(
+                replace(of_draw[0], rules=tuple(rule for each in of_draw for rule in each.rules))
+                for of_draw in zip(*group.values(), strict=True)
+            ),
+        )
+        for group in groups.values()
     ]
-    absent = {}
+
+
+def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[], DrawnRules]]:
+    """Functions that make the rules of one plan, by name; each may raise `InputError`."""
+    clients, training, batches = plan.clients, plan.training, plan.contract.batch_size
+
+    def at_tuned_step(make: Callable[[], Mechanism]) -> Callable[[], DrawnRules]:
+        return lambda: DrawnRules(plan, training, clients, (make(),))
+
+    def on_bound(number: int) -> Callable[[], DrawnRules]:
+        return lambda: _lceme_on_bound(plan, *BOUNDS[number], results[1 + number])
+
+    makers = {rule.name: at_tuned_step(lambda rule=rule: rule) for rule in _own_and_lceme(plan)}  # type: ignore[misc]
+    for name, simple in (("flat", flat_pay), ("per claimed sample", pay_per_claimed_sample)):
+        makers[name] = at_tuned_step(partial(simple, clients, plan.loss_model, training, batches))
+    makers["leave-one-out"] = at_tuned_step(lambda: _leave_one_out(plan, results[0]))
+    makers["shapley share"] = at_tuned_step(partial(shapley_share_pay, clients, plan.loss_model, training, batches))
+    return makers | {BOUNDS[number][0]: on_bound(number) for number in range(len(results) - 1)}
+
+
+def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
     drop = float((without["loss"][1:].mean(axis=1) - without["loss"][0].mean()).sum())
-    if drop > 0:
-        cost = float(work_cost(clients, training, Strategies.truthful(batches)).sum())
-        rules.append(LeaveOneOutPay(batches, cost / drop))
-    else:
-        absent["leave-one-out"] = f"on pilot data, leaving clients out one by one changes the loss by {drop:g} in all."
-    rules.append(shapley_share_pay(clients, plan.calibration.model, training, batches))
-    return tuple(rules), absent
+    if drop <= 0:
+        raise InputError(f"on pilot data, leaving clients out one by one changes the loss by {drop:g} in all.")
+    batches = plan.contract.batch_size
+    cost = float(work_cost(plan.clients, plan.training, Strategies.truthful(batches)).sum())
+    return LeaveOneOutPay(batches, cost / drop)
 
 
-def _own_and_lceme(plan: Plan) -> list[Mechanism]:
+def _own_and_lceme(plan: DrawnPlan) -> list[Mechanism]:
     """The job's contract and, if its batches are not below LCEME's floor, LCEME with the same batches."""
     if plan.contract.kind == Contract.kind:
         return [plan.contract.renamed(CALIBRATED)]
     try:
-        bare = lceme(plan.clients, plan.calibration.model, plan.training, plan.contract.batch_size)
+        bare = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size)
     except InputError:
         return [plan.contract]
     extra = confidence_margin(bare, plan.loss_error)
-    same = lceme(plan.clients, plan.calibration.model, plan.training, plan.contract.batch_size, margin=extra)
+    same = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size, margin=extra)
     return [plan.contract, same.renamed(CALIBRATED)]
 
 
 def _lceme_on_bound(
-    federation: FederationSpec, plan: Plan, name: str, bound: Bound, printed: bool, constants: Result
-) -> RuleTest:
+    plan: DrawnPlan,
+    name: str,
+    bound: Bound,
+    share: float,  # noqa: ARG001
+    printed: bool,
+    constants: Result,
+) -> DrawnRules:
     """LCEME on a bound, with the largest step size at which the bound holds."""
     training = replace(plan.training, step_size=float(constants["step_size"]))
     measured = Constants(
@@ -122,7 +181,7 @@ def _lceme_on_bound(
     floor = np.ceil(labeling_floor(clients, model, training, as_printed=printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
     contract = lceme(clients, model, training, batches, as_printed=printed).renamed(name)
-    return RuleTest(federation, training, clients, (contract,))
+    return DrawnRules(plan, training, clients, (contract,))
 
 
 def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: FloatArray) -> Clients:
@@ -138,11 +197,11 @@ def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: Float
     )
 
 
-def _leave_one_out_task(federation: FederationSpec, plan: Plan) -> WorkItem:
+def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
     """The work item for the losses on pilot data with all clients, and without each in turn."""
     return WorkItem(
         "studies.verify.lie_training:losses_without",
-        federation.settings()
+        plan.federation.settings()
         | {
             "rounds": plan.training.rounds,
             "local_steps": plan.training.local_steps,
@@ -153,7 +212,7 @@ def _leave_one_out_task(federation: FederationSpec, plan: Plan) -> WorkItem:
     )
 
 
-def _constants_task(federation: FederationSpec, plan: Plan, share: float) -> WorkItem:
+def _constants_task(plan: DrawnPlan, share: float) -> WorkItem:
     """The work item for the constants of a bound, at this share of its largest step size."""
     training = {"rounds": plan.training.rounds, "local_steps": plan.training.local_steps, "share_of_limit": share}
-    return WorkItem("studies.verify.lie_training:bound_constants", federation.settings() | training)
+    return WorkItem("studies.verify.lie_training:bound_constants", plan.federation.settings() | training)

@@ -2,59 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class WorstDeviation:
-    """The lie that gains most."""
+class MeasuredLie:
+    """A lie in words and numbers, with its gain ex ante as a share of honest pay and the 95% interval."""
 
-    client: str
-    description: str
-    labeling_effort: float
-    batch_size: float
-    assigned_batch_size: float
-    report_scale: float
-    gain: float
-
-
-@dataclass(frozen=True)
-class BestOfKind:
-    """The gain of the best lie of one kind, with its 95% interval."""
-
+    words: str
     kind: str
-    regret: float
+    point: Mapping[str, float | str]
+    gain: float
     low: float
     high: float
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The result of one rule.
+class ClientVerdict:
+    """One client: the lie that the search found best for her, and what her work is worth.
 
-    elicited_effort     best-response batch in real training as a share of the assigned one
-    regret              the largest gain of any lie, as a share of that client's honest pay; with its 95% interval
-    certain_regret      the largest lower end of any lie's interval
-    gain_over_cost      the largest gain as a share of the client's cost of honest work
-    lying_pays          whether that exceeds the tolerance; None if undecided
-    empty_report        the gain of an empty report if it were paid like any other
-    pay_over_cost       total honest pay divided by total cost of honest work
-    runs                number of training runs used
-    by_kind             the best lie of each kind
+    gain        ex ante, as a share of her honest pay, with its 95% interval
+    worth       κ times (loss without her − loss), in money, with its 95% interval
+    cost        of her honest work
+    """
+
+    client: str
+    best_lie: str
+    gain: float
+    gain_low: float
+    gain_high: float
+    worth: float
+    worth_low: float
+    worth_high: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The result of one rule; shares are of honest pay, or of its cost if that is larger.
+
+    regret           gain ex ante of the best lie found, measured on splits and seeds that the search has not seen
+    ex_post_regret   gain of the best lie in hindsight, on average over splits and clients
+    best_lie         words, and the numbers of the point
+    elicited_labels  labels that serve a client best, as a share of those asked for
+    elicited_batch   batch that serves a client best, as a share of the assigned one
+    pay_over_cost    honest pay over the cost of honest work
+    below_cost       share of honest participants paid below their cost
+    gain_over_cost   the regret as a share of the cost of honest work
+    lying_pays       whether the gain exceeds 2% of the cost of honest work; None if the interval contains that
+    coalition        gain of two clients of whom one labels and both report, as a share of their honest pay
+    points, runs     lies tried, and training runs, for all rules that share this one's training
+    by_kind          the best lie of each kind
+    clients          one by one
     """
 
     rule: str
-    elicited_effort: float
-    elicited_low: float
-    elicited_high: float
     regret: float
     regret_low: float
     regret_high: float
-    certain_regret: float
-    gain_over_cost: float
-    worst_deviation: WorstDeviation
-    lying_pays: bool | None
-    empty_report: float
+    ex_post_regret: float
+    best_lie: Mapping[str, float | str]
+    elicited_labels: float
+    elicited_labels_low: float
+    elicited_labels_high: float
+    elicited_batch: float
+    elicited_batch_low: float
+    elicited_batch_high: float
     pay_over_cost: float
+    below_cost: float
+    gain_over_cost: float
+    lying_pays: bool | None
+    coalition: float | None
+    coalition_low: float | None
+    coalition_high: float | None
+    points: int
     runs: int
-    by_kind: tuple[BestOfKind, ...] = field(default=())
+    by_kind: tuple[MeasuredLie, ...]
+    clients: tuple[ClientVerdict, ...]

@@ -1,255 +1,166 @@
-"""Measures the gains from lies in real training under payment rules, adding runs until each answer is decided.
+"""Searches the lies that gain most under the rules of a test, and measures them on splits that the search did not see.
 
-Rules that pay for the same training share its runs. Imports `lie_grid`, `gains`, `verdicts`, `studies.cells`,
-`studies.work`, `learning.behaviour` and `mechanism`; the work items call `lie_training`.
+Imports `lie_trainer`, `pairs`, `rule_tests`, `adversary`, `studies.work` and `mechanism.checks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from truthfl.errors import InputError
-from truthfl.learning.behaviour import Behaviour
+from truthfl.adversary.lie_pay import Gains, Honest, gains
+from truthfl.adversary.lie_point import LiePoint
+from truthfl.adversary.lie_search import SearchResult, rungs_of, search
+from truthfl.adversary.lie_space import LieSpace
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.observation import Evidence
-from truthfl.mechanism.setting import Clients, Training
-from truthfl.studies.cells import FederationSpec
-from truthfl.studies.verify.gains import ElicitedEffort, Gains, Losses, elicited_effort, gains
-from truthfl.studies.verify.lie_grid import EMPTY_REPORT, GRID, KINDS, TRUTH, kind_of
-from truthfl.studies.verify.verdicts import BestOfKind, Verdict, WorstDeviation
-from truthfl.studies.work import Progress, Result, Store, WorkItem, do_all
+from truthfl.studies.verify.lie_trainer import LieTrainer, Place, StudyCase, payers_of
+from truthfl.studies.verify.pairs import RUNS_PER_PAIR, PairGains, pair_gains
+from truthfl.studies.verify.rule_tests import RuleTest
+from truthfl.studies.work import Progress, Store, WorkerPool
 
-BoolArray = NDArray[np.bool_]
-
-MOST_PROMISING = 3  # number of lies per client that are trained further under Shapley pay
-TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
-
-
-@dataclass(frozen=True, eq=False)
-class RuleTest:
-    """A federation, training parameters, and the rules that pay for this training; all assign the same batches."""
-
-    federation: FederationSpec
-    training: Training
-    clients: Clients
-    rules: tuple[Mechanism, ...]
-
-    @property
-    def batch_size(self) -> FloatArray:
-        return self.rules[0].batch_size
+SEARCH_SHARE = 0.55  # of the runs; the others measure what the search found
+LABEL_CURVE = (0.5, 0.75, 0.9, 1.25, 1.5)
+BATCH_CURVE = (0.25, 0.5, 2.0)
+MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure, after that of the search
 
 
 @dataclass(frozen=True)
 class VerificationDesign:
-    """The lies and clients to examine.
+    """Where lies are searched and where they are measured.
 
-    looks       numbers of runs of each lie after which intervals are computed; decided lies get no further runs
-    tolerance   a lie pays if it gains more than this share of the cost of honest work
-    first_seed  of the runs
+    searched, measured  splits
+    runs                number of training runs, about
+    seed                of the search and the first seed of the runs
+    most_labels         that clients can make in all these splits, as a share of those asked for
+    pairs               whether coalitions of two are measured
     """
 
-    clients: tuple[int, ...]
-    lies: tuple[Behaviour, ...] = GRID
-    looks: tuple[int, ...] = (6, 12, 24, 48)
-    tolerance: float = TOLERANCE
-    first_seed: int = 0
+    searched: tuple[Place, ...]
+    measured: tuple[Place, ...]
+    runs: int
+    seed: int = 0
+    most_labels: float = 1.0
+    pairs: bool = True
 
 
 @dataclass(frozen=True, eq=False)
-class VerificationResult:
-    """The verdicts of a rule test, and the losses of each client's lies from which they were computed."""
+class Measurement:
+    """The lies of a rule test: those that were searched, and those that were measured.
+
+    found     the search, with `searched`, the client of each of its cases
+    points    the measured lies
+    gains     of the measured lies, under each rule
+    honest    honest work in the measured cases
+    cases     on which they were measured
+    pairs     gains of pairs under each rule; empty if they were not measured
+    runs      the number of training runs
+    """
 
     test: RuleTest
     design: VerificationDesign
-    verdicts: tuple[Verdict, ...]
-    losses: Mapping[int, Losses]
+    found: SearchResult
+    searched: IntArray
+    points: tuple[LiePoint, ...]
+    gains: tuple[Gains, ...]
+    honest: Honest
+    cases: tuple[StudyCase, ...]
+    pairs: tuple[PairGains, ...]
+    runs: int
+
+    @property
+    def cluster(self) -> IntArray:
+        """The draw of each case, or its split if all are on one draw: cases of one cluster depend on each other."""
+        draws = np.array([case.place.draw for case in self.cases])
+        return np.array([case.place.split for case in self.cases]) if (draws == draws[0]).all() else draws
 
 
-def verify(
+def measure_lies(
     test: RuleTest,
     design: VerificationDesign,
     store: Store,
     *,
-    workers: int | None = None,
-    progress: Callable[[str], Progress] | None = None,
-) -> VerificationResult:
-    """Train every lie with a few seeds, and with more as long as the verdict of a rule is undecided.
-
-    progress  called with the name of each look; returns the callback for the progress of its tasks
-    """
-    most = design.looks[-1]
-    shape = (1 + len(design.lies), most)
-    losses = {c: Losses(*(np.full(s, np.nan) for s in (shape, most, shape, most, most))) for c in design.clients}
-    open_lies = {c: np.ones(len(design.lies), dtype=bool) for c in design.clients}
-    done, runs = 0, 0
-    for number, seeds in enumerate(design.looks):
-        shapley = any(Evidence.SHAPLEY in rule.needs for rule in _undecided_rules(test, design, losses, done))
-        trained = {c: lies for c, lies in open_lies.items() if lies.any()}
-        tasks = [_task(test, design, c, lies, range(done, seeds), shapley) for c, lies in trained.items()]
-        look = f"look {number + 1}: {sum(map(np.sum, trained.values()))} lies"
-        results = do_all(tasks, store, workers=workers, progress=None if progress is None else progress(look))
-        for (client, lies), result in zip(trained.items(), results, strict=True):
-            _store_result(losses[client], design, lies, slice(done, seeds), result)
-            runs += result["loss"].size * (2 if shapley else 1)
-        done = seeds
-        undecided = _undecided_rules(test, design, losses, done)
-        for client in trained:
-            still_open = np.zeros(len(design.lies), dtype=bool)
-            for rule in undecided:
-                still_open |= _open_lies(rule, _gains(test, design, rule, client, losses[client]), design)
-            open_lies[client] &= still_open
-        if not any(lies.any() for lies in open_lies.values()):
-            break
-    verdicts = tuple(_verdict(test, design, rule, losses, runs) for rule in test.rules)
-    return VerificationResult(test, design, verdicts, losses)
-
-
-def _trained(design: VerificationDesign, chosen: BoolArray) -> IntArray:
-    """The chosen lies that need runs of their own: all but empty reports, which have the loss without the client."""
-    return np.flatnonzero(chosen & ~_empty(design))
-
-
-def _empty(design: VerificationDesign) -> BoolArray:
-    return np.array([lie.reports_nothing for lie in design.lies], dtype=bool)
-
-
-def _store_result(losses: Losses, design: VerificationDesign, chosen: BoolArray, seeds: slice, result: Result) -> None:
-    """Store a task's result in `losses`: rows of the truth and the trained lies, and a last row without the client."""
-    rows = np.concatenate(([0], 1 + _trained(design, chosen)))
-    empty = 1 + np.flatnonzero(_empty(design))
-    losses.without[seeds] = result["loss"][-1]
-    losses.loss[rows, seeds], losses.loss[empty, seeds] = result["loss"][:-1], result["loss"][-1]
-    if "joined" in result:
-        losses.joined[rows, seeds], losses.joined[empty, seeds] = result["joined"][:-1], result["joined"][-1]
-        losses.alone[seeds], losses.nobody[seeds] = result["alone"], result["nobody"]
-
-
-def _task(
-    test: RuleTest, design: VerificationDesign, client: int, chosen: BoolArray, seeds: Sequence[int], shapley: bool
-) -> WorkItem:
-    assigned, owned = float(test.batch_size[client]), float(test.clients.dataset_size[client])
-    lies = [TRUTH, *(design.lies[k] for k in _trained(design, chosen)), EMPTY_REPORT]
-    for lie in lies:
-        if not lie.is_strategy:
-            raise InputError(f"{lie.name} is more than (e, D, γ); such lies cannot be verified yet.")
-    return WorkItem(
-        "studies.verify.lie_training:lied_losses",
-        test.federation.settings()
-        | {
-            "rounds": test.training.rounds,
-            "local_steps": test.training.local_steps,
-            "step_size": test.training.step_size,
-            "batch_size": test.batch_size.tolist(),
-            "client": client,
-            "lies": [
-                [lie.labeling_effort, float(lie.batch_size(assigned, at_most=owned)), lie.report_scale] for lie in lies
-            ],
-            "seeds": [design.first_seed + seed for seed in seeds],
-            "coalitions": shapley,
-        },
+    workers: int | WorkerPool | None = None,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Search the lies that gain most under each rule, and measure them on the other splits."""
+    space = LieSpace.of_job(test.draws[0].batch_size, test.draws[0].clients.dataset_size, design.most_labels)
+    found, searcher = _search(test, design, space, store, workers, progress)
+    points = _finalists(test, design, space, found, searcher.runs_per_case)
+    trainer = LieTrainer(
+        test, _measured_cases(test, design, len(points), searcher.runs_per_case), store, workers, progress
+    )
+    lied, honest = trainer.lied(points, len(trainer.cases)), trainer.honest()
+    pairs: list[PairGains] = []
+    if design.pairs and searcher.runs_per_case == 1:
+        first = design.seed + MEASUREMENT_SEEDS
+        pairs = pair_gains(test, design.measured, first, store, workers=workers, progress=progress)
+    return Measurement(
+        test,
+        design,
+        found,
+        np.array([case.client for case in searcher.cases]),
+        points,
+        tuple(gains(payers_of(test, rule), points, lied, honest) for rule in range(len(test.names))),
+        honest,
+        tuple(trainer.cases),
+        tuple(pairs),
+        searcher.runs + trainer.runs + (RUNS_PER_PAIR * len(design.measured) if pairs else 0),
     )
 
 
-def _gains(test: RuleTest, design: VerificationDesign, rule: Mechanism, client: int, losses: Losses) -> Gains:
-    return gains(
-        rule,
-        test.clients,
-        test.training,
-        client,
-        design.lies,
-        losses,
-        looks=len(design.looks),
-        compared=len(design.lies) * len(design.clients),
-    )
+def _search(
+    test: RuleTest,
+    design: VerificationDesign,
+    space: LieSpace,
+    store: Store,
+    workers: int | WorkerPool | None,
+    progress: Progress | None,
+) -> tuple[SearchResult, LieTrainer]:
+    clients, rules = len(test.draws[0].clients), len(test.names)
+    trainer = LieTrainer(test, (), store, workers, progress)
+    rungs = rungs_of(int(SEARCH_SHARE * design.runs) // trainer.runs_per_case, rules)
+    places = design.searched
+    trainer.cases = [
+        StudyCase(places[k % len(places)], _client(k, clients), design.seed + k) for k in range(rungs[-1].cases)
+    ]
+
+    def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
+        lied, honest = trainer.lied(points, cases), trainer.honest().first(cases)
+        of_rules = [gains(payers_of(test, rule), points, lied, honest) for rule in range(rules)]
+        return np.stack([of_rule.gain / of_rule.unit for of_rule in of_rules])
+
+    return search(measure, space, rungs, rules, design.seed), trainer
 
 
-def _empty_report_if_paid(
-    test: RuleTest, design: VerificationDesign, rule: Mechanism, client: int, losses: Losses
-) -> float:
-    """The gain of an empty report as a share of honest pay, if it were paid like any other."""
-    losses, looks = losses.with_empty_report(), len(design.looks)
-    gain = gains(rule, test.clients, test.training, client, [EMPTY_REPORT], losses, looks=looks, empty_is_paid=True)
-    return float(gain.share[0])
+def _client(case: int, clients: int) -> int:
+    """The client of a case of the search: all in a row, shifted after each row, so that all meet all splits."""
+    return (case + case // clients) % clients
 
 
-def _undecided_rules(
-    test: RuleTest, design: VerificationDesign, losses: Mapping[int, Losses], done: int
-) -> tuple[Mechanism, ...]:
-    """The rules under which no lie is known to pay yet."""
-    if done == 0:
-        return test.rules
-    return tuple(
-        rule
-        for rule in test.rules
-        if not any(_pays(_gains(test, design, rule, c, of_client), design).any() for c, of_client in losses.items())
-    )
+def _finalists(
+    test: RuleTest, design: VerificationDesign, space: LieSpace, found: SearchResult, runs_per_case: int
+) -> tuple[LiePoint, ...]:
+    """The lies to measure: the best of each rule, curves of labels and batches; if runs suffice, the best of kinds."""
+    rules = range(len(test.names))
+    best = [found.best(rule) for rule in rules]
+    curves = [LiePoint(labels=share) for share in LABEL_CURVE if share <= space.most_labels]
+    curves += [LiePoint(batch=share) for share in BATCH_CURVE]
+    needed = dict.fromkeys([*best, *curves])
+    wanted = dict.fromkeys([*needed, *(point for rule in rules for point in found.best_of_kinds(rule))])
+    affordable = int((1.0 - SEARCH_SHARE) * design.runs) // (runs_per_case * len(design.measured)) - 2
+    return tuple(wanted)[: max(len(needed), affordable)]
 
 
-def _pays(gain: Gains, design: VerificationDesign) -> BoolArray:
-    """A mask of the lies that are known to pay, by intervals that hold for all lies at once."""
-    return gain.simultaneous_low > design.tolerance / gain.cost_factor
-
-
-def _open_lies(rule: Mechanism, gain: Gains, design: VerificationDesign) -> BoolArray:
-    """A mask of the lies whose intervals contain the tolerance.
-
-    Under Shapley pay the noise of coalitions keeps nearly all intervals open, so only the most promising lies are kept.
-    """
-    limit = design.tolerance / gain.cost_factor
-    is_open = (gain.low <= limit) & (gain.high >= limit)
-    if Evidence.SHAPLEY in rule.needs:
-        is_open &= gain.share >= np.sort(gain.share)[-MOST_PROMISING:].min()
-    return is_open
-
-
-def _verdict(
-    test: RuleTest, design: VerificationDesign, rule: Mechanism, losses: Mapping[int, Losses], runs: int
-) -> Verdict:
-    by_client = {c: _gains(test, design, rule, c, of_client) for c, of_client in losses.items()}
-    client = max(by_client, key=lambda c: float(np.nanmax(by_client[c].share)) * by_client[c].cost_factor)
-    all_gains, of_worst = tuple(by_client.values()), by_client[client]
-    lie = int(np.nanargmax(of_worst.share))
-    worst = design.lies[lie]
-    assigned, owned = float(rule.batch_size[client]), float(test.clients.dataset_size[client])
-    pays = any(_pays(gain, design).any() for gain in all_gains)
-    highest = max(float(np.nanmax(gain.high)) * gain.cost_factor for gain in all_gains)
-    effort: ElicitedEffort = elicited_effort(rule, test.clients, test.training, design.lies, losses)
-    return Verdict(
-        rule=rule.name,
-        elicited_effort=effort.effort,
-        elicited_low=effort.low,
-        elicited_high=effort.high,
-        regret=float(of_worst.share[lie]),
-        regret_low=float(of_worst.low[lie]),
-        regret_high=float(of_worst.high[lie]),
-        certain_regret=max(float(np.nanmax(gain.low)) for gain in all_gains),
-        gain_over_cost=float(of_worst.share[lie]) * of_worst.cost_factor,
-        worst_deviation=WorstDeviation(
-            client=test.clients.label(client),
-            description=worst.name,
-            labeling_effort=worst.labeling_effort,
-            batch_size=float(worst.batch_size(assigned, at_most=owned)) if worst.computes else 0.0,
-            assigned_batch_size=assigned,
-            report_scale=worst.report_scale,
-            gain=float(of_worst.money[lie]),
-        ),
-        lying_pays=True if pays else False if highest < design.tolerance else None,
-        empty_report=max(_empty_report_if_paid(test, design, rule, c, of_client) for c, of_client in losses.items()),
-        pay_over_cost=sum(gain.pay for gain in all_gains) / sum(gain.cost for gain in all_gains),
-        runs=runs,
-        by_kind=tuple(_best_of_kind(kind, design.lies, all_gains) for kind in KINDS),
-    )
-
-
-def _best_of_kind(kind: str, lies: Sequence[Behaviour], gains_of_clients: Sequence[Gains]) -> BestOfKind:
-    of_kind = np.array([kind_of(lie) == kind for lie in lies])
-    if not of_kind.any():
-        return BestOfKind(kind, float("nan"), float("nan"), float("nan"))
-    best = max(gains_of_clients, key=lambda gain: float(np.nanmax(gain.share[of_kind])))
-    at = int(np.flatnonzero(of_kind)[np.nanargmax(best.share[of_kind])])
-    return BestOfKind(kind, float(best.share[at]), float(best.low[at]), float(best.high[at]))
+def _measured_cases(test: RuleTest, design: VerificationDesign, points: int, runs_per_case: int) -> list[StudyCase]:
+    """As many clients on each split as the runs allow, at least one; the clients take turns."""
+    clients, places = len(test.draws[0].clients), design.measured
+    runs = (1.0 - SEARCH_SHARE) * design.runs
+    each = int(np.clip(runs // (runs_per_case * (points + 2) * len(places)), 1, clients))
+    first = design.seed + MEASUREMENT_SEEDS
+    return [
+        StudyCase(place, (number * each + k) % clients, first + number * each + k)
+        for number, place in enumerate(places)
+        for k in range(each)
+    ]

@@ -1,31 +1,32 @@
-"""The results of a verification as picture, tables and HTML report.
+"""The results of a verification as table, picture, CSV files and HTML report.
 
-Imports `files`, `lie_grid`, `verdicts`, `verification` and `reporting`.
+Imports `files`, `job_verification`, `judgement`, `verdicts`, `adversary.lie_point` and `reporting`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from truthfl.adversary.lie_point import KINDS
 from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
-from truthfl.studies.verify.lie_grid import KINDS
+from truthfl.studies.verify.job_verification import JobVerification
+from truthfl.studies.verify.judgement import measured_lie
 from truthfl.studies.verify.verdicts import Verdict
-from truthfl.studies.verify.verification import VerificationResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-SHOWN = (-0.5, 1.15)  # range of the picture in shares of pay; values outside are drawn at the edge
-ANSWERS = {True: "yes", False: "no", None: "undecided"}
-COLUMNS = ("payment rule", "pay / cost", "effort", "regret", "95% interval", "surely", "best lie", "pays?")
+SHOWN = (-0.75, 1.35)  # range of the picture in shares of cost; values outside are drawn at the edge
+ANSWERS = {True: "yes", False: "no", None: "open"}
+COLUMNS = ("payment rule", "pay / cost", "labels", "batch", "regret", "95% interval", "ex post", "best lie", "pays?")
+SHORT_COLUMNS = ("payment rule and best lie found", "pay/cost", "labels", "batch", "regret", "±", "ex post", "pays?")
+CLIENT_COLUMNS = ("client", "worth", "± (95%)", "cost", "best lie for her", "gain", "± (95%)")
 
 
 def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
@@ -34,15 +35,73 @@ def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
         [
             verdict.rule,
             f"{verdict.pay_over_cost:,.2f}",
-            f"{verdict.elicited_effort:.2f}",
-            f"{verdict.regret:.1%}",
-            f"{verdict.regret_low:.1%} to {verdict.regret_high:.1%}",
-            f"{verdict.certain_regret:.1%}",
-            f"{verdict.worst_deviation.client}: {verdict.worst_deviation.description}",
+            f"{verdict.elicited_labels:.2f}",
+            f"{verdict.elicited_batch:.2f}",
+            _percent(verdict.regret),
+            f"{_percent(verdict.regret_low)} to {_percent(verdict.regret_high)}",
+            _percent(verdict.ex_post_regret),
+            str(verdict.best_lie["words"]),
             ANSWERS[verdict.lying_pays],
         ]
         for verdict in verdicts
     ]
+
+
+def short_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
+    """The rows of the table for a terminal, with the columns `SHORT_COLUMNS`; ± is half the 95% interval."""
+    return [
+        [
+            f"{verdict.rule}\n  {verdict.best_lie['words']}",
+            f"{verdict.pay_over_cost:,.2f}" if verdict.pay_over_cost < 100 else f"{verdict.pay_over_cost:,.0f}",
+            f"{verdict.elicited_labels:.2f}",
+            f"{verdict.elicited_batch:.2f}",
+            _percent(verdict.regret),
+            _percent((verdict.regret_high - verdict.regret_low) / 2),
+            _percent(verdict.ex_post_regret),
+            ANSWERS[verdict.lying_pays],
+        ]
+        for verdict in verdicts
+    ]
+
+
+def _percent(share: float) -> str:
+    """The share in per cent: whole ones from 10% on, else a digit more."""
+    return f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}" if abs(share) >= 0.00095 else f"{share:.2%}"
+
+
+def client_rows(verdict: Verdict) -> list[list[str]]:
+    """One row per client, with the columns `CLIENT_COLUMNS`."""
+    return [
+        [
+            client.client,
+            f"{client.worth:,.0f}",
+            f"{client.worth_high - client.worth:,.0f}",
+            f"{client.cost:,.0f}",
+            client.best_lie,
+            f"{client.gain:.0%}",
+            f"{client.gain_high - client.gain:.0%}",
+        ]
+        for client in verdict.clients
+    ]
+
+
+def worth_sentence(verdict: Verdict) -> str:
+    """How many clients' work is worth less than it costs."""
+    below = sum(client.worth_high < client.cost for client in verdict.clients)
+    unclear = sum(client.worth_low < client.cost <= client.worth_high for client in verdict.clients)
+    count = len(verdict.clients)
+    text = f"The work of {below} of {count} clients is worth less to the server than it costs"
+    return f"{text}; of {unclear} it is open." if unclear else f"{text}."
+
+
+def coalition_sentence(verdict: Verdict) -> str:
+    """What two clients gain together if one labels and both report; empty if it was not measured."""
+    if verdict.coalition is None:
+        return ""
+    return (
+        f"{verdict.rule}: two clients of whom one labels and both train on her samples gain {verdict.coalition:.0%} "
+        f"({verdict.coalition_low:.0%} to {verdict.coalition_high:.0%}) of their honest pay."
+    )
 
 
 def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
@@ -51,121 +110,135 @@ def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Can
     from matplotlib.ticker import PercentFormatter
 
     width = 5.2 if narrow else 8.0  # inches; narrow for small screens
-    canvas = Canvas(figsize=(width, 1.8 + 0.75 * len(verdicts)), layout="constrained")
+    canvas = Canvas(figsize=(width, 1.9 + 0.9 * len(verdicts)), layout="constrained")
     axes = canvas.add_subplot()
     low, high = SHOWN
-    for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES, strict=False)):
-        best = [next(gain for gain in verdict.by_kind if gain.kind == kind) for verdict in verdicts]
-        height = [position + 0.3 * (k - 2) / 2 for position in range(len(verdicts))]
-        at = [min(max(gain.regret, low), high) for gain in best]
-        left = [max(x - max(gain.low, low), 0.0) for x, gain in zip(at, best, strict=True)]
-        right = [max(min(gain.high, high) - x, 0.0) for x, gain in zip(at, best, strict=True)]
+    for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES[: len(KINDS)], strict=True)):
+        best = [
+            (at, [share * max(verdict.pay_over_cost, 1.0) for share in (lie.gain, lie.low, lie.high)])
+            for at, verdict in enumerate(verdicts)
+            for lie in verdict.by_kind
+            if lie.kind == kind
+        ]
+        if not best:
+            continue
+        height = [position + 0.72 * (k / (len(KINDS) - 1) - 0.5) for position, _ in best]
+        at = [min(max(gain, low), high) for _, (gain, _, _) in best]
+        left = [max(x - max(least, low), 0.0) for x, (_, (_, least, _)) in zip(at, best, strict=True)]
+        right = [max(min(most, high) - x, 0.0) for x, (_, (_, _, most)) in zip(at, best, strict=True)]
         axes.errorbar(
             at, height, xerr=[left, right], fmt=marker, color=colour, label=kind, capsize=2.5, markersize=5, lw=1.2
         )
     axes.axvline(0.0, color=ink, lw=0.8)
+    for between in range(1, len(verdicts)):
+        axes.axhline(between - 0.5, color=ink, lw=0.4, alpha=0.4)
     axes.set_yticks(range(len(verdicts)), [verdict.rule for verdict in verdicts])
     axes.set_ylim(len(verdicts) - 0.5, -0.5)
     axes.set_xlim(low - 0.04, high + 0.04)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xlabel("gain of the best lie of a kind,\nas a share of honest pay (left of 0: it costs her)")
+    axes.set_xlabel(
+        "gain of the best lie of a kind, ex ante, as a share\nof what honest work costs (left of 0: she loses by it)"
+    )
     axes.grid(axis="x", alpha=0.25)
     axes.tick_params(colors=ink)
     axes.xaxis.label.set_color(ink)
     for spine in axes.spines.values():
         spine.set_color(ink)
-    legend = canvas.legend(
-        loc="outside upper center", ncols=3 if narrow else len(KINDS), frameon=False, fontsize="small"
-    )
+    legend = canvas.legend(loc="outside upper center", ncols=3 if narrow else 4, frameon=False, fontsize="small")
     for text in legend.get_texts():
         text.set_color(ink)
     return canvas
 
 
-def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """CSV text with one line per rule and kind of lie."""
+def lies_csv(verification: JobVerification) -> str:
+    """CSV text with every measured lie under every rule: numbers of the point, gain ex ante and its interval."""
+    header = ["rule", "kind", "lie", "labels", "rest", "batch", "report", "scale", "last_scale", "noise"]
+    return _csv([*header, "gain", "low", "high"], _lie_rows(verification))
+
+
+def _lie_rows(verification: JobVerification) -> Iterable[list[str]]:
+    for measurement, verdicts in verification.results:
+        for verdict, gains in zip(verdicts, measurement.gains, strict=True):
+            for point, of_point in zip(measurement.points, gains.gain, strict=True):
+                lie = measured_lie(point, of_point, gains.unit, measurement.cluster)
+                numbers = (f"{value:.6f}" for value in (lie.gain, lie.low, lie.high))
+                yield [verdict.rule, lie.kind, lie.words, *map(str, lie.point.values()), *numbers]
+
+
+def clients_csv(verdict: Verdict) -> str:
+    """CSV text with one line per client: what her work is worth and costs, and the best lie for her."""
+    return _csv(list(vars(verdict.clients[0])), (list(map(str, vars(each).values())) for each in verdict.clients))
+
+
+def _csv(header: list[str], lines: Iterable[list[str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["rule", "kind of lie", "gain", "low", "high"])
-    for verdict in verdicts:
-        writer.writerows([verdict.rule, best.kind, best.regret, best.low, best.high] for best in verdict.by_kind)
+    writer.writerow(header)
+    writer.writerows(lines)
     return text.getvalue()
 
 
-def lies_csv(results: Sequence[VerificationResult]) -> str:
-    """CSV text with the effect of each lie on the test loss: mean change, standard error, number of pairs of runs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["step size", "client", "labeling effort", "batch share", "report scale", "change", "error", "pairs"]
-    )
-    for result in results:
-        for client, losses in result.losses.items():
-            change = losses.loss[1:] - losses.loss[0]
-            pairs = np.sum(~np.isnan(change), axis=1)
-            error = np.nanstd(change, axis=1, ddof=1) / np.sqrt(pairs)
-            for k, lie in enumerate(result.design.lies):
-                row = [f"{result.test.training.step_size:.6g}", result.test.clients.label(client)]
-                row += [f"{value:g}" for value in (lie.labeling_effort, lie.batch_share, lie.report_scale)]
-                row += [f"{np.nanmean(change[k]):.6f}", f"{error[k]:.6f}", str(pairs[k])]
-                writer.writerow(row)
-    return text.getvalue()
-
-
-def write_verification(
-    results: Sequence[VerificationResult],
-    absent: Mapping[str, str],
-    question: str,
-    folder: Path,
-    provenance: Section,
-) -> Path:
+def write_verification(verification: JobVerification, scope: str, folder: Path, provenance: Section) -> Path:
     """Write picture, tables and report, and return the path of the report.
 
-    absent      reasons why rules are not shown, by name of the rule
-    question    the examined lies and clients, in a sentence
+    scope       what was searched and measured, in a sentence
     provenance  the report's last section
     """
-    verdicts = [verdict for result in results for verdict in result.verdicts]
+    verdicts = verification.verdicts
+    own = verdicts[0]
     png, svg = pictures(drawn(verdicts, "black"))
     answer = Section(
         "Does lying pay?",
         [
-            Table(COLUMNS, rows(verdicts), tones=(("yes", "bad"), ("no", "good"), ("undecided", "open"))),
+            Table(COLUMNS, rows(verdicts), tones=(("yes", "bad"), ("no", "good"), ("open", "open"))),
             Plot(
                 [page_svg(drawn(verdicts, INK, narrow=True), "lying")],
-                "The best lie of each kind under each rule, with its 95% interval. Marks at the edge lie beyond it.",
-                ["does-lying-pay.png", "does-lying-pay.svg", "does-lying-pay.csv", "lies.csv"],
+                "The best lie of each kind under each rule, with its 95% interval, as a share of what honest work "
+                "costs. Marks at the edge lie beyond it.",
+                ["does-lying-pay.png", "does-lying-pay.svg", "lies.csv"],
             ),
-            Paragraph(f"{verdicts[0].rule}: {empty_report_sentence(verdicts[0])}"),
-            *(Paragraph(f"{rule} is not shown: {why}") for rule, why in absent.items()),
+            *(Paragraph(text) for verdict in verdicts if (text := coalition_sentence(verdict))),
+            *(Paragraph(f"{rule} is not shown: {why}") for rule, why in verification.absent.items()),
+            *(Paragraph(f"A draw of the data was left out: {why}") for why in verification.skipped),
         ],
     )
-    meaning = Section("What was asked", [Paragraph(question), *map(Paragraph, MEANING)])
+    worth = Section(
+        "What the work is worth",
+        [
+            Paragraph(f"{worth_sentence(own)} {WORTH}"),
+            Table(CLIENT_COLUMNS, client_rows(own)),
+            Paragraph(f"The best lie for each client is that under {own.rule}. In a file: clients.csv."),
+        ],
+    )
+    meaning = Section("What was asked", [Paragraph(scope), *map(Paragraph, MEANING)])
     lead = "; ".join(f"{verdict.rule}: {ANSWERS[verdict.lying_pays]}" for verdict in verdicts) + "."
     path = folder / "report.html"
     write_file(folder / "does-lying-pay.png", png)
     write_file(folder / "does-lying-pay.svg", svg)
-    write_file(folder / "does-lying-pay.csv", verdicts_csv(verdicts))
-    write_file(folder / "lies.csv", lies_csv(results))
-    write_file(path, page(Report("Does lying pay?", lead, [answer, meaning, provenance])))
+    write_file(folder / "lies.csv", lies_csv(verification))
+    write_file(folder / "clients.csv", clients_csv(own))
+    write_file(path, page(Report("Does lying pay?", lead, [answer, worth, meaning, provenance])))
     return path
 
 
-def empty_report_sentence(verdict: Verdict) -> str:
-    """A sentence on the gain of an empty report if it were paid like any other."""
-    share = verdict.empty_report
-    change = f"gain {share:.0%}" if share > 0 else f"cost {-share:.0%}"
-    return f"if empty reports were paid like others, sending one would {change} of honest pay."
-
-
+WORTH = (
+    "Her work is worth κ times the rise of the test loss without her. Pay by the joint loss with slope κ rewards "
+    "her work by just that: where it is less than the cost, not working pays."
+)
 MEANING = (
-    "Regret is the largest gain of any lie on the grid, by any client looked at, as a share of what her honest work is "
-    "paid (or of what it costs her, where it is paid less). It comes from pairs of training runs with the same draws.",
-    "Surely is the largest lower end of any lie's interval: no lie is known to gain a larger share of honest pay.",
+    "A lie is a point of a family: the share of labels made by hand; the rest left out, drawn at random, labeled by "
+    "the common model, by a model of her own or by nearest neighbour; the batch, from one sample to all; the report, "
+    "scaled (constant or falling over the rounds), an echo of the common model's last change with or without noise, "
+    "garbage, or the received model with its last bit changed. The search is successive halving: random points "
+    "first, then neighbours of the best, on ever more cases; all points of a rung share clients, splits and draws.",
+    "Regret ex ante: the gain of the lie that the search found best, averaged over splits and clients that the search "
+    "has not seen, as a share of honest pay (or of its cost, where that is larger). This is what incentives are "
+    "about: its author knows neither the others' data nor the draws. The interval counts splits, not runs.",
+    "Ex post: the gain of the best lie of each split in hindsight, on average. It is larger, by selection, and "
+    "nobody could have had it.",
+    "Labels and batch: what would serve a client best, as a share of what she was asked for, fitted to real pay.",
     "Lying is said to pay where the gain is known to exceed 2% of what honest work costs: a contract that pays a "
     "thousand times the cost has little regret, and still makes it worth while not to work.",
-    "Elicited effort is the batch size that would really serve her best, as a share of the one she was asked for.",
-    "An empty report is one she can send without any work: the model as it came. It is visible, and not paid.",
     "The contracts on the paper's bound and on the sound one are trained with the largest step size at which those "
     "bounds hold; all other rules with the step size tuned on pilot data.",
 )

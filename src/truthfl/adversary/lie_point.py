@@ -1,0 +1,187 @@
+"""`LiePoint`: one lie, as a point of the family that the search explores. docs/lying.md, "The family of lies".
+
+Imports `learning.behaviour` and `learning.fabricators`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import Any
+
+from truthfl.learning.behaviour import Behaviour, Fabricator, Unlabeled
+from truthfl.learning.fabricators import Echo, Garbage, LastBit
+from truthfl.mechanism.formulas import work_cost
+
+MOST_LABELS = 1.5  # of what was asked
+SCALES = (0.01, 3.0)
+
+
+class ReportKind(Enum):
+    """How the report of a round is made."""
+
+    SCALED = "her own change times a factor"
+    ECHO = "the last change of the common model times a factor, with or without noise"
+    GARBAGE = "a random direction, its length in proportion to the last change of the common model"
+    LAST_BIT = "the received model with one bit changed"
+    NOTHING = "the received model as it is, which is refused as empty"
+
+
+KINDS = (
+    "fewer labels",
+    "random labels",
+    "labels by machine",
+    "fabricated report",
+    "more labels",
+    "other batch",
+    "scaled report",
+)
+
+
+@dataclass(frozen=True)
+class LiePoint:
+    """A lie; the defaults are honest.
+
+    labels      samples labeled by hand, as a share of those asked for
+    rest        what becomes of the other samples that were asked for
+    batch       as a share of the assigned batch
+    report      how the report is made
+    scale       factor of the report in the first round (of an echo or garbage: in every round)
+    last_scale  factor of a scaled report in the last round; between them it changes linearly
+    noise       of an echo: the noise's length, as a share of the echo's
+    """
+
+    labels: float = 1.0
+    rest: Unlabeled = Unlabeled.LEFT_OUT
+    batch: float = 1.0
+    report: ReportKind = ReportKind.SCALED
+    scale: float = 1.0
+    last_scale: float = 1.0
+    noise: float = 0.0
+
+    @property
+    def computes(self) -> bool:
+        """Whether she trains on her own samples."""
+        return self.report is ReportKind.SCALED
+
+    @property
+    def only_labels(self) -> bool:
+        """Whether the number of labels is all she changes."""
+        return self == LiePoint(labels=self.labels)
+
+    @property
+    def only_batch(self) -> bool:
+        """Whether the batch is all she changes."""
+        return self == LiePoint(batch=self.batch)
+
+    def canonical(self) -> LiePoint:
+        """The same lie with the fields that do not matter at fixed values, so that equal lies are equal points."""
+        if not self.computes:
+            noise = self.noise if self.report is ReportKind.ECHO else 0.0
+            scale = self.scale if self.report in (ReportKind.ECHO, ReportKind.GARBAGE) else 1.0
+            return LiePoint(0.0, Unlabeled.DRAWN, 0.0, self.report, scale, scale, noise)
+        rest = self.rest
+        if self.labels >= 1:
+            rest = Unlabeled.LEFT_OUT
+        elif self.labels == 0 and rest is not Unlabeled.PREDICTED:
+            rest = Unlabeled.DRAWN
+        return replace(self, rest=rest, noise=0.0)
+
+    @property
+    def kind(self) -> str:
+        """The element of `KINDS` that the lie belongs to, by the first of: report, labels, scale, batch."""
+        if not self.computes:
+            return "fabricated report"
+        if self.labels > 1:
+            return "more labels"
+        if self.labels < 1:
+            if self.rest is Unlabeled.LEFT_OUT:
+                return "fewer labels"
+            return "random labels" if self.rest is Unlabeled.DRAWN else "labels by machine"
+        return "other batch" if self.scale == self.last_scale == 1 else "scaled report"
+
+    def batch_size(self, assigned: float, owned: float) -> int:
+        """The batch that she uses; 0 if she computes nothing."""
+        return int(min(max(1, round(self.batch * assigned)), owned)) if self.computes else 0
+
+    def cost(self, labeling_cost: float, batch_price: float, assigned: float, owned: float) -> float:
+        """Her cost over the job; `labeling_cost` is that of the labels asked for."""
+        return float(work_cost(labeling_cost, self.labels, batch_price, self.batch_size(assigned, owned)))
+
+    def behaviour(self, assigned: float, owned: float) -> Behaviour:
+        """The lie as the behaviour of a client with this assigned batch and so many samples.
+
+        Labels beyond those asked for are all made by hand: the client then owns so many samples more.
+        """
+        fabricate = self._fabricator()
+        scaled = self.computes or self.report is ReportKind.NOTHING
+        scale = 0.0 if self.report is ReportKind.NOTHING else self.scale
+        return Behaviour(
+            self.words,
+            self.words,
+            labels_honestly=self.labels >= 1,
+            computes_honestly=self.computes and self.batch == 1,
+            reports_honestly=self.computes and self.scale == self.last_scale == 1,
+            labeling_effort=min(self.labels, 1.0),
+            unlabeled=self.rest,
+            batch_share=self.batch_size(assigned, owned) / assigned,
+            report_scale=scale if scaled else 1.0,
+            last_report_scale=None if self.last_scale == self.scale or not self.computes else self.last_scale,
+            computes=self.computes,
+            fabricate=fabricate,
+            remembers=0 if fabricate is None or self.report is ReportKind.LAST_BIT else 1,
+        )
+
+    def _fabricator(self) -> Fabricator | None:
+        if self.report is ReportKind.ECHO:
+            return Echo(self.scale, self.noise)
+        if self.report is ReportKind.GARBAGE:
+            return Garbage(self.scale)
+        return LastBit() if self.report is ReportKind.LAST_BIT else None
+
+    @property
+    def words(self) -> str:
+        """The lie in a few words and numbers."""
+        if not self.computes:
+            noise = f" with noise × {self.noise:.2g}" if self.noise else ""
+            return {
+                ReportKind.ECHO: f"echo × {self.scale:.2g}{noise}",
+                ReportKind.GARBAGE: f"garbage × {self.scale:.2g}",
+                ReportKind.LAST_BIT: "last bit",
+            }.get(self.report, "sends nothing")
+        parts = []
+        if self.labels > 1:
+            parts.append(f"labels × {self.labels:.2f}")
+        elif self.labels < 1:
+            made = f"{self.labels:.0%} labeled" if self.labels else "no labels"
+            parts.append(f"{made}, rest {WORDS_OF_REST[self.rest]}")
+        if self.batch != 1:
+            parts.append(f"batch × {self.batch:.2g}")
+        if self.last_scale != self.scale:
+            parts.append(f"report × {self.scale:.2g} to {self.last_scale:.2g}")
+        elif self.scale != 1:
+            parts.append(f"report × {self.scale:.2g}")
+        return ", ".join(parts) or "the truth"
+
+    def document(self) -> dict[str, Any]:
+        """The point as JSON values."""
+        return asdict(self) | {"rest": self.rest.name.lower(), "report": self.report.name.lower()}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> LiePoint:
+        """The point with this document."""
+        rest, report = Unlabeled[document["rest"].upper()], ReportKind[document["report"].upper()]
+        return cls(**{**document, "rest": rest, "report": report})
+
+
+WORDS_OF_REST = {
+    Unlabeled.DRAWN: "at random",
+    Unlabeled.LEFT_OUT: "left out",
+    Unlabeled.PREDICTED: "by the common model",
+    Unlabeled.OWN_MODEL: "by her own model",
+    Unlabeled.NEAREST: "by nearest neighbour",
+}
+
+TRUTH = LiePoint()
+ABSENCE = LiePoint(report=ReportKind.NOTHING).canonical()

@@ -1,0 +1,176 @@
+"""Trains federations in which one client lies, or two share labels; the other clients are honest.
+
+Imports `lie_point`, `split`, `learning` and `mechanism.checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint
+from truthfl.adversary.split import Split
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL
+from truthfl.learning.draws import Purpose, key
+from truthfl.learning.federated import Federated
+from truthfl.learning.local_training import takes_part
+from truthfl.learning.profile import Profile
+from truthfl.learning.training import train
+from truthfl.mechanism.checks import FloatArray, IntArray
+
+GOLDEN_RATIO = (5**0.5 - 1) / 2  # its multiples modulo 1 are evenly distributed in [0, 1), however many they are
+MAX_LOSS = 100.0  # larger and non-finite losses are replaced by this
+
+
+@dataclass(frozen=True)
+class Case:
+    """The client who lies, and the seed of the run."""
+
+    client: int
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class LieLosses:
+    """Results of runs, arrays (points, cases).
+
+    loss       test loss with all clients
+    delivered  share of the rounds in which the liar was asked and her report was not empty
+
+    For Shapley pay, with one random coalition of other clients per case, else NaN:
+
+    joined     (points, cases) test loss of the coalition with her
+    alone      (cases,) test loss of the coalition without her
+    nobody     (cases,) test loss of the initial model
+    """
+
+    loss: FloatArray
+    delivered: FloatArray
+    joined: FloatArray
+    alone: FloatArray
+    nobody: FloatArray
+
+
+def train_lies(
+    split: Split,
+    batch_size: FloatArray,
+    points: Sequence[LiePoint],
+    cases: Sequence[Case],
+    *,
+    coalitions: bool = False,
+    threads: int | None = 1,
+) -> LieLosses:
+    """One run for each point and case; `batch_size` are the assigned batches. With `coalitions`, two."""
+    count = len(split.federated.partition)
+    everybody = [np.ones(count, dtype=bool)] * len(cases)
+    loss, delivered = _losses(split, batch_size, points, cases, everybody, threads)
+    empty = np.full(len(cases), np.nan)
+    if not coalitions:
+        return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty)
+    members = [coalition(case.client, count, case.seed) for case in cases]
+    alone, _ = _losses(split, batch_size, [ABSENCE], cases, members, threads)
+    joined, _ = _losses(split, batch_size, points, cases, members, threads)
+    model, test = split.federated.model, split.test
+    nobody = [model.loss(model.init(case.seed), test.images, test.labels) for case in cases]
+    return LieLosses(loss, delivered, joined, alone[0], np.array(nobody))
+
+
+def train_pairs(
+    split: Split, batch_size: FloatArray, pairs: Sequence[tuple[int, int]], seeds: Sequence[int], threads: int = 1
+) -> FloatArray:
+    """Test losses (2, pairs, 3): honest, and with the second of each pair using the samples and labels of the first.
+
+    The last axis is: with both, without the first, without the second of the pair.
+    """
+    losses = np.empty((2, len(pairs), 3))
+    for number, ((labeler, partner), seed) in enumerate(zip(pairs, seeds, strict=True)):
+        federations = (split.federated, split.with_shared_labels(labeler, partner))
+        for shared, federated in enumerate(federations):
+            profiles = [_profile(federated, batch_size, {})]
+            profiles += [_profile(federated, batch_size, {who: FREE_RIDER}) for who in (labeler, partner)]
+            losses[shared, number] = _trained(split, federated, profiles, [seed] * 3, threads)[0]
+    return losses
+
+
+def coalition(client: int, count: int, seed: int) -> NDArray[np.bool_]:
+    """A random coalition of the other clients, as a mask; over the seeds its size is even in 0 … N − 1."""
+    order = key(seed, Purpose.TEST, client, np.arange(count))
+    others = np.delete(np.arange(count), client)
+    size = int(count * ((client + 1) * GOLDEN_RATIO + seed * GOLDEN_RATIO) % count)
+    members = np.zeros(count, dtype=bool)
+    members[others[np.argsort(order[others])][:size]] = True
+    return members
+
+
+def _losses(
+    split: Split,
+    batch_size: FloatArray,
+    points: Sequence[LiePoint],
+    cases: Sequence[Case],
+    members: Sequence[NDArray[np.bool_]],
+    threads: int | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Losses and delivered shares, (points, cases); clients who are not members of a case's coalition are absent."""
+    loss, delivered = np.empty((len(points), len(cases))), np.empty((len(points), len(cases)))
+    usual = [p for p, point in enumerate(points) if point.labels <= 1]
+    groups = [(split.federated, usual, list(range(len(cases))))] if usual else []
+    for p, point in enumerate(points):
+        if point.labels > 1:  # a federation of her own, in which she holds more samples
+            for c, case in enumerate(cases):
+                held = round(point.labels * int(split.federated.partition.sizes[case.client]))
+                groups.append((split.with_more_samples(case.client, held), [p], [c]))
+    for federated, of_points, of_cases in groups:
+        runs = [(p, c) for p in of_points for c in of_cases]
+        profiles = [_lying_profile(federated, batch_size, points[p], cases[c], members[c]) for p, c in runs]
+        seeds = [cases[c].seed for _, c in runs]
+        losses, empty = _trained(split, federated, profiles, seeds, threads)
+        for (p, c), value, empties in zip(runs, losses, empty, strict=True):
+            loss[p, c] = value
+            delivered[p, c] = _delivered_share(federated, points[p], cases[c], empties)
+    return loss, delivered
+
+
+def _lying_profile(
+    federated: Federated, batch_size: FloatArray, point: LiePoint, case: Case, members: NDArray[np.bool_]
+) -> Profile:
+    client = case.client
+    absent: dict[int, Behaviour] = dict.fromkeys(np.flatnonzero(~members).tolist(), FREE_RIDER)
+    if point == TRUTH:
+        return _profile(federated, batch_size, absent | {client: TRUTHFUL})
+    if point == ABSENCE:
+        return _profile(federated, batch_size, absent | {client: FREE_RIDER})
+    lie = point.behaviour(float(batch_size[client]), float(federated.partition.sizes[client]))
+    return _profile(federated, batch_size, absent | {client: lie})
+
+
+def _profile(federated: Federated, batch_size: FloatArray, others: dict[int, Behaviour]) -> Profile:
+    """All clients truthful but `others`."""
+    kinds = list(dict.fromkeys([TRUTHFUL, *others.values()]))
+    kind_of: IntArray = np.zeros(len(federated.partition), dtype=np.int64)
+    for client, behaviour in others.items():
+        kind_of[client] = kinds.index(behaviour)
+    return Profile.of_kinds(kinds, kind_of, np.asarray(batch_size).astype(np.int64))
+
+
+def _trained(
+    split: Split, federated: Federated, profiles: list[Profile], seeds: list[int], threads: int | None
+) -> tuple[FloatArray, tuple[dict[int, int], ...]]:
+    """The final test loss of each run, and the number of empty reports by client."""
+    with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
+        trained = train(federated, profiles, seeds, evaluate_on={"test": split.test}, threads=threads)
+    losses = np.fmin(trained.evaluations["test"].loss[:, -1], MAX_LOSS)
+    return losses, tuple(dict(counts) for counts in trained.empty_reports)
+
+
+def _delivered_share(federated: Federated, point: LiePoint, case: Case, empty: dict[int, int]) -> float:
+    if point == ABSENCE:
+        return 0.0
+    if not empty.get(case.client):
+        return 1.0
+    rounds, q = federated.training.rounds, float(federated.participation[case.client])
+    asked = rounds if q == 1.0 else sum(takes_part(case.seed, case.client, t, q) for t in range(rounds))
+    return 1.0 - empty[case.client] / max(asked, 1)

@@ -1,0 +1,103 @@
+"""`Split`: one draw of the clients' samples, reduced to the samples that are used, with further samples to label.
+
+Imports `learning.federated`, `learning.images`, `learning.partition`, `learning.federations` and `mechanism.checks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from truthfl.adversary.lie_point import MOST_LABELS
+from truthfl.learning.federated import Federated
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.partition import Partition
+from truthfl.mechanism.checks import IntArray
+from truthfl.mechanism.setting import Training
+
+FEWEST_MORE = 1.2  # a share of labels below this is taken for 1
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The clients' federation and the test set.
+
+    further  for each client the rows of `federated.data` that nobody holds and that she could label as well, of the
+             same classes as her own as far as there are any
+    """
+
+    federated: Federated
+    test: LabeledImages
+    further: tuple[IntArray, ...]
+
+    def with_more_samples(self, client: int, count: int) -> Federated:
+        """The federation in which this client holds `count` samples in all; weights remain."""
+        own = self.federated.partition.rows_of(client)
+        rows = [self.federated.partition.rows_of(other) for other in range(len(self.federated.partition))]
+        rows[client] = np.concatenate((own, self.further[client]))[:count]
+        return self._with_rows(rows)
+
+    def with_shared_labels(self, labeler: int, partner: int) -> Federated:
+        """The federation in which `partner` holds the samples of `labeler` in place of her own; weights remain."""
+        rows = [self.federated.partition.rows_of(other) for other in range(len(self.federated.partition))]
+        rows[partner] = rows[labeler]
+        return self._with_rows(rows)
+
+    def _with_rows(self, rows: list[IntArray]) -> Federated:
+        starts = np.concatenate(([0], np.cumsum([len(own) for own in rows])))
+        return _same(self.federated, self.federated.data, Partition(np.concatenate(rows), starts))
+
+
+def make_split(federated: Federated, test: LabeledImages, training: Training, seed: int) -> Split:
+    """The split of this federation, trained with these parameters; `seed` chooses further samples."""
+    partition = federated.partition
+    further = _further_rows(federated, seed)
+    used = np.concatenate((partition.rows, *further))
+    position = np.full(len(federated.data), -1, dtype=np.int64)
+    position[used] = np.arange(len(used))
+    reduced = Partition(position[partition.rows], partition.starts)
+    small = _same(federated, federated.data.take(used), reduced, training)
+    return Split(small, test, tuple(position[rows] for rows in further))
+
+
+def most_labels(splits: list[Split]) -> float:
+    """The labels that every client can make in every split, as a share of the samples that she holds; at most 1.5.
+
+    1 if there are hardly any further samples.
+    """
+    shares = [
+        1.0 + len(rows) / size
+        for split in splits
+        for rows, size in zip(split.further, split.federated.partition.sizes, strict=True)
+    ]
+    share = min(MOST_LABELS, *map(float, shares))
+    return share if share >= FEWEST_MORE else 1.0
+
+
+def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
+    """Rows that nobody holds, for each client up to half as many as she holds, in the proportions of her classes."""
+    labels, partition = federated.data.labels, federated.partition
+    unused = np.setdiff1d(np.arange(len(labels)), partition.rows)
+    unused = np.random.default_rng(seed).permutation(unused)
+    of_class = {c: list(unused[labels[unused] == c]) for c in range(len(federated.data.classes))}
+    further = []
+    for client in range(len(partition)):
+        counts = np.bincount(labels[partition.rows_of(client)], minlength=len(of_class))
+        wanted = np.rint((MOST_LABELS - 1.0) * counts).astype(int)
+        taken = [of_class[c].pop() for c, number in enumerate(wanted) for _ in range(min(number, len(of_class[c])))]
+        further.append(np.array(taken, dtype=np.int64))
+    return further
+
+
+def _same(
+    federated: Federated, data: LabeledImages, partition: Partition, training: Training | None = None
+) -> Federated:
+    return Federated(
+        federated.model,
+        data,
+        partition,
+        training or federated.training,
+        weight=federated.weight,
+        participation=federated.participation,
+    )

@@ -1,0 +1,145 @@
+"""Makes the verdicts of a measurement. Imports `verification`, `regret`, `verdicts`, `lie_trainer` and `adversary`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from truthfl.adversary.lie_point import KINDS, LiePoint
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.setting import batch_price
+from truthfl.studies.verify.lie_trainer import payers_of
+from truthfl.studies.verify.regret import (
+    Estimate,
+    elicited_batch,
+    elicited_labels,
+    ex_post_regret,
+    mean_of_group,
+    mean_share,
+    share_below_cost,
+)
+from truthfl.studies.verify.verdicts import ClientVerdict, MeasuredLie, Verdict
+from truthfl.studies.verify.verification import Measurement
+
+TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
+
+
+def verdicts_of(measurement: Measurement, *, loss_value: float, test_samples: int) -> tuple[Verdict, ...]:
+    """One verdict per rule.
+
+    loss_value    κ, for the worth of a client's work
+    test_samples  number of test samples by which pay is settled
+    """
+    return tuple(_verdict(measurement, rule, loss_value, test_samples) for rule in range(len(measurement.test.names)))
+
+
+def _verdict(measurement: Measurement, rule: int, loss_value: float, test_samples: int) -> Verdict:
+    test, points, cluster = measurement.test, measurement.points, measurement.cluster
+    gains, winner = measurement.gains[rule], measurement.found.best(rule)
+    regret = mean_share(gains.gain[points.index(winner)], gains.unit, cluster)
+    over_cost = gains.unit / float(gains.cost.mean())
+    of_cases = [(test.draws[case.place.draw], case.client) for case in measurement.cases]
+    labeling, owned, assigned, price = (
+        np.array(values, dtype=float)
+        for values in zip(
+            *(
+                (
+                    draw.clients.labeling_cost[client],
+                    draw.clients.dataset_size[client],
+                    draw.rules[rule].batch_size[client],
+                    batch_price(draw.clients, draw.training)[client],
+                )
+                for draw, client in of_cases
+            ),
+            strict=True,
+        )
+    )
+    test_error = np.sqrt([draw.plan.loss_variance / test_samples for draw, _ in of_cases])
+    below = share_below_cost(payers_of(test, rule), measurement.honest, gains, test_error)
+    labels = elicited_labels(points, gains, labeling, cluster, measurement.design.most_labels)
+    return Verdict(
+        rule=test.names[rule],
+        regret=regret.value,
+        regret_low=regret.low,
+        regret_high=regret.high,
+        ex_post_regret=ex_post_regret(gains),
+        best_lie={"words": winner.words, **winner.document()},
+        **_named("elicited_labels", labels),
+        **_named("elicited_batch", elicited_batch(points, gains, assigned, owned, price, cluster)),
+        pay_over_cost=float(gains.pay.sum() / gains.cost.sum()),
+        below_cost=below,
+        gain_over_cost=regret.value * over_cost,
+        lying_pays=_answer(regret.low * over_cost, regret.high * over_cost),
+        **_named("coalition", _of_pairs(measurement, rule)),
+        points=len(measurement.found.points),
+        runs=measurement.runs,
+        by_kind=tuple(_best_of_kinds(measurement, rule)),
+        clients=tuple(_clients(measurement, rule, loss_value)),
+    )
+
+
+def _answer(low: float, high: float) -> bool | None:
+    """Whether a gain with this interval, as a share of cost, exceeds the tolerance; None if that is open."""
+    if low > TOLERANCE:
+        return True
+    return False if high < TOLERANCE else None
+
+
+def _of_pairs(measurement: Measurement, rule: int) -> Estimate | None:
+    if not measurement.pairs:
+        return None
+    pairs = measurement.pairs[rule]
+    unit = float(pairs.pay.mean())
+    return mean_share(pairs.gain, unit, np.arange(len(pairs.gain))) if unit > 0 else None
+
+
+def _named(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    values = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+
+
+def measured_lie(point: LiePoint, gain: FloatArray, unit: float, cluster: IntArray) -> MeasuredLie:
+    """The lie with its gains (cases,) as an estimate."""
+    estimate = mean_share(gain, unit, cluster)
+    return MeasuredLie(point.words, point.kind, point.document(), estimate.value, estimate.low, estimate.high)
+
+
+def _best_of_kinds(measurement: Measurement, rule: int) -> list[MeasuredLie]:
+    """Of each kind the measured lie that was best in the search."""
+    gains, found = measurement.gains[rule], measurement.found
+    best = []
+    for kind in KINDS:
+        of_kind = [point for point in measurement.points if point.kind == kind and point in found.points]
+        if of_kind:
+            point = max(of_kind, key=lambda point: found.mean_so_far(rule, point))
+            gain = gains.gain[measurement.points.index(point)]
+            best.append(measured_lie(point, gain, gains.unit, measurement.cluster))
+    return best
+
+
+def _clients(measurement: Measurement, rule: int, loss_value: float) -> list[ClientVerdict]:
+    """For each client the measured lie that gained most for her in the search; and what her work is worth."""
+    found, honest, gains = measurement.found, measurement.honest, measurement.gains[rule]
+    worth = loss_value * (honest.without - honest.loss)
+    reached = np.isfinite(found.mean(rule))
+    tried = [k for k, point in enumerate(found.points) if reached[k] and point in measurement.points]
+    clients = measurement.test.draws[0].clients
+    verdicts = []
+    for client in range(len(clients)):
+        searched, own = measurement.searched == client, honest.liar == client
+        if not searched.any() or not own.any():
+            continue
+        best = found.points[tried[int(np.argmax(found.gains[rule][tried][:, searched].mean(axis=1)))]]
+        unit = max(float(gains.pay[own].mean()), float(gains.cost[own].mean()))
+        of_best = gains.gain[measurement.points.index(best)]
+        verdicts.append(
+            ClientVerdict(
+                client=str(client) if clients.name is None else clients.name[client],
+                best_lie=best.words,
+                **_named("gain", mean_of_group(of_best, 1.0 / unit, honest.liar, client)),
+                **_named("worth", mean_of_group(worth, 1.0, honest.liar, client)),
+                cost=float(gains.cost[own].mean()),
+            )
+        )
+    return verdicts

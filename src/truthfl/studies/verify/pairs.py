@@ -1,0 +1,70 @@
+"""A first look at coalitions: two clients of whom one labels, and both train on her samples and report.
+
+Imports `lie_trainer`, `rule_tests`, `adversary.lie_pay` and `studies.work`; the work items call `lie_training`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from truthfl.adversary.lie_pay import Honest, Lied, pay
+from truthfl.mechanism.checks import FloatArray
+from truthfl.studies.verify.lie_trainer import Place, payers_of, training_settings
+from truthfl.studies.verify.rule_tests import RuleTest
+from truthfl.studies.work import Progress, Store, WorkerPool, WorkItem, do_all
+
+RUNS_PER_PAIR = 6
+
+
+@dataclass(frozen=True, eq=False)
+class PairGains:
+    """Money of one pair per split, arrays (splits,): what they gain together, and their honest pay."""
+
+    gain: FloatArray
+    pay: FloatArray
+
+
+def pair_gains(
+    test: RuleTest,
+    places: Sequence[Place],
+    first_seed: int,
+    store: Store,
+    *,
+    workers: int | WorkerPool | None,
+    progress: Progress | None,
+) -> list[PairGains]:
+    """The gains of one pair on each split, for each rule; empty with fewer than two clients.
+
+    The partner saves the cost of labeling, and computes and reports as she was asked, on the other's samples.
+    """
+    clients = len(test.draws[0].clients)
+    if clients < 2:
+        return []
+    pairs = [(k % clients, (k + 1 + k // clients % (clients - 1)) % clients) for k in range(len(places))]
+    items = [
+        WorkItem(
+            "studies.verify.lie_training:pair_losses",
+            training_settings(test, place) | {"pairs": [list(pair)], "seeds": [first_seed + number]},
+        )
+        for number, (place, pair) in enumerate(zip(places, pairs, strict=True))
+    ]
+    results = do_all(items, store, workers=workers, progress=progress)
+    honest, shared = np.concatenate([result["loss"] for result in results], axis=1)
+    liar, payer = np.array(pairs, dtype=np.int64).ravel(), np.repeat([place.draw for place in places], 2)
+    labeling = [test.draws[place.draw].clients.labeling_cost for place in places]
+    saved = np.array([costs[partner] for costs, (_, partner) in zip(labeling, pairs, strict=True)])
+
+    def pay_of_pairs(rule: int, losses: FloatArray) -> FloatArray:
+        """The pay of both together; losses (pairs, 3) with both, without the first, without the second."""
+        loss, unknown = np.repeat(losses[:, 0], 2), np.full(len(liar), np.nan)
+        observed = Honest(liar, payer, loss, losses[:, 1:].ravel(), unknown, unknown, unknown)
+        paid = pay(payers_of(test, rule), Lied(loss[None], np.ones((1, len(loss))), unknown[None]), observed)
+        return np.asarray(paid[0].reshape(-1, 2).sum(axis=1))
+
+    return [
+        PairGains(pay_of_pairs(rule, shared) - pay_of_pairs(rule, honest) + saved, pay_of_pairs(rule, honest))
+        for rule in range(len(test.names))
+    ]

@@ -1,0 +1,155 @@
+"""Estimates from gains in cases: regret ex ante and ex post, elicited labels and batch; with intervals over splits.
+
+Cases on one draw of the data (or on one split, if there is one draw) depend on each other, so intervals count draws
+(or splits), not cases. Imports `adversary` and `mechanism.checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+
+import numpy as np
+from scipy.stats import t as student
+
+from truthfl.adversary.lie_pay import Gains, Honest, Lied, Payer, pay
+from truthfl.adversary.lie_point import LiePoint
+from truthfl.mechanism.checks import FloatArray, IntArray
+
+RESAMPLES = 1000
+TEST_DRAWS = tuple(NormalDist().inv_cdf((k + 0.5) / 20) for k in range(20))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
+
+
+def mean_share(amount: FloatArray, unit: float, cluster: IntArray) -> Estimate:
+    """The mean of `amount` (cases,) as a share of `unit`; cases of one cluster depend on each other."""
+    numbers = np.unique(cluster, return_inverse=True)[1]
+    value = float(amount.mean())
+    deviation = np.bincount(numbers, weights=amount - value)
+    count = len(deviation)
+    if count < 2:
+        return Estimate(value / unit, float("-inf"), float("inf"))
+    error = float(np.sqrt(np.square(deviation).sum() * count / (count - 1)) / len(amount))
+    half_width = float(student.ppf(0.975, count - 1)) * error
+    return Estimate(value / unit, (value - half_width) / unit, (value + half_width) / unit)
+
+
+def mean_of_group(amount: FloatArray, factor: float, group: IntArray, number: int) -> Estimate:
+    """`factor` times the mean of `amount` (cases,) over the cases of one group.
+
+    A group has few cases, so its standard error is that of all groups: from deviations of all cases from the means of
+    their own groups.
+    """
+    own = group == number
+    size = np.bincount(group)
+    means = np.bincount(group, weights=amount) / np.maximum(size, 1)
+    freedom = len(amount) - int((size > 0).sum())
+    value = factor * float(amount[own].mean())
+    if freedom < 1:
+        return Estimate(value, float("-inf"), float("inf"))
+    spread = float(np.sqrt(np.square(amount - means[group]).sum() / freedom / own.sum()))
+    half_width = abs(factor) * float(student.ppf(0.975, freedom)) * spread
+    return Estimate(value, value - half_width, value + half_width)
+
+
+def ex_post_regret(gains: Gains) -> float:
+    """The gain of the best lie of each case in hindsight (honesty if none gains), on average, as a share of pay."""
+    return float(np.maximum(gains.gain.max(axis=0), 0.0).mean()) / gains.unit
+
+
+def share_below_cost(payers: Sequence[Payer], honest: Honest, gains: Gains, test_error: FloatArray) -> float:
+    """The share of honest participants whose pay is below their cost, over cases and draws of the test samples.
+
+    test_error  (cases,) the standard deviation of the loss between draws of the test samples
+    """
+    below = []
+    for deviation in TEST_DRAWS:
+        shift = deviation * test_error
+        shifted = replace(
+            honest, without=honest.without + shift, alone=honest.alone + shift, nobody=honest.nobody + shift
+        )
+        truth = Lied((honest.loss + shift)[None], np.ones((1, len(shift))), (honest.joined + shift)[None])
+        below.append(pay(payers, truth, shifted)[0] < gains.cost - 1e-9 * gains.cost)
+    return float(np.mean(below))
+
+
+def elicited_labels(
+    points: Sequence[LiePoint], gains: Gains, labeling_cost: FloatArray, cluster: IntArray, most: float
+) -> Estimate:
+    """The labels that serve a client best, as a share of those asked for.
+
+    Pay as a function of the share ℓ of labels (the rest left out, all else honest) is fitted by a − ν/ℓ, so the best
+    share is √(ν/c_l). If a lie without labels gains more than that, the best share is 0. `labeling_cost` is (cases,).
+    """
+    curve = [k for k, point in enumerate(points) if point.only_labels and 0 < point.labels != 1]
+    without = [k for k, point in enumerate(points) if point.labels == 0]
+    if not curve:
+        return UNKNOWN
+    shares = np.array([points[k].labels for k in curve])
+    change = gains.gain[curve] - labeling_cost * (1.0 - shares)[:, None]
+    x = (1.0 / shares - 1.0)[:, None] * np.ones_like(change)
+    idle = gains.gain[without[int(np.argmax(gains.gain[without].mean(axis=1)))]] if without else None
+
+    def best(weight: FloatArray) -> float:
+        nu, cost = _fitted(x, change, weight), float(weight @ labeling_cost / weight.sum())
+        share = float(np.clip(np.sqrt(nu / cost), 1e-9, most))
+        interior = cost * (1.0 - share) - nu * (1.0 / share - 1.0)
+        if idle is not None and float(weight @ idle / weight.sum()) > max(interior, 0.0):
+            return 0.0
+        return share
+
+    return _resampled(best, cluster)
+
+
+def elicited_batch(
+    points: Sequence[LiePoint],
+    gains: Gains,
+    assigned: FloatArray,
+    owned: FloatArray,
+    price: FloatArray,
+    cluster: IntArray,
+) -> Estimate:
+    """The batch that serves a client best, as a share of the assigned one: pay is fitted by a − ν/D.
+
+    assigned, owned, price  (cases,) of the case's client
+    """
+    curve = [k for k, point in enumerate(points) if point.only_batch and point.batch != 1]
+    if not curve:
+        return UNKNOWN
+    used = np.array([[points[k].batch_size(a, o) for a, o in zip(assigned, owned, strict=True)] for k in curve])
+    change = gains.gain[curve] - price * (assigned - used)
+    x = assigned / used - 1.0
+
+    def best(weight: FloatArray) -> float:
+        nu, cost = _fitted(x, change, weight), float(weight @ (price * assigned) / weight.sum())
+        limits = float(np.mean(1.0 / assigned)), float(np.mean(owned / assigned))
+        return float(np.clip(np.sqrt(nu / cost), *limits))
+
+    return _resampled(best, cluster)
+
+
+def _fitted(x: FloatArray, change: FloatArray, weight: FloatArray) -> float:
+    """ν ≥ 0 of change = −ν x by weighted least squares; x and change are (points, cases), weight (cases,)."""
+    return max(0.0, -float((weight * x * change).sum()) / float((weight * x * x).sum()))
+
+
+def _resampled(best: Callable[[FloatArray], float], cluster: IntArray) -> Estimate:
+    """`best` of equal weights, and the 95% interval of its values when clusters are resampled with replacement."""
+    numbers = np.unique(cluster, return_inverse=True)[1]
+    count = int(numbers.max()) + 1
+    drawn = np.random.default_rng(0).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
+    values = [best(times[numbers].astype(float)) for times in drawn]
+    low, high = np.quantile(values, [0.025, 0.975])
+    return Estimate(best(np.ones(len(numbers))), float(low), float(high))
