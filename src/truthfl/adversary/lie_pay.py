@@ -87,17 +87,13 @@ def gains(payers: Sequence[Payer], points: Sequence[LiePoint], lied: Lied, hones
     truth = Lied(honest.loss[None], np.ones((1, len(honest.loss))), honest.joined[None])
     paid, honestly_paid = pay(payers, lied, honest, claims_all=True), pay(payers, truth, honest)[0]
     cost, of_lies = np.empty(len(honest.loss)), np.empty(lied.loss.shape)
-    prices = [batch_price(payer.clients, payer.training) for payer in payers]
-    for case, (number, client) in enumerate(zip(honest.payer, honest.liar, strict=True)):
-        clients = payers[number].clients
-        own = (
-            float(clients.labeling_cost[client]),
-            float(prices[number][client]),
-            float(payers[number].rule.batch_size[client]),
-            float(clients.dataset_size[client]),
-        )
-        cost[case] = TRUTH.cost(*own)
-        of_lies[:, case] = [point.cost(*own) for point in points]
+    for number, payer in enumerate(payers):
+        of_payer = np.flatnonzero(honest.payer == number)
+        client = honest.liar[of_payer]
+        price, assigned = batch_price(payer.clients, payer.training)[client], payer.rule.batch_size[client]
+        own = (payer.clients.labeling_cost[client], price, assigned, payer.clients.dataset_size[client])
+        cost[of_payer] = TRUTH.cost(*own)
+        of_lies[:, of_payer] = [point.cost(*own) for point in points]
     return Gains(paid - of_lies - (honestly_paid - cost), honestly_paid, cost)
 
 

@@ -1,6 +1,6 @@
 """`LiePoint`: one lie, as a point of the family that the search explores. docs/lying.md, "The family of lies".
 
-Imports `learning.behaviour` and `learning.fabricators`.
+Imports `learning.behaviour`, `learning.fabricators`, `mechanism.checks` and `mechanism.formulas`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from truthfl.learning.behaviour import Behaviour, Fabricator, Unlabeled
 from truthfl.learning.fabricators import Echo, Garbage, LastBit
+from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.formulas import work_cost
 
 MOST_LABELS = 1.5  # of what was asked
@@ -101,13 +105,17 @@ class LiePoint:
             return "random labels" if self.rest is Unlabeled.DRAWN else "labels by machine"
         return "other batch" if self.scale == self.last_scale == 1 else "scaled report"
 
-    def batch_size(self, assigned: float, owned: float) -> int:
-        """The batch that she uses; 0 if she computes nothing."""
-        return int(min(max(1, round(self.batch * assigned)), owned)) if self.computes else 0
+    def batch_size(self, assigned: ArrayLike, owned: ArrayLike) -> FloatArray:
+        """The batch that she uses; 0 if she computes nothing. For one client or for arrays of clients."""
+        asked = np.rint(np.asarray(assigned, dtype=float) * self.batch)
+        return np.minimum(np.maximum(asked, 1.0), owned) if self.computes else np.zeros_like(asked)
 
-    def cost(self, labeling_cost: float, batch_price: float, assigned: float, owned: float) -> float:
-        """Her cost over the job; `labeling_cost` is that of the labels asked for."""
-        return float(work_cost(labeling_cost, self.labels, batch_price, self.batch_size(assigned, owned)))
+    def cost(
+        self, labeling_cost: ArrayLike, batch_price: ArrayLike, assigned: ArrayLike, owned: ArrayLike
+    ) -> FloatArray:
+        """Her cost over the job; `labeling_cost` is that of the labels asked for. For one client or for arrays."""
+        batch = self.batch_size(assigned, owned)
+        return np.asarray(work_cost(np.asarray(labeling_cost), self.labels, np.asarray(batch_price), batch))
 
     def behaviour(self, assigned: float, owned: float) -> Behaviour:
         """The lie as the behaviour of a client with this assigned batch and so many samples.
@@ -125,7 +133,7 @@ class LiePoint:
             reports_honestly=self.computes and self.scale == self.last_scale == 1,
             labeling_effort=min(self.labels, 1.0),
             unlabeled=self.rest,
-            batch_share=self.batch_size(assigned, owned) / assigned,
+            batch_share=float(self.batch_size(assigned, owned)) / assigned,
             report_scale=scale if scaled else 1.0,
             last_report_scale=None if self.last_scale == self.scale or not self.computes else self.last_scale,
             computes=self.computes,

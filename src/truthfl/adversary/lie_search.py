@@ -57,6 +57,11 @@ def rungs_of(runs: int, rules: int) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
+def rotated_client(case: int, clients: int) -> int:
+    """The client of a case of a search: all in a row, shifted after each row, so that all meet all splits."""
+    return (case + case // clients) % clients
+
+
 @dataclass(frozen=True, eq=False)
 class SearchResult:
     """The points that were tried.

@@ -1,6 +1,6 @@
 """Plans a job and prints the plan as a table or JSON, for `truthfl plan`.
 
-Imports `output`, `progress` and `mechanism`.
+Imports `output`, `progress`, `mechanism` and, for a job on data, `adversary.pilot_lies`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from truthfl.mechanism.setting import Clients, Training
 from truthfl.mechanism.spread import samples_for_share
 
 if TYPE_CHECKING:
+    from truthfl.adversary.pilot_lies import PilotLie, PilotLies
     from truthfl.job import ConstantsJob, DataJob
 
 ROWS_SHOWN = 40
 HUNDREDTH = 0.01
+CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
 
 
 @dataclass(frozen=True)
 class Planned:
     """The plan of either kind of job.
 
-    basis  the loss model in words, for the printed plan
+    basis        the loss model in words, for the printed plan
+    worth        (clients,) what each client's work is worth to the server, in money, with its standard error
+    lies         what a short search for lies found on pilot data; None for a job without data
     """
 
     clients: Clients
@@ -45,6 +49,9 @@ class Planned:
     test_samples: int
     loss_variance: float
     basis: str
+    worth: FloatArray
+    worth_error: FloatArray
+    lies: PilotLies | None = None
 
     @property
     def spread(self) -> FloatArray:
@@ -68,24 +75,36 @@ class Planned:
 def plan_constants_job(job: ConstantsJob) -> Planned:
     """Plan on the job's bound."""
     model, server = job.loss_model(), job.server
+    contract = job.plan(model)
+    worth = server.loss_value * (
+        model.own_gap(1.0, contract.batch_size, 0.0) - model.own_gap(1.0, contract.batch_size, 1.0)
+    )
     return Planned(
         job.clients,
         job.training,
         model,
-        job.plan(model),
+        contract,
         server.loss_value,
         server.test_samples,
         server.loss_variance,
         basis=f"{server.bound} bound",
+        worth=worth,
+        worth_error=np.zeros_like(worth),
     )
 
 
 def plan_data_job(job: DataJob) -> Planned:
-    """Plan on pilot data, with a progress bar."""
+    """Plan on pilot data and search for lies there, with a progress bar."""
+    from truthfl.adversary.pilot_lies import search_on_pilot
+
     with progress_bar() as report_progress:
         if report_progress is not None:
             report_progress("trying out on pilot data", 0, 0)
-        plan = job.plan(job.simulated_federation())
+        side = job.server_side()
+        plan = job.plan(side)
+        if report_progress is not None:
+            report_progress("searching for lies", 0, 0)
+        lies = search_on_pilot(side, plan)
     return Planned(
         plan.clients,
         plan.training,
@@ -95,6 +114,9 @@ def plan_data_job(job: DataJob) -> Planned:
         job.server.test_samples,
         plan.loss_variance,
         basis=f"calibrated, R² {plan.calibration.sampling_r_squared:.3f}, step size {plan.training.step_size:.3g}",
+        worth=job.server.loss_value * lies.absence.mean,
+        worth_error=job.server.loss_value * lies.absence.error,
+        lies=lies,
     )
 
 
@@ -112,13 +134,29 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
             "expected_payoff": deviation.honest_payoff,
             "largest_gain_from_lying": deviation.gain,
             "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
+            "worth": planned.worth,
+            "worth_error": planned.worth_error,
         },
+        "lies": None if planned.lies is None else [_lie_json(lie) for lie in planned.lies.lies],
         "step_size": planned.training.step_size,
         "contract": contract.kind,
         "expected_loss": planned.expected_loss,
         "total_pay": float(deviation.honest_pay.sum()),
         "server_payoff": server_payoff(contract, planned.model, loss_value=planned.loss_value),
         "confirmed_by_search": deviation.confirmed,
+    }
+
+
+def _lie_json(lie: PilotLie) -> dict[str, object]:
+    """A lie that was found on pilot data: the point, the rise of the loss and the gain, for each client."""
+    return {
+        "words": lie.point.words,
+        "kind": lie.point.kind,
+        **lie.point.document(),
+        "loss_rise": lie.rise.mean,
+        "loss_rise_error": lie.rise.error,
+        "gain": lie.gain,
+        "gain_error": lie.gain_error,
     }
 
 
@@ -136,19 +174,20 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             f"{deviation.honest_pay[i]:,.2f}",
             f"{spread[i]:,.2f}",
             f"{slope[i]:,.2f}",
+            f"{planned.worth[i]:,.0f}",
         ]
         for i in range(min(len(clients), ROWS_SHOWN))
     ]
     if len(clients) > ROWS_SHOWN:
-        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 7])
-    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{deviation.honest_pay.sum():,.2f}", "", ""])
-    columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope"]
+        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 8])
+    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{deviation.honest_pay.sum():,.2f}", "", "", ""])
+    columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope", "worth"]
     out = console()
     out.print(table(f"Plan for {len(clients)} clients, {planned.training.rounds} rounds", columns, rows))
     out.print(
         f"Expected loss {planned.expected_loss:.4f} ({planned.basis}); "
         f"server's payoff {server_payoff(contract, planned.model, loss_value=planned.loss_value):,.2f}.\n"
-        "slope: pay lost per unit of test loss."
+        "slope: pay lost per unit of test loss; worth: what the loss without her, minus the loss, costs the server."
     )
     samples = planned.test_samples
     if planned.loss_variance > 0 and (deviation.honest_pay > 0).all() and contract.linear() is not None:
@@ -161,6 +200,8 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
     evidence = "by search" if deviation.closed_form_gain is None else "formula and search disagree"
     evidence = "formula and search agree" if deviation.confirmed else evidence
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
+    for sentence in warnings(planned, cost):
+        out.print(sentence)
     idle = free_riding_gain(contract, clients, planned.model, planned.training)
     gainers = int((idle > deviation.resolution).sum())
     if gainers:
@@ -168,3 +209,32 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             f"Beware: {gainers} of {len(clients)} would gain, up to {idle.max():,.2f}, "
             "by sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
         )
+
+
+def warnings(planned: Planned, cost: FloatArray) -> list[str]:
+    """Why the operator should not make these offers: work worth less than its cost (clients,), and a lie that pays."""
+    below = planned.worth + CERTAIN * planned.worth_error < cost
+    found = []
+    if below.any():
+        found.append(
+            f"Beware: the work of {below.sum()} of {len(cost)} clients is worth less to the server "
+            f"({_range(planned.worth[below])}) than it costs ({_range(cost[below])}). There, not working pays under a "
+            "contract that pays by the joint loss with a slope of loss_value: ask fewer clients, or for less."
+        )
+    if planned.lies is None:
+        return found
+    best = planned.lies.lies[0]
+    gain, error = float(best.gain.mean()), float(best.gain_error.mean())
+    tried = f"Of {planned.lies.points} lies tried on pilot data, the best ({best.point.words})"
+    if gain > CERTAIN * error:
+        found.append(
+            f"Beware: {tried} gains {gain:,.2f} ± {CERTAIN * error:,.2f} on average (truthfl verify says more)."
+        )
+    else:
+        found.append(f"{tried} is not known to gain: {gain:,.2f} ± {CERTAIN * error:,.2f} on average.")
+    return found
+
+
+def _range(values: FloatArray) -> str:
+    low, high = f"{values.min():,.0f}", f"{values.max():,.0f}"
+    return low if low == high else f"{low} to {high}"

@@ -1,49 +1,49 @@
 """Offers: the terms that are the same for all clients of a job, and the terms of one client.
 
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
-`flat_offers` (the first format), `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page
-that only lists offers starts without NumPy.
+`earlier_offers`, `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page that only lists
+offers starts without NumPy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
-from truthfl.ledger.flat_offers import as_nested, is_flat
+from truthfl.ledger.earlier_offers import in_present_format, is_flat
 from truthfl.mechanism import formulas
 
 if TYPE_CHECKING:
     from truthfl.mechanism.mechanism import Mechanism
 
-FORMAT = 2
+FORMAT = 3
+MOST_LIES = 100  # in an offer
 
 
 @dataclass(frozen=True)
-class LossShare:
-    """The client's terms of the loss model: effect of small batches, random labels and scaled reports on the loss.
+class TriedLie:
+    """A lie that the operator tried on data of its own, the best of its kind under this contract.
 
-    sampling v_i, labeling b_i, reporting g_i, reporting_sampling v'_i, reporting_labeling b'_i (docs/mechanism.md, 2)
+    kind, words      what she would do: the kind of lie, and the lie itself in a few words and numbers
+    labels           the share of her samples that she would label by hand
+    batch_size       the batch that she would use; 0 if she would not compute
+    delivered        the share of the rounds in which her report would be taken
+    loss_rise        by how much the expected loss would rise
+    loss_rise_error  its standard error
     """
 
-    sampling: float
-    labeling: float
-    reporting: float
-    reporting_sampling: float
-    reporting_labeling: float
-
-    def gap(self, labeling_effort: float, batch_size: float, report_scale: float) -> float:
-        """The client's part of the expected loss for this effort, batch size and report scale."""
-        return float(
-            formulas.own_gap(
-                *vars(self).values(), labeling_effort=labeling_effort, batch_size=batch_size, report_scale=report_scale
-            )
-        )
+    kind: str
+    words: str
+    labels: float
+    batch_size: int
+    delivered: float
+    loss_rise: float
+    loss_rise_error: float
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class JobTerms:
     commitment        hash of (test set, number of draws, secret); test_samples is that number
     label_seconds, round_seconds    how long the server waits for labels, and for one report
     currency          its name; minor_units are one unit of it, as 100 cents are one euro
+    lies_tried        number of lies that the operator tried under this contract before making offers; 0 if none
     """
 
     name: str
@@ -81,6 +82,7 @@ class JobTerms:
     round_seconds: float
     currency: str
     minor_units: int
+    lies_tried: int = 0
 
     def document(self) -> dict[str, Any]:
         """The terms as JSON values."""
@@ -100,7 +102,7 @@ class ClientTerms:
     labeling_cost    c_l, assumed cost of labeling all samples
     sample_cost      c_p, assumed cost of one sample in one round
     pay              parameters of her pay, with the mechanism's names
-    loss_share       her terms of the loss model
+    lies             the best that were found for her of the lies that were tried
     """
 
     name: str
@@ -113,7 +115,7 @@ class ClientTerms:
     labeling_cost: float
     sample_cost: float
     pay: Mapping[str, float]
-    loss_share: LossShare
+    lies: tuple[TriedLie, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ class Offer:
         """The offer as JSON values, as it is sent, signed and stored."""
         if self.original is not None:
             return dict(self.original)
-        return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": asdict(self.client)}
+        client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
+        return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
     @cached_property
     def hash(self) -> str:
@@ -178,10 +181,10 @@ class Offer:
         """Pay in the job's currency if all clients are honest and all rounds are delivered."""
         return self.amount(self.job.expected_loss)
 
-    def amount(self, test_loss: float, delivered: int | None = None, asked: int | None = None) -> float:
+    def amount(self, test_loss: float, delivered: float | None = None, asked: int | None = None) -> float:
         """Pay in the job's currency, not rounded.
 
-        delivered, asked   numbers of rounds; by default, all rounds count as delivered
+        delivered, asked   numbers of rounds, or the share of them and 1; by default, all rounds count as delivered
         """
         from truthfl.mechanism.observation import Observation
 
@@ -210,12 +213,15 @@ class Agreement:
 
 
 def offer_from(document: Document) -> Offer:
-    """The offer in an untrusted document of either format; an error if it is none."""
-    parts = as_nested(document) if is_flat(document) else document
+    """The offer in an untrusted document of any format; an error if it is none."""
+    parts = in_present_format(document)
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")
     client = dict(_field_values(ClientTerms, parts["client"], "client"))
-    client["loss_share"] = LossShare(**_field_values(LossShare, client["loss_share"], "loss_share"))
+    lies = client.get("lies", ())
+    if not isinstance(lies, list | tuple) or len(lies) > MOST_LIES:
+        raise InputError(f"this is no offer: its lies are no list of at most {MOST_LIES}.")
+    client["lies"] = tuple(TriedLie(**_field_values(TriedLie, lie, "lie")) for lie in lies)
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
     return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document))
@@ -232,10 +238,11 @@ def job_terms_from(document: object) -> JobTerms:
 
 
 def _field_values(dataclass_type: type, values: object, where: str) -> Mapping[str, Any]:
-    """The values themselves if they are a mapping with exactly the fields of this class; otherwise an error."""
-    expected = {item.name for item in fields(dataclass_type)}
-    if not isinstance(values, Mapping) or set(values) != expected:
+    """The values if they are a mapping with the fields of this class; those with a default may be absent."""
+    known = {item.name for item in fields(dataclass_type)}
+    required = {item.name for item in fields(dataclass_type) if item.default is MISSING}
+    if not isinstance(values, Mapping) or not required <= set(values) <= known:
         names = set(map(str, values)) if isinstance(values, Mapping) else set()
-        missing, unknown = (", ".join(sorted(part)) or "nothing" for part in (expected - names, names - expected))
+        missing, unknown = (", ".join(sorted(part)) or "nothing" for part in (required - names, names - known))
         raise InputError(f"this is no offer: its {where} lacks {missing}, and {unknown} is unknown.")
     return values

@@ -91,7 +91,7 @@ def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, compu
             "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
             "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
             "outlooks": [asdict(outlook) for outlook in expected],
-            "plot": _plot(offer, [outlook.loss for outlook in expected]),
+            "plot": _plot(offer, [offer.job.expected_loss]),
         }
     except TruthflError:
         raise

@@ -1,21 +1,20 @@
-"""Expected pay, its spread and costs of an offer, for honest work and for some dishonest behaviours.
+"""Expected pay, its spread and costs of an offer, for honest work and for the lies that the operator tried.
 
 All values are computed from the offer and, if the participant enters them, her own costs. Imports `ledger.terms` and
-`learning.behaviour`, `learning.behaviours`.
+`mechanism.formulas`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from truthfl.errors import InputError
-from truthfl.learning.behaviour import from_strategy
-from truthfl.learning.behaviours import EXAGGERATOR, LAZY_LABELER, TRUTHFUL
-from truthfl.ledger.terms import Offer
+from truthfl.ledger.terms import Offer, TriedLie
+from truthfl.mechanism.formulas import work_cost
 
-BEHAVIOURS = (TRUTHFUL, LAZY_LABELER, from_strategy("half batch", batch_share=0.5), EXAGGERATOR)
+HONEST = "honest"
 WORST_CASE_DEVIATIONS = 4.0
 CURVE_STEPS = 40
 MAX_LOSS = 1e6
@@ -49,25 +48,25 @@ class Spread:
 
 @dataclass(frozen=True)
 class Outlook:
-    """Expected values for one behaviour if the other clients are honest.
+    """Expected values for honest work or one lie, if the other clients are honest.
 
-    name                               of the behaviour
-    effort, batch_size, report_scale   e, D and γ of the loss model
-    left                               pay minus cost
-    chance_below_cost                  probability that pay is less than cost
-    difference                         `left` minus that of honest work
+    kind               of the lie; "honest" for honest work
+    words              the lie in a few words and numbers; empty for honest work
+    left               pay minus cost
+    chance_below_cost  probability that pay is less than cost
+    difference         `left` minus that of honest work
+    difference_error   its standard error
     """
 
-    name: str
-    effort: float
-    batch_size: int
-    report_scale: float
+    kind: str
+    words: str
     loss: float
     pay: float
     cost: float
     left: float
     chance_below_cost: float
     difference: float
+    difference_error: float
 
 
 def assumed_costs(offer: Offer) -> Costs:
@@ -134,23 +133,24 @@ def _zero_loss(offer: Offer) -> float:
 
 
 def outlooks(offer: Offer, costs: Costs) -> list[Outlook]:
-    """Honest work first, then each of `BEHAVIOURS` that differs from it (a batch of one sample cannot be halved)."""
-    assigned, share = offer.client.batch_size, offer.client.loss_share
-    honest_gap = share.gap(1.0, assigned, 1.0)
-    deviation = pay_deviation(offer)
-    results: list[Outlook] = []
-    for behaviour in BEHAVIOURS:
-        effort, batch, scale = behaviour.labeling_effort, behaviour.batch_size(assigned), behaviour.report_scale
-        if results and (effort, batch, scale) == (1.0, assigned, 1.0):
-            continue
-        loss = offer.job.expected_loss + share.gap(effort, batch, scale) - honest_gap
-        pay = offer.amount(loss)
-        cost = behaviour.cost(costs.labeling, costs.computing / assigned, assigned)
-        left = pay - cost
-        honest = results[0].left if results else left
-        chance = _chance_below(cost, pay, deviation)
-        results.append(Outlook(behaviour.name, effort, batch, scale, loss, pay, cost, left, chance, left - honest))
-    return results
+    """Honest work first, then the lies that the operator tried, the one that gains most first."""
+    honest_work = TriedLie(HONEST, "", 1.0, offer.client.batch_size, 1.0, 0.0, 0.0)
+    honest = _outlook(offer, costs, honest_work, 0.0)
+    lies = [_outlook(offer, costs, lie, honest.left) for lie in offer.client.lies]
+    return [replace(honest, difference=0.0), *sorted(lies, key=lambda lie: -lie.difference)]
+
+
+def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest_left: float) -> Outlook:
+    loss = offer.job.expected_loss + lie.loss_rise
+    pay, low, high = (
+        offer.amount(loss + step * lie.loss_rise_error, delivered=lie.delivered, asked=1) for step in (0.0, 1.0, -1.0)
+    )
+    price = costs.computing / offer.client.batch_size
+    cost = float(work_cost(costs.labeling, lie.labels, price, lie.batch_size))
+    if not math.isfinite(pay - cost) or not math.isfinite(high - low):
+        raise InputError(f"the offer's pay for {lie.words or 'honest work'} is no finite amount.")
+    chance, left = _chance_below(cost, pay, pay_deviation(offer)), pay - cost
+    return Outlook(lie.kind, lie.words, loss, pay, cost, left, chance, left - honest_left, abs(high - low) / 2)
 
 
 def _chance_below(limit: float, mean: float, deviation: float) -> float:

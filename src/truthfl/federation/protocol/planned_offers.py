@@ -1,6 +1,6 @@
 """Plan a job for the enrolled clients and make their offers.
 
-Imports `enrolment`, `promise`, `job`, `learning` and the ledger's `terms`.
+Imports `enrolment`, `promise`, `adversary.pilot_lies`, `job`, `learning` and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.job import DataJob, Participants
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
-from truthfl.ledger.terms import Agreement
+from truthfl.ledger.terms import Agreement, TriedLie
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
 
@@ -26,10 +27,39 @@ def planned_offers(
     planned_job = _with_enrolled_clients(roster, job, names)
     side = planned_job.server_side()
     plan = make_plan(planned_job, side)
-    promise = Promise(plan.clients, plan.training, plan.calibration.model, plan.contract, plan.loss_error)
+    found = search_on_pilot(side, plan)
+    promise = Promise(
+        plan.clients,
+        plan.training,
+        plan.calibration.model,
+        plan.contract,
+        plan.loss_error,
+        lies=_lies_by_client(plan, found),
+        lies_tried=found.points,
+    )
     samples = planned_job.server.test_samples
     task = TrainingTask(asdict(planned_job.model), side.test.images.shape[1:], side.test.classes, samples)
-    return _plan_document(plan), agreement_of(promise, roster, opening, task, version)
+    worth = planned_job.server.loss_value * found.absence.mean
+    return _plan_document(plan) | {"worth": worth.tolist()}, agreement_of(promise, roster, opening, task, version)
+
+
+def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
+    batches = [lie.point.batch_size(plan.contract.batch_size, plan.clients.dataset_size) for lie in found.lies]
+    return [
+        tuple(
+            TriedLie(
+                kind=lie.point.kind,
+                words=lie.point.words,
+                labels=lie.point.labels,
+                batch_size=int(batch[client]),
+                delivered=lie.delivered,
+                loss_rise=float(lie.rise.mean[client]),
+                loss_rise_error=float(lie.rise.error[client]),
+            )
+            for lie, batch in zip(found.lies, batches, strict=True)
+        )
+        for client in range(len(plan.clients))
+    ]
 
 
 def _plan_document(plan: Plan) -> dict[str, Any]:

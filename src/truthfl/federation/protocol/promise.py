@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, LossShare, Offer
+from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer, TriedLie
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
 from truthfl.mechanism.setting import Clients, Training
@@ -41,6 +41,7 @@ class Promise:
     clients     with their names, weights, costs and sizes
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
+    lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
     """
 
     clients: Clients
@@ -48,6 +49,8 @@ class Promise:
     loss_model: LossModel
     contract: Mechanism
     loss_error: float = 0.0
+    lies: Sequence[tuple[TriedLie, ...]] = ()
+    lies_tried: int = 0
 
     @property
     def expected_loss(self) -> float:
@@ -85,14 +88,12 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         round_seconds=roster.server.round_seconds,
         currency=roster.server.currency,
         minor_units=roster.server.minor_units,
+        lies_tried=promise.lies_tried,
     )
 
 
 def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
-    clients, model = promise.clients, promise.loss_model
-    shares = np.stack(
-        [model.sampling, model.labeling, model.reporting, model.reporting_sampling, model.reporting_labeling], axis=1
-    ).tolist()
+    clients, lies = promise.clients, promise.lies or [()] * len(promise.clients)
     terms = promise.contract.terms()
     pay = np.stack(list(terms.values()), axis=1).tolist() if terms else [[]] * len(clients)
     return [
@@ -107,7 +108,7 @@ def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
             labeling_cost=float(clients.labeling_cost[i]),
             sample_cost=float(clients.sample_cost[i]),
             pay=dict(zip(terms, pay[i], strict=True)),
-            loss_share=LossShare(*shares[i]),
+            lies=lies[i],
         )
         for i, name in enumerate(clients.name or ())
     ]

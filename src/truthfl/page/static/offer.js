@@ -6,14 +6,16 @@ import { chance, count, duration, loss, money, number, parameter } from "./forma
 import { plot } from "./plot.js";
 import { watchDocuments } from "./new_documents.js";
 
-const BEHAVIOURS = { // name: title and explanation
-  truthful: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
-  "lazy labeler": ["Label at random", "Saves all the labeling."],
-  "half batch": ["Use half the batch", "Saves half the computing."],
-  exaggerator: ["Inflate your report", "Claims twice the change that came out; saves nothing."],
+const TITLES = { // by kind of lie
+  honest: "Honest work",
+  "fewer labels": "Label fewer",
+  "random labels": "Label at random",
+  "labels by machine": "Let a machine label",
+  "fabricated report": "Make up your report",
+  "more labels": "Label more",
+  "other batch": "Use another batch",
+  "scaled report": "Scale your report",
 };
-const PLOT_LABELS = { truthful: "honest work", "lazy labeler": "random labels", "half batch": "half the batch",
-  exaggerator: "inflated report" };
 
 let view = null; // the server's response: the offer and the values computed from it
 let lastRequest = 0; // responses to earlier requests are not shown
@@ -61,7 +63,7 @@ function showTask(offer, spread) {
   ]);
 }
 
-function showPay({ offer, spread, explanation, outlooks, plot: plotData }) {
+function showPay({ offer, spread, explanation, plot: plotData }) {
   byId("pay-words").textContent = explanation.join(" ");
   pairs(byId("pay-figures"), [
     ["expected", money(spread.expected, offer)],
@@ -71,7 +73,7 @@ function showPay({ offer, spread, explanation, outlooks, plot: plotData }) {
   ]);
   const words = `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
     `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
-  const points = outlooks.map(({ name }, k) => ({ ...plotData.points[k], name: PLOT_LABELS[name], key: name === "truthful" }));
+  const points = [{ ...plotData.points[0], name: "honest work", key: true }];
   plot(byId("plot"), { ...plotData, points, words, unit: offer.currency });
   byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
 }
@@ -86,22 +88,34 @@ function showCosts({ offer, outlooks, costs }) {
   const total = costs.labeling + costs.computing;
   byId("cost-words").textContent = `Honest work costs you ${money(total, offer)} and is expected to leave you ` +
     `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
+  byId("lie-words").textContent = lieWords(offer, outlooks.slice(1));
   byId("behaviours").replaceChildren(...outlooks.map((outlook) => {
-    const [title, explanation] = BEHAVIOURS[outlook.name];
     const [kind, comparison] = comparedToHonest(outlook, offer);
+    const title = TITLES[outlook.kind] ?? outlook.kind;
+    const what = outlook.words ? `Best found: ${outlook.words}.` : "Look at every picture, use the whole batch, report what came out.";
     return make("li", { class: kind },
       make("span", { class: "title" }, title), " ",
       make("span", { class: "left" }, money(outlook.left, offer)), " ",
-      make("span", { class: "explanation" }, `${explanation} Paid ${money(outlook.pay, offer)}, costs ${money(outlook.cost, offer)}.`), " ",
+      make("span", { class: "explanation" }, `${what} Paid ${money(outlook.pay, offer)}, costs ${money(outlook.cost, offer)}.`), " ",
       make("span", { class: "comparison" }, comparison));
   }));
 }
 
+// What was searched, and whether something was found that pays.
+function lieWords(offer, lies) {
+  if (lies.length === 0) return "Nobody searched for lies that pay under this contract, so nothing is known of them.";
+  const searched = `Before making this offer, the server tried ${count(offer.lies_tried, "lie")} in trainings on data of ` +
+    "its own, the other clients being honest. Below is the best of each kind and what it would leave you with, ";
+  const paying = lies.filter((lie) => lie.difference > 2 * lie.difference_error && lie.difference >= 0.5 / offer.minor_units);
+  return searched + (paying.length === 0 ? "none known to leave more than honest work." :
+    `${paying.length} of them more than honest work: this contract does not make honesty the best choice for you.`);
+}
+
 // CSS class and text.
 function comparedToHonest(outlook, offer) {
-  if (outlook.name === "truthful") return ["honest", "left for you"];
+  if (outlook.kind === "honest") return ["honest", "left for you"];
   if (Math.abs(outlook.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
-  const difference = money(outlook.difference, offer);
+  const difference = `${money(outlook.difference, offer)} ± ${number(outlook.difference_error, offer.minor_units > 1 ? 2 : 0)}`;
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 

@@ -1,24 +1,25 @@
-"""Trains lies in a list of cases, as work items, and remembers what was trained.
+"""Trains lies in the cases of a rule test, as work items.
 
-Imports `rule_tests`, `adversary`, `studies.work` and `mechanism`; the work items call `lie_training`.
+Imports `rule_tests`, `adversary` and `studies.work`; the work items call `lie_training`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from truthfl.adversary.lie_pay import Honest, Lied, Payer
-from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint
-from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.observation import Evidence
+from truthfl.adversary.known_losses import KnownLosses
+from truthfl.adversary.lie_pay import Payer
+from truthfl.adversary.lie_point import LiePoint
+from truthfl.adversary.lie_runs import LieLosses
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
 
 RUNS_PER_ITEM = 40
-FIELDS = ("loss", "delivered", "joined")
+BY_POINT, BY_CASE = ("loss", "delivered", "joined"), ("alone", "nobody")
 
 
 @dataclass(frozen=True)
@@ -38,87 +39,21 @@ class StudyCase:
     seed: int
 
 
-@dataclass(eq=False)
-class LieTrainer:
-    """Losses of lies in the cases of one rule test.
-
-    runs  the number of training runs so far
-    """
-
-    test: RuleTest
-    cases: Sequence[StudyCase]
-    store: Store
-    pool: int | WorkerPool | None
-    progress: Progress | None = None
-    runs: int = 0
-    known: dict[LiePoint, FloatArray] = field(default_factory=dict)  # (3, cases so far): `FIELDS`
-    honest_results: Honest | None = None
-
-    @property
-    def runs_per_case(self) -> int:
-        """Shapley pay needs a second run, in a coalition."""
-        return 2 if self.test.needs(Evidence.SHAPLEY) else 1
-
-    def honest(self) -> Honest:
-        """Honest work in all cases."""
-        if self.honest_results is None:
-            results = self._train([(TRUTH, ABSENCE)], [range(len(self.cases))])[0]
-            joined = results["joined"]
-            self.honest_results = Honest(
-                liar=np.array([case.client for case in self.cases], dtype=np.int64),
-                payer=np.array([case.place.draw for case in self.cases], dtype=np.int64),
-                loss=results["loss"][0],
-                without=results["loss"][1],
-                joined=joined[0],
-                alone=results["alone"],
-                nobody=results["nobody"],
-            )
-            self.known[ABSENCE] = np.stack([results[name][1] for name in FIELDS])
-        return self.honest_results
-
-    def lied(self, points: Sequence[LiePoint], cases: int) -> Lied:
-        """The results of these points in the first cases; only what is not known yet is trained."""
-        self.honest()
-        waiting: dict[int, list[LiePoint]] = {}
-        for point in points:
-            have = self.known[point].shape[1] if point in self.known else 0
-            if have < cases:
-                waiting.setdefault(have, []).append(point)
-        ranges = [range(have, cases) for have in waiting]
-        for (have, group), results in zip(waiting.items(), self._train(list(waiting.values()), ranges), strict=True):
-            for k, point in enumerate(group):
-                new = np.stack([results[name][k] for name in FIELDS])
-                self.known[point] = new if have == 0 else np.concatenate((self.known[point], new), axis=1)
-        return Lied(*(np.stack([self.known[point][k, :cases] for point in points]) for k in range(len(FIELDS))))
-
-    def _train(self, groups: Sequence[Sequence[LiePoint]], ranges: Sequence[range]) -> list[dict[str, FloatArray]]:
-        """For each group of points and range of cases: the arrays of `LieLosses`."""
-        items: list[WorkItem] = []
-        parts: list[tuple[int, list[int], list[int]]] = []
-        for number, (points, cases) in enumerate(zip(groups, ranges, strict=True)):
-            places: dict[Place, list[int]] = {}
-            for case in cases:
-                places.setdefault(self.cases[case].place, []).append(case)
-            for place, here in places.items():
-                size = max(1, RUNS_PER_ITEM // (len(here) * self.runs_per_case))
-                for first in range(0, len(points), size):
-                    chosen = list(range(first, min(first + size, len(points))))
-                    items.append(self._item(place, [points[k] for k in chosen], here))
-                    parts.append((number, chosen, here))
-            self.runs += len(points) * len(cases) * self.runs_per_case
-        results = do_all(items, self.store, workers=self.pool, progress=self.progress)
-        filled = [_empty(len(points), len(cases)) for points, cases in zip(groups, ranges, strict=True)]
-        for (number, chosen, here), result in zip(parts, results, strict=True):
-            _fill(filled[number], chosen, [case - ranges[number].start for case in here], result)
-        return filled
-
-    def _item(self, place: Place, points: Sequence[LiePoint], cases: Sequence[int]) -> WorkItem:
-        settings = {
-            "points": [point.document() for point in points],
-            "cases": [[self.cases[case].client, self.cases[case].seed] for case in cases],
-            "coalitions": self.runs_per_case == 2,
-        }
-        return WorkItem("studies.verify.lie_training:lied_losses", training_settings(self.test, place) | settings)
+def known_losses(
+    test: RuleTest,
+    cases: Sequence[StudyCase],
+    store: Store,
+    *,
+    workers: int | WorkerPool | None = None,
+    progress: Progress | None = None,
+) -> KnownLosses:
+    """The losses of lies in these cases, computed by the workers and stored."""
+    return KnownLosses(
+        np.array([case.client for case in cases], dtype=np.int64),
+        np.array([case.place.draw for case in cases], dtype=np.int64),
+        partial(_train, test, cases, store, workers, progress),
+        test.runs_per_case,
+    )
 
 
 def payers_of(test: RuleTest, rule: int) -> list[Payer]:
@@ -138,13 +73,50 @@ def training_settings(test: RuleTest, place: Place) -> dict[str, object]:
     }
 
 
-def _empty(points: int, cases: int) -> dict[str, FloatArray]:
-    wide = {name: np.empty((points, cases)) for name in FIELDS}
-    return wide | {name: np.empty(cases) for name in ("alone", "nobody")}
+def _train(
+    test: RuleTest,
+    cases: Sequence[StudyCase],
+    store: Store,
+    workers: int | WorkerPool | None,
+    progress: Progress | None,
+    groups: Sequence[tuple[Sequence[LiePoint], range]],
+) -> list[LieLosses]:
+    """The losses of each group of points in its range of cases; all groups are computed at once."""
+    items: list[WorkItem] = []
+    parts: list[tuple[int, list[int], list[int]]] = []  # group, points and cases of each item
+    for number, (points, numbers) in enumerate(groups):
+        places: dict[Place, list[int]] = {}
+        for case in numbers:
+            places.setdefault(cases[case].place, []).append(case)
+        for place, here in places.items():
+            size = max(1, RUNS_PER_ITEM // (len(here) * test.runs_per_case))
+            for first in range(0, len(points), size):
+                chosen = list(range(first, min(first + size, len(points))))
+                items.append(_item(test, place, [points[k] for k in chosen], [cases[case] for case in here]))
+                parts.append((number, chosen, [case - numbers.start for case in here]))
+    filled = [_empty(len(points), len(numbers)) for points, numbers in groups]
+    for (number, chosen, here), result in zip(
+        parts, do_all(items, store, workers=workers, progress=progress), strict=True
+    ):
+        _fill(filled[number], chosen, here, result)
+    return filled
 
 
-def _fill(arrays: dict[str, FloatArray], points: list[int], cases: list[int], result: Result) -> None:
-    for name in FIELDS:
-        arrays[name][np.ix_(points, cases)] = result[name]
-    for name in ("alone", "nobody"):
-        arrays[name][cases] = result[name]
+def _item(test: RuleTest, place: Place, points: Sequence[LiePoint], cases: Sequence[StudyCase]) -> WorkItem:
+    settings = {
+        "points": [point.document() for point in points],
+        "cases": [[case.client, case.seed] for case in cases],
+        "coalitions": test.runs_per_case == 2,
+    }
+    return WorkItem("studies.verify.lie_training:lied_losses", training_settings(test, place) | settings)
+
+
+def _empty(points: int, cases: int) -> LieLosses:
+    return LieLosses(*(np.empty((points, cases)) for _ in BY_POINT), *(np.empty(cases) for _ in BY_CASE))
+
+
+def _fill(losses: LieLosses, points: list[int], cases: list[int], result: Result) -> None:
+    for name in BY_POINT:
+        getattr(losses, name)[np.ix_(points, cases)] = result[name]
+    for name in BY_CASE:
+        getattr(losses, name)[cases] = result[name]

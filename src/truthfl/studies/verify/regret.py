@@ -128,7 +128,7 @@ def elicited_batch(
     curve = [k for k, point in enumerate(points) if point.only_batch and point.batch != 1]
     if not curve:
         return UNKNOWN
-    used = np.array([[points[k].batch_size(a, o) for a, o in zip(assigned, owned, strict=True)] for k in curve])
+    used = np.array([points[k].batch_size(assigned, owned) for k in curve])
     change = gains.gain[curve] - price * (assigned - used)
     x = assigned / used - 1.0
 

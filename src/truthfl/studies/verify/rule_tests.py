@@ -62,6 +62,11 @@ class RuleTest:
         """Whether a rule needs this evidence."""
         return any(evidence in rule.needs for rule in self.draws[0].rules)
 
+    @property
+    def runs_per_case(self) -> int:
+        """Training runs for each lie in each case: Shapley pay needs a second one, in a coalition."""
+        return 2 if self.needs(Evidence.SHAPLEY) else 1
+
 
 def rule_tests(
     plans: Sequence[DrawnPlan],

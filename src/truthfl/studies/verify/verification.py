@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Gains, Honest, gains
 from truthfl.adversary.lie_point import LiePoint
-from truthfl.adversary.lie_search import SearchResult, rungs_of, search
+from truthfl.adversary.lie_search import SearchResult, rotated_client, rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.studies.verify.lie_trainer import LieTrainer, Place, StudyCase, payers_of
+from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, payers_of
 from truthfl.studies.verify.pairs import RUNS_PER_PAIR, PairGains, pair_gains
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Store, WorkerPool
@@ -86,27 +87,26 @@ def measure_lies(
 ) -> Measurement:
     """Search the lies that gain most under each rule, and measure them on the other splits."""
     space = LieSpace.of_job(test.draws[0].batch_size, test.draws[0].clients.dataset_size, design.most_labels)
-    found, searcher = _search(test, design, space, store, workers, progress)
-    points = _finalists(test, design, space, found, searcher.runs_per_case)
-    trainer = LieTrainer(
-        test, _measured_cases(test, design, len(points), searcher.runs_per_case), store, workers, progress
-    )
-    lied, honest = trainer.lied(points, len(trainer.cases)), trainer.honest()
+    found, searched = _search(test, design, space, store, workers, progress)
+    points = _finalists(test, design, space, found)
+    cases = _measured_cases(test, design, len(points))
+    measured = known_losses(test, cases, store, workers=workers, progress=progress)
+    lied, honest = measured.lied(points, len(cases)), measured.honest()
     pairs: list[PairGains] = []
-    if design.pairs and searcher.runs_per_case == 1:
+    if design.pairs and test.runs_per_case == 1:
         first = design.seed + MEASUREMENT_SEEDS
         pairs = pair_gains(test, design.measured, first, store, workers=workers, progress=progress)
     return Measurement(
         test,
         design,
         found,
-        np.array([case.client for case in searcher.cases]),
+        searched.liar,
         points,
         tuple(gains(payers_of(test, rule), points, lied, honest) for rule in range(len(test.names))),
         honest,
-        tuple(trainer.cases),
+        tuple(cases),
         tuple(pairs),
-        searcher.runs + trainer.runs + (RUNS_PER_PAIR * len(design.measured) if pairs else 0),
+        searched.runs + measured.runs + (RUNS_PER_PAIR * len(design.measured) if pairs else 0),
     )
 
 
@@ -117,30 +117,24 @@ def _search(
     store: Store,
     workers: int | WorkerPool | None,
     progress: Progress | None,
-) -> tuple[SearchResult, LieTrainer]:
-    clients, rules = len(test.draws[0].clients), len(test.names)
-    trainer = LieTrainer(test, (), store, workers, progress)
-    rungs = rungs_of(int(SEARCH_SHARE * design.runs) // trainer.runs_per_case, rules)
-    places = design.searched
-    trainer.cases = [
-        StudyCase(places[k % len(places)], _client(k, clients), design.seed + k) for k in range(rungs[-1].cases)
+) -> tuple[SearchResult, KnownLosses]:
+    clients, rules, places = len(test.draws[0].clients), len(test.names), design.searched
+    rungs = rungs_of(int(SEARCH_SHARE * design.runs) // test.runs_per_case, rules)
+    cases = [
+        StudyCase(places[k % len(places)], rotated_client(k, clients), design.seed + k) for k in range(rungs[-1].cases)
     ]
+    known = known_losses(test, cases, store, workers=workers, progress=progress)
 
     def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
-        lied, honest = trainer.lied(points, cases), trainer.honest().first(cases)
+        lied, honest = known.lied(points, cases), known.honest().first(cases)
         of_rules = [gains(payers_of(test, rule), points, lied, honest) for rule in range(rules)]
         return np.stack([of_rule.gain / of_rule.unit for of_rule in of_rules])
 
-    return search(measure, space, rungs, rules, design.seed), trainer
-
-
-def _client(case: int, clients: int) -> int:
-    """The client of a case of the search: all in a row, shifted after each row, so that all meet all splits."""
-    return (case + case // clients) % clients
+    return search(measure, space, rungs, rules, design.seed), known
 
 
 def _finalists(
-    test: RuleTest, design: VerificationDesign, space: LieSpace, found: SearchResult, runs_per_case: int
+    test: RuleTest, design: VerificationDesign, space: LieSpace, found: SearchResult
 ) -> tuple[LiePoint, ...]:
     """The lies to measure: the best of each rule, curves of labels and batches; if runs suffice, the best of kinds."""
     rules = range(len(test.names))
@@ -149,15 +143,15 @@ def _finalists(
     curves += [LiePoint(batch=share) for share in BATCH_CURVE]
     needed = dict.fromkeys([*best, *curves])
     wanted = dict.fromkeys([*needed, *(point for rule in rules for point in found.best_of_kinds(rule))])
-    affordable = int((1.0 - SEARCH_SHARE) * design.runs) // (runs_per_case * len(design.measured)) - 2
+    affordable = int((1.0 - SEARCH_SHARE) * design.runs) // (test.runs_per_case * len(design.measured)) - 2
     return tuple(wanted)[: max(len(needed), affordable)]
 
 
-def _measured_cases(test: RuleTest, design: VerificationDesign, points: int, runs_per_case: int) -> list[StudyCase]:
+def _measured_cases(test: RuleTest, design: VerificationDesign, points: int) -> list[StudyCase]:
     """As many clients on each split as the runs allow, at least one; the clients take turns."""
     clients, places = len(test.draws[0].clients), design.measured
     runs = (1.0 - SEARCH_SHARE) * design.runs
-    each = int(np.clip(runs // (runs_per_case * (points + 2) * len(places)), 1, clients))
+    each = int(np.clip(runs // (test.runs_per_case * (points + 2) * len(places)), 1, clients))
     first = design.seed + MEASUREMENT_SEEDS
     return [
         StudyCase(place, (number * each + k) % clients, first + number * each + k)

@@ -1,6 +1,6 @@
-"""Reading of offers in the first format, a flat document of 29 fields, which old ledgers have.
+"""Reading of offers in the first two formats, which old ledgers have: a flat document, and one with a loss model.
 
-This format is not written any more. Imports `canonical` for the document's type.
+These formats are not written any more. Imports `canonical` for the document's type.
 """
 
 from __future__ import annotations
@@ -49,8 +49,19 @@ def is_flat(document: Document) -> bool:
     return document.get("kind") == "offer" and "format" not in document
 
 
-def as_nested(document: Document) -> dict[str, Any]:
-    """The same offer as a document in the present format."""
+def in_present_format(document: Document) -> Document:
+    """The same offer as a document in the present format; unchanged if it is in that format, or none."""
+    second = _nested(document) if is_flat(document) else document
+    client = second.get("client")
+    if second.get("format") != 2 or not isinstance(client, dict):
+        return second
+    if "loss_share" not in client:
+        raise InputError("this is no offer: its client lacks loss_share.")
+    return {**second, "format": 3, "client": {name: client[name] for name in client if name != "loss_share"}}
+
+
+def _nested(document: Document) -> dict[str, Any]:
+    """An offer in the first format as a document in the second."""
     expected = {*OTHER_FIELDS, *JOB_FIELDS, *CLIENT_FIELDS}
     if set(document) != expected:
         missing, extra = sorted(expected - set(document)), sorted(set(map(str, document)) - expected)

@@ -1,0 +1,175 @@
+"""A short search for lies on the server's pilot data, before anybody is made an offer.
+
+Says which lies gain most under a planned contract, and what each client's work is worth. Imports `known_losses`,
+`lie_pay`, `lie_point`, `lie_runs`, `lie_search`, `lie_space`, `split`, `learning` and `mechanism`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from truthfl.adversary.known_losses import KnownLosses
+from truthfl.adversary.lie_pay import Payer, gains
+from truthfl.adversary.lie_point import TRUTH, LiePoint
+from truthfl.adversary.lie_runs import Case, LieLosses, train_lies
+from truthfl.adversary.lie_search import rotated_client, rungs_of, search
+from truthfl.adversary.lie_space import LieSpace
+from truthfl.adversary.split import Split
+from truthfl.learning.federated import Federated
+from truthfl.learning.federations import ServerSide, with_training
+from truthfl.learning.planning import Plan
+from truthfl.learning.reduced_federation import reduce_federation
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.observation import Observation
+from truthfl.mechanism.setting import batch_price
+
+SEARCH_RUNS = 240
+FEWEST_CASES = 24  # on which the lies that were found are measured
+WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies, and the others are merged into groups
+MAX_GROUPED_SAMPLES = 2000  # per round, of all groups together
+MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure
+
+
+@dataclass(frozen=True, eq=False)
+class LossRise:
+    """By how much the test loss rises if one client does something, (clients,), and the standard errors."""
+
+    mean: FloatArray
+    error: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class PilotLie:
+    """A lie, and what it does to the loss for each client who tells it.
+
+    delivered         the share of the rounds in which her report is taken
+    gain, gain_error  (clients,) money beyond what honest work leaves her, and its standard error
+    """
+
+    point: LiePoint
+    rise: LossRise
+    delivered: float
+    gain: FloatArray
+    gain_error: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class PilotLies:
+    """The results of the search.
+
+    lies     the best lie of each kind, the one that gains most first
+    absence  the rise of the loss without each client
+    points   lies that were tried
+    runs     training runs
+    """
+
+    lies: tuple[PilotLie, ...]
+    absence: LossRise
+    points: int
+    runs: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Stage:
+    """The federation in which lies are told.
+
+    clients  the numbers in the job of those who may lie; they come first in the federation
+    payer    of the job
+    """
+
+    split: Split
+    clients: IntArray
+    batch_size: FloatArray
+    payer: Payer
+
+    def known_losses(self, cases: Sequence[Case]) -> KnownLosses:
+        """The losses of lies in these cases."""
+        liar = self.clients[[case.client for case in cases]]
+
+        def train(groups: Sequence[tuple[Sequence[LiePoint], range]]) -> list[LieLosses]:
+            return [
+                train_lies(self.split, self.batch_size, points, [cases[k] for k in numbers], threads=None)
+                for points, numbers in groups
+            ]
+
+        return KnownLosses(liar, np.zeros_like(liar), train)
+
+
+def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, seed: int = 0) -> PilotLies:
+    """Search the lies that gain most under the plan's contract; the best of each kind is measured with other seeds."""
+    stage = _stage(side, plan)
+    count = len(stage.clients)
+    rungs = rungs_of(runs, rules=1)
+    known = stage.known_losses([Case(rotated_client(k, count), seed + k) for k in range(rungs[-1].cases)])
+
+    def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
+        lied, honest = known.lied(points, cases), known.honest().first(cases)
+        return gains([stage.payer], points, lied, honest).gain[None]
+
+    space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size)
+    found = search(measure, space, rungs, 1, seed)
+    points = found.best_of_kinds(0)
+    cases = [Case(k % count, seed + MEASUREMENT_SEEDS + k) for k in range(-(-FEWEST_CASES // count) * count)]
+    measured = stage.known_losses(cases)
+    lied, honest = measured.lied(points, len(cases)), measured.honest()
+    weight = plan.clients.weight
+
+    def rise(loss: FloatArray) -> LossRise:
+        return rise_by_weight(weight[honest.liar], loss - honest.loss, weight)
+
+    lies = [
+        _pilot_lie(plan, point, rise(loss), float(delivered.mean()))
+        for point, loss, delivered in zip(points, lied.loss, lied.delivered, strict=True)
+    ]
+    lies.sort(key=lambda lie: -float(lie.gain.mean()))
+    return PilotLies(tuple(lies), rise(honest.without), len(found.points), known.runs + measured.runs)
+
+
+def rise_by_weight(weight: FloatArray, rise: FloatArray, all_weights: FloatArray) -> LossRise:
+    """The rise for every client's weight p, fitted by a p + b p² to measured rises (cases,) of liars with `weight`.
+
+    Pilot clients hold other samples than the job's clients, so what tells one of them from another is her weight alone.
+    """
+    x, wanted = (np.stack([p, np.square(p)], axis=1) for p in (weight, all_weights))
+    inverse = np.linalg.pinv(x.T @ x, hermitian=True)
+    factor = inverse @ x.T @ rise
+    freedom = max(len(rise) - np.linalg.matrix_rank(x), 1)
+    variance = float(np.square(rise - x @ factor).sum()) / freedom
+    return LossRise(wanted @ factor, np.sqrt(variance * np.einsum("ij,jk,ik->i", wanted, inverse, wanted).clip(min=0)))
+
+
+def _pilot_lie(plan: Plan, point: LiePoint, rise: LossRise, delivered: float) -> PilotLie:
+    clients, contract, price = plan.clients, plan.contract, batch_price(plan.clients, plan.training)
+    own = (clients.labeling_cost, price, contract.batch_size, clients.dataset_size)
+    expected = plan.calibration.model.truthful_loss(contract.batch_size)
+
+    def pay(loss: FloatArray | float, delivered: float) -> FloatArray:
+        losses = np.broadcast_to(loss, (len(clients),))
+        return np.asarray(contract.pay(Observation(losses, delivered=delivered, asked=1.0)), dtype=float)
+
+    saved = TRUTH.cost(*own) - point.cost(*own)
+    gain = pay(expected + rise.mean, delivered) - pay(expected, 1.0) + saved
+    low, high = (pay(expected + rise.mean + step * rise.error, delivered) for step in (1.0, -1.0))
+    return PilotLie(point, rise, delivered, gain, np.abs(high - low) / 2.0)
+
+
+def _stage(side: ServerSide, plan: Plan) -> _Stage:
+    """The pilot federation; with many clients, a reduced one in which only single clients lie."""
+    pilot, batches = with_training(side.pilot, plan.training), plan.contract.batch_size
+    payer = Payer(plan.contract, plan.clients, plan.training)
+    if len(pilot.partition) <= WHOLE_PILOT_CLIENTS:
+        return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer)
+    reduced = reduce_federation(pilot)
+    single = np.concatenate(reduced.members[: reduced.single_clients])
+    grouped = reduced.sum_by_group(batches)[reduced.single_clients :]
+    grouped *= min(1.0, MAX_GROUPED_SAMPLES / max(float(grouped.sum()), 1.0))
+    assigned = np.concatenate((batches[single], np.maximum(np.rint(grouped), 1.0)))
+    return _Stage(_split(reduced.federated, side), single, assigned, payer)
+
+
+def _split(federated: Federated, side: ServerSide) -> Split:
+    nothing = np.empty(0, dtype=np.int64)
+    return Split(federated, side.test, (nothing,) * len(federated.partition))

@@ -1,0 +1,123 @@
+"""The search: it finds a known hole within its budget, the same one with the same seed, and counts its runs."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from truthfl import InputError
+from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
+from truthfl.adversary.lie_search import rotated_client, rungs_of, search
+from truthfl.adversary.lie_space import LieSpace
+from truthfl.learning.behaviour import Unlabeled
+from truthfl.studies.verify.job_verification import EFFORTS, SHARES_OF_RUNS
+from truthfl.studies.verify.verification import SEARCH_SHARE
+
+SPACE = LieSpace((1 / 40, 5.0), 1.5)
+DEFAULT_RUNS = int(SEARCH_SHARE * SHARES_OF_RUNS["main"] * EFFORTS["softmax", False].runs)
+
+# As measured on the full MNIST for a client without labels: the rise of the loss by the scale γ of her reports. One unit
+# of loss takes 3600 of her pay of 290; labels cost 200.
+SCALE, RISE = (0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 3.0), (0.012, 0.014, 0.018, 0.026, 0.048, 0.2, 0.3, 2.0)
+
+
+def whispering_pays(point):
+    """A contract with one hole: whispering without labels. All other ways to do without labels lose all pay."""
+    if not point.computes or point.rest is not Unlabeled.DRAWN:
+        return -1.0
+    batch, labels = point.batch_size(40, 200), point.labels
+    rise = (1 - min(labels, 1.0)) * np.interp((point.scale + point.last_scale) / 2, SCALE, RISE)
+    rise += 0.02 * (point.scale - 1) ** 2 * (labels == 1) + 0.002 * (40 / batch - 1) * point.scale
+    return (200 * (1 - labels) + 0.06 * (40 - batch) - 3600 * rise) / 290
+
+
+def measured(landscape, noise=0.0, seed=0):
+    """Gains as a search sees them, with noise of each run, and how often it was asked for them."""
+    asked = []
+
+    def measure(points, cases):
+        asked.append((len(points), cases))
+        found = np.empty((1, len(points), cases))
+        for k, point in enumerate(points):
+            own = zlib.crc32(f"{seed} {point}".encode())
+            found[0, k] = landscape(point) + noise * np.random.default_rng(own).normal(size=cases)
+        return found
+
+    return measure, asked
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_whisper_is_found_within_the_default_budget(seed):
+    """Wherever the search starts; noise as that of the loss of one run, 0.015 times κ over pay."""
+    measure, _ = measured(whispering_pays, noise=0.19, seed=seed)
+    best = search(measure, SPACE, rungs_of(DEFAULT_RUNS, 1), 1, seed).best(0)
+    assert best.labels == 0
+    assert (best.scale + best.last_scale) / 2 < 0.12
+    hole = LiePoint(labels=0.0, rest=Unlabeled.DRAWN, batch=0.03, scale=0.01, last_scale=0.01)
+    assert whispering_pays(best) > 0.8 * whispering_pays(hole) > 0.4
+
+
+def test_the_same_seed_finds_the_same_lie_and_another_looks_elsewhere():
+    results = []
+    for seed in (1, 1, 2):
+        measure, _ = measured(whispering_pays, noise=0.1)
+        results.append(search(measure, SPACE, rungs_of(800, 1), 1, seed))
+    first, again, other = results
+    assert first.points == again.points
+    assert np.array_equal(first.gains, again.gains, equal_nan=True)
+    assert first.best(0) == again.best(0)
+    assert first.points != other.points
+
+
+@given(runs=st.integers(80, 20_000), rules=st.integers(1, 7))
+def test_the_budget_is_nearly_spent_and_hardly_exceeded(runs, rules):
+    rungs = rungs_of(runs, rules)
+    assert [rung.cases for rung in rungs] == [rungs[0].cases * 2**k for k in range(4)]
+    spent = rungs[0].cases * rungs[0].children
+    spent += sum(rung.kept * rung.cases // 2 + rung.children * rung.cases for rung in rungs[1:])
+    assert 0.7 * runs < spent <= max(1.05 * runs, runs + 100 * rules)
+
+
+def test_runs_are_counted():
+    measure, asked = measured(whispering_pays)
+    found = search(measure, SPACE, rungs_of(500, 1), 1, 0)
+    assert found.gains.shape == (1, len(found.points), asked[-1][1])
+    assert found.runs == (~np.isnan(found.gains[0])).sum()
+    assert len(set(found.points)) == len(found.points)
+    assert LiePoint() not in found.points
+
+
+def test_each_rule_has_its_own_best_lie_and_every_kind_a_best_one():
+    def measure(points, cases):
+        likes_batches = [-abs(point.batch - 2.0) if point.kind == "other batch" else -5.0 for point in points]
+        likes_echoes = [1.0 if point.report is ReportKind.ECHO else -point.labels for point in points]
+        gains = np.array([likes_batches, likes_echoes])[:, :, None]
+        return np.repeat(gains, cases, axis=2)
+
+    found = search(measure, SPACE, rungs_of(4000, 2), 2, 0)
+    assert found.best(0).kind == "other batch"
+    assert found.best(0).batch == pytest.approx(2.0, rel=0.3)
+    assert found.best(1).report is ReportKind.ECHO
+    for rule in range(2):
+        kinds = [point.kind for point in found.best_of_kinds(rule)]
+        assert sorted(kinds) == sorted(KINDS)
+        assert found.best(rule) in found.best_of_kinds(rule)
+        best = [found.mean_so_far(rule, point) for point in found.best_of_kinds(rule)]
+        assert max(best) == found.mean(rule).max()
+
+
+@pytest.mark.parametrize("runs", [0, 1, 59])
+def test_too_few_runs_are_one_sentence(runs):
+    with pytest.raises(
+        InputError, match=f"{runs} runs are too few for a search, which needs 6 lies at least; 60 would"
+    ):
+        rungs_of(runs, 1)
+
+
+def test_clients_meet_all_splits():
+    met = {(case % 8, rotated_client(case, 10)) for case in range(96)}
+    assert {client for _, client in met} == set(range(10))
+    assert len(met) > 60
+    assert [rotated_client(case, 3) for case in range(6)] == [0, 1, 2, 1, 2, 0]
