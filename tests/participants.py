@@ -13,7 +13,7 @@ from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.terms import ClientTerms, JobTerms, LossShare, Offer
+from truthfl.ledger.terms import ClientTerms, JobTerms, Offer, TriedLie
 from truthfl.mechanism.contract import Contract
 
 SECRET = secret_from_seed(7)
@@ -56,6 +56,7 @@ def an_offer(key, operator, **changes):
         round_seconds=600.0,
         currency="cent",
         minor_units=1,
+        lies_tried=32,
     )
     client = ClientTerms(
         name="Ada",
@@ -68,7 +69,11 @@ def an_offer(key, operator, **changes):
         labeling_cost=120.0,
         sample_cost=0.5,
         pay={"base": 4319.6556, "slope": 3821.8232, "labeling_cost": 120.0},
-        loss_share=LossShare(0.0663, 0.2408, 0.0273, 0.0, 0.0),
+        lies=(
+            TriedLie("labels by machine", "no labels, rest by the common model", 0.0, 13, 1.0, 0.004, 0.001),
+            TriedLie("fabricated report", "echo × 1.4", 0.0, 0, 2 / 3, 0.012, 0.002),
+            TriedLie("other batch", "batch × 0.46", 1.0, 6, 1.0, 0.006, 0.001),
+        ),
     )
     return changed(Offer(job, client), **changes)
 

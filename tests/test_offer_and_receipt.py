@@ -4,6 +4,7 @@ import copy
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -11,15 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federations import assignments, federations
 from messages import told
 from participants import Ada, a_receipt, an_offer, changed, draw_pictures
-from truthfl import Strategies, client_payoff, lceme
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
+from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import LossShare
+from truthfl.ledger.terms import TriedLie, job_terms_from, offer_from
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
 from truthfl.page.open_page import open_page
@@ -34,37 +34,74 @@ def ada(tmp_path):
     return Ada(tmp_path)
 
 
-@pytest.mark.properties
-@given(data=st.data())
-def test_what_if_is_the_mechanisms_own_payoff(data):
-    """Each row of the panel is client_payoff with this client alone doing that, on the loss model of the contract."""
-    federation = data.draw(federations(max_clients=6, participation=False))
-    clients, model, training = federation.setting
-    batches = data.draw(assignments(federation))
-    contract = lceme(clients, model, training, batches)
-    i = data.draw(st.integers(0, len(clients) - 1))
-    share = [getattr(model, field)[i] for field in vars(LossShare(0, 0, 0, 0, 0))]
-    offer = an_offer(
-        KEY,
-        OPERATOR,
-        batch_size=int(batches[i]),
-        rounds=training.rounds,
-        labeling_cost=float(clients.labeling_cost[i]),
-        pay={name: float(values[i]) for name, values in contract.terms().items()},
-        sample_cost=float(clients.sample_cost[i]),
-        expected_loss=model.truthful_loss(batches),
-        loss_share=LossShare(*map(float, share)),
-    )
-    for way in outlooks(offer, assumed_costs(offer)):
-        effort, batch, scale = np.ones(len(clients)), batches.astype(float).copy(), np.ones(len(clients))
-        effort[i], batch[i], scale[i] = way.effort, way.batch_size, way.report_scale
-        played = Strategies(effort, batch, scale)
-        loss = float(model.expected_loss(played))
-        assert way.loss == pytest.approx(loss, rel=1e-9)
-        scale_of_money = abs(contract.slope[i] * loss) + abs(contract.base[i]) + way.cost
-        paid_off = float(client_payoff(contract, clients, model, training, played)[i])
-        assert way.left == pytest.approx(paid_off, abs=1e-9 * scale_of_money)
-        assert way.difference <= 1e-9 * scale_of_money  # honest work is best
+@given(
+    labels=st.floats(0, 1.5), batch=st.integers(0, 200), delivered=st.floats(0, 1), rise=st.floats(-0.1, 3),
+    labeling=st.floats(0, 1000), computing=st.floats(0, 1000),
+)  # fmt: skip
+def test_what_a_lie_leaves_is_the_contracts_pay_at_the_loss_it_causes_less_what_is_done(
+    labels, batch, delivered, rise, labeling, computing
+):
+    lie = TriedLie("scaled report", "something", labels, batch, delivered, rise, 0.01)
+    offer = an_offer(KEY, OPERATOR, lies=(lie,))
+    honest, told_of = outlooks(offer, Costs(labeling, computing))
+    terms, job = offer.client.pay, offer.job
+    reward = terms["base"] - terms["slope"] * (job.expected_loss + rise) + terms["labeling_cost"]
+    assert told_of.pay == pytest.approx(reward * delivered)
+    assert told_of.cost == pytest.approx(labels * labeling + computing * batch / 13)
+    assert told_of.left == pytest.approx(told_of.pay - told_of.cost)
+    assert told_of.difference == pytest.approx(told_of.left - honest.left)
+    assert told_of.difference_error == pytest.approx(delivered * terms["slope"] * 0.01)
+    assert (honest.kind, honest.difference, honest.pay) == ("honest", 0.0, pytest.approx(offer.expected_pay))
+
+
+def test_an_offer_shows_the_lies_that_were_found_and_no_others(ada):
+    """The best first, also if it pays; none if none were searched."""
+    ada.gets_offer()
+    shown = document_views.offer_view(ada.home, ada.key, None, None)
+    kinds = [one["kind"] for one in shown["outlooks"]]
+    assert kinds == ["honest", "labels by machine", "fabricated report", "other batch"]
+    assert shown["outlooks"][1]["difference"] == pytest.approx(120 - 3821.8232 * 0.004)
+    assert shown["offer"]["lies_tried"] == 32
+    assert json.loads(json.dumps(shown)) == shown
+    ada.gets_offer(lies=(), lies_tried=0, version=2)
+    assert [one["kind"] for one in document_views.offer_view(ada.home, ada.key, None, None)["outlooks"]] == ["honest"]
+
+
+@pytest.mark.parametrize(
+    ("lies", "sentence"),
+    [
+        (7, "its lies are no list of at most 100"),
+        ([{}] * 101, "its lies are no list of at most 100"),
+        ([{"kind": "flattery"}], "its lie lacks batch_size"),
+        ([[]], "its lie lacks"),
+    ],
+)
+def test_lies_that_are_none_make_no_offer(lies, sentence):
+    document = an_offer(KEY, OPERATOR).document()
+    document["client"]["lies"] = lies
+    assert sentence in told(offer_from, document)
+
+
+def test_lies_with_absurd_numbers_are_a_sentence(ada):
+    huge = TriedLie("other batch", "batch × 2", 1.0, 26, 1.0, 1e308, 0.0)
+    ada.gets_offer(lies=(huge,))
+    assert "is no finite amount" in told(document_views.offer_view, ada.home, ada.key, None, None)
+    ada.gets_offer(lies=(replace(huge, loss_rise="much"),), version=2)
+    assert "does not have the form" in told(document_views.offer_view, ada.home, ada.key, None, None)
+
+
+def test_an_offer_of_the_second_format_is_read_and_keeps_its_hash():
+    """It had a part of the loss model instead of lies that were tried."""
+    offer = an_offer(KEY, OPERATOR, lies=(), lies_tried=0)
+    document = offer.document() | {"format": 2}
+    del document["client"]["lies"], document["job"]["lies_tried"]
+    assert "lacks loss_share" in told(offer_from, document)
+    document["client"]["loss_share"] = {"sampling": 0.07, "labeling": 0.2}
+    read = offer_from(document)
+    assert read == offer
+    assert read.document() == document
+    assert read.hash == digest(document) != offer.hash
+    assert job_terms_from(document["job"]) == offer.job
 
 
 def test_the_spread_of_pay():
@@ -89,9 +126,13 @@ def test_her_own_costs_take_the_place_of_the_offers():
     assert assumed_costs(offer) == Costs(120.0, 3 * 0.5 * 13)
     assert sum(vars(assumed_costs(offer)).values()) == pytest.approx(offer.cost)
     assert own_costs(offer, 7.0, None) == Costs(7.0, 19.5)
-    honest, random, half, inflated = outlooks(offer, Costs(200.0, 40.0))
-    assert (honest.cost, random.cost, inflated.cost) == (240.0, 40.0, 240.0)
-    assert half.cost == 200.0 + 40.0 * 6 / 13
+    honest, *lies = outlooks(offer, Costs(200.0, 40.0))
+    assert honest.cost == 240.0
+    assert {one.kind: one.cost for one in lies} == {
+        "labels by machine": 40.0,
+        "fabricated report": 0.0,
+        "other batch": pytest.approx(200.0 + 40.0 * 6 / 13),
+    }
     assert honest.left == pytest.approx(offer.expected_pay - 240.0)
     assert "from 0 on" in told(own_costs, offer, -1.0, None)
     assert "from 0 on" in told(own_costs, offer, None, math.nan)
@@ -113,14 +154,6 @@ def test_an_offer_that_cannot_be_paid_is_neither_shown_nor_accepted(ada, changes
     participant_folder.put_offer(ada.home, offer)
     if "contract" in changes:
         assert sentence in told(document_views.offer_view, ada.home, ada.key, None, None)
-
-
-def test_a_batch_of_one_cannot_be_halved():
-    assert [way.name for way in outlooks(an_offer(KEY, OPERATOR, batch_size=1), Costs(1, 1))] == [
-        "truthful",
-        "lazy labeler",
-        "exaggerator",
-    ]
 
 
 def test_a_desk_with_nothing_on_it(ada):
@@ -268,11 +301,13 @@ def test_her_own_costs_and_the_chance_of_not_covering_them(ada):
     """From the definitions: labeling as far as she labels, computing as far as she computes."""
     offer = ada.gets_offer(batch_size=10)
     deviation = offer.client.pay["slope"] * offer.job.loss_error
-    for way in outlooks(offer, Costs(labeling=70.0, computing=30.0)):
-        cost = 70.0 * way.effort + 30.0 * way.batch_size / 10
-        below = 0.5 * (1 + math.erf((cost - way.pay) / deviation / math.sqrt(2)))
-        assert (way.cost, way.left) == pytest.approx((cost, way.pay - cost))
-        assert way.chance_below_cost == pytest.approx(below, abs=1e-12)
+    work = {lie.kind: (lie.labels, lie.batch_size) for lie in offer.client.lies} | {"honest": (1.0, 10)}
+    for one in outlooks(offer, Costs(labeling=70.0, computing=30.0)):
+        labels, batch = work[one.kind]
+        cost = 70.0 * labels + 30.0 * batch / 10
+        below = 0.5 * (1 + math.erf((cost - one.pay) / deviation / math.sqrt(2)))
+        assert (one.cost, one.left) == pytest.approx((cost, one.pay - cost))
+        assert one.chance_below_cost == pytest.approx(below, abs=1e-12)
 
 
 def test_of_answers_at_once_one_counts(ada):

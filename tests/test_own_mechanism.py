@@ -35,11 +35,7 @@ from truthfl.ledger.signing import read_key
 from truthfl.mechanism.mechanism import require_collected, require_sound
 from truthfl.mechanism.strategies import Strategies
 from truthfl.page.document_views import offer_view, receipt_view
-from truthfl.studies.cells import FederationSpec
-from truthfl.studies.verify.lie_grid import SHORT_GRID
-from truthfl.studies.verify.rule_tests import rule_tests
-from truthfl.studies.verify.verification import VerificationDesign, verify
-from truthfl.studies.work import Store
+from truthfl.studies.verify.job_verification import verify_job
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16, 32))
 BONUS_SHARE = 0.5
@@ -112,17 +108,19 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
 
 def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
     job = own_job(tmp_path)
-    plan = job.plan(job.simulated_federation(), QUICK)
-    ways, _ = rule_tests(
-        FederationSpec(job.data, job.model, job.clients.dataset_size), plan, Store(tmp_path), workers=1
-    )
-    assert [rule.name for rule in ways[0].rules][:1] == ["cost and bonus"]
-    verified = verify(ways[0], VerificationDesign((0,), SHORT_GRID, looks=(4,)), Store(tmp_path), workers=1)
-    own = verified.verdicts[0]
+    own, *others = verify_job(job, tmp_path, quick=True, workers=1).verdicts
     assert own.rule == "cost and bonus"
     assert 1.0 < own.pay_over_cost < 1 + BONUS_SHARE
     assert own.lying_pays  # it pays mostly for nothing, and this is found out
+    assert "flat" in {other.rule for other in others}
     assert bonus.kind in mechanism_kinds()
+
+
+def test_a_contract_that_plans_nothing_cannot_be_verified(bonus, tmp_path, monkeypatch):
+    job = own_job(tmp_path)
+    monkeypatch.delattr(bonus, "plan")
+    with pytest.raises(InputError, match=re.escape("the contract 'cost and bonus' has no plan; it can be studied")):
+        verify_job(job, tmp_path, quick=True, workers=1)
 
 
 def test_the_command_line_takes_it_too(bonus, tmp_path):

@@ -6,6 +6,7 @@ the lie does. Imports `lie_point`, `lie_space` and `mechanism.checks`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -24,6 +25,7 @@ SHARE_OF_RUNG = (0.4, 0.3, 0.2, 0.1)  # of the runs
 SHARE_OF_CHILDREN = 0.7  # of a rung's runs; the others measure survivors on more cases
 FEWEST_CASES, MOST_FIRST_CASES = 4, 12
 FEWEST_POINTS = 6
+FEWEST_RUNS = math.ceil(FEWEST_POINTS * FEWEST_CASES / SHARE_OF_RUNG[0])
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,8 @@ def rungs_of(runs: int, rules: int) -> tuple[Rung, ...]:
     """Rungs that together need about `runs` runs; the number of cases doubles from rung to rung."""
     first = int(np.clip(runs // 250, FEWEST_CASES, MOST_FIRST_CASES))
     rungs = [Rung(first, 0, int(SHARE_OF_RUNG[0] * runs / first))]
-    if rungs[0].children < FEWEST_POINTS:
-        raise InputError(
-            f"{runs} runs are too few for a search, which needs {FEWEST_POINTS} lies at least; "
-            f"{int(np.ceil(FEWEST_POINTS * FEWEST_CASES / SHARE_OF_RUNG[0]))} would do."
-        )
+    if runs < FEWEST_RUNS:
+        raise InputError(f"{runs} runs are too few for a search; it needs at least {FEWEST_RUNS}.")
     for number, share in enumerate(SHARE_OF_RUNG[1:], start=1):
         cases, spent = first * 2**number, share * runs
         last = number == len(SHARE_OF_RUNG) - 1

@@ -159,10 +159,7 @@ class Offer:
 
     def require_payable(self) -> None:
         """Raise InputError unless the contract is known here and pays a finite amount at the expected loss."""
-        import numpy as np
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            pay = self.expected_pay
+        pay = self.expected_pay
         if not math.isfinite(pay):
             raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
 
@@ -182,13 +179,16 @@ class Offer:
         return self.amount(self.job.expected_loss)
 
     def amount(self, test_loss: float, delivered: float | None = None, asked: int | None = None) -> float:
-        """Pay in the job's currency, not rounded.
+        """Pay in the job's currency, not rounded; infinite or NaN where the terms are absurd.
 
         delivered, asked   numbers of rounds, or the share of them and 1; by default, all rounds count as delivered
         """
+        import numpy as np
+
         from truthfl.mechanism.observation import Observation
 
-        return float(self.mechanism.pay(Observation(test_loss, delivered=delivered, asked=asked))[0])
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(self.mechanism.pay(Observation(test_loss, delivered=delivered, asked=asked))[0])
 
     def pay(self, test_loss: float, delivered: int, asked: int) -> int:
         """Pay in whole minor units, rounded half to even."""

@@ -195,9 +195,9 @@ def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:
-    """The job's and the client's terms in one flat object."""
-    names = {"job": offer.job.name, "client": offer.client.name}
-    return {**offer.job.document(), **asdict(offer.client), **names}
+    """The job's and the client's terms in one flat object, without the lies that were tried."""
+    client = {name: value for name, value in asdict(offer.client).items() if name != "lies"}
+    return {**offer.job.document(), **client, "job": offer.job.name, "client": offer.client.name}
 
 
 def _money(offer: Offer, amount: float) -> str:

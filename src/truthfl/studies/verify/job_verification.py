@@ -1,15 +1,17 @@
 """Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
-Imports `job`, `drawn_plans`, `rule_tests`, `verdicts`, `verification`, `lie_training`, `adversary.split` and
-`studies.work`.
+Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `lie_training`,
+`adversary` and `studies.work`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
 from truthfl.adversary.split import Split, most_labels
 from truthfl.errors import InputError
 from truthfl.job import DataJob
@@ -20,10 +22,10 @@ from truthfl.studies.verify.lie_trainer import Place
 from truthfl.studies.verify.lie_training import cached_split
 from truthfl.studies.verify.rule_tests import RuleTest, rule_tests
 from truthfl.studies.verify.verdicts import Verdict
-from truthfl.studies.verify.verification import Measurement, VerificationDesign, measure_lies
+from truthfl.studies.verify.verification import SEARCH_SHARE, Measurement, VerificationDesign, measure_lies
 from truthfl.studies.work import Progress, Store, WorkerPool
 
-FEWEST_SPLITS = 20
+FEWEST_SPLITS, FEWEST_RUNS = 20, 200
 SPLITS = 24
 SEARCHED_SPLITS = 8
 SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
@@ -96,10 +98,12 @@ def verify_job(
     usual = EFFORTS[job.model.kind, quick]
     runs = usual.runs if runs is None else runs
     splits = (FEWEST_SPLITS if quick else SPLITS) if splits is None else splits
-    if runs < 1:
-        raise InputError(f"runs is {runs}; it must be at least 1, and a search needs some hundreds.")
+    if runs < FEWEST_RUNS:
+        raise InputError(f"runs is {runs}; it must be at least {FEWEST_RUNS}, and a good search needs thousands.")
     if splits < FEWEST_SPLITS:
         raise InputError(f"splits is {splits}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them.")
+
+    _require_samples(job)
 
     def stage(name: str) -> Progress:
         return lambda done, number: progress(name, done, number)
@@ -147,6 +151,17 @@ def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place
     return tuple(searched), tuple(place(for_search + k % others, k // others) for k in range(splits))
 
 
+def _require_samples(job: DataJob) -> None:
+    """Raise `InputError` if a client's samples are more than the data leave to the clients."""
+    available, sizes = len(job.simulated_federation().federated.data), job.clients.dataset_size
+    for name, size in zip(job.clients.name, sizes, strict=True):
+        if size > available:
+            raise InputError(
+                f"dataset_size of {name} is {size:,}; beside pilot and test data, {job.data.source} has {available:,} "
+                "samples for the clients: it must be at most that many."
+            )
+
+
 def _split(plan: DrawnPlan, place: Place) -> Split:
     spec = plan.federation
     chances = spec.participation or (1.0,) * len(spec.sizes)
@@ -154,7 +169,11 @@ def _split(plan: DrawnPlan, place: Place) -> Split:
 
 
 def _shares(tests: tuple[RuleTest, ...], runs: int) -> list[int]:
-    """The runs of each test: half for the rules at the tuned step size, less for Shapley pay and the bounds."""
+    """The runs of each test: half for the rules at the tuned step size, less for Shapley pay and the bounds.
+
+    At least as many as a search needs.
+    """
     kinds = ["main" if k == 0 else "shapley" if t.needs(Evidence.SHAPLEY) else "bound" for k, t in enumerate(tests)]
     total = sum(SHARES_OF_RUNS[kind] for kind in kinds)
-    return [int(runs * SHARES_OF_RUNS[kind] / total) for kind in kinds]
+    fewest = [math.ceil(FEWEST_SEARCH_RUNS * test.runs_per_case / SEARCH_SHARE) + 1 for test in tests]
+    return [max(int(runs * SHARES_OF_RUNS[kind] / total), least) for kind, least in zip(kinds, fewest, strict=True)]

@@ -1,6 +1,6 @@
 """The results of a verification as table, picture, CSV files and HTML report.
 
-Imports `files`, `job_verification`, `judgement`, `verdicts`, `adversary.lie_point` and `reporting`.
+Imports `files`, `hindsight`, `job_verification`, `judgement`, `verdicts`, `adversary.lie_point` and `reporting`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from truthfl.adversary.lie_point import KINDS
 from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
+from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
 from truthfl.studies.verify.job_verification import JobVerification
 from truthfl.studies.verify.judgement import measured_lie
 from truthfl.studies.verify.verdicts import Verdict
@@ -26,6 +27,7 @@ SHOWN = (-0.75, 1.35)  # range of the picture in shares of cost; values outside 
 ANSWERS = {True: "yes", False: "no", None: "open"}
 COLUMNS = ("payment rule", "pay / cost", "labels", "batch", "regret", "95% interval", "ex post", "best lie", "pays?")
 SHORT_COLUMNS = ("payment rule and best lie found", "pay/cost", "labels", "batch", "regret", "±", "ex post", "pays?")
+HINDSIGHT_COLUMNS = ("best lie in hindsight", "times", "mean gain")
 CLIENT_COLUMNS = ("client", "worth", "± (95%)", "cost", "best lie for her", "gain", "± (95%)")
 
 
@@ -167,7 +169,12 @@ def _lie_rows(verification: JobVerification) -> Iterable[list[str]]:
 
 def clients_csv(verdict: Verdict) -> str:
     """CSV text with one line per client: what her work is worth and costs, and the best lie for her."""
-    return _csv(list(vars(verdict.clients[0])), (list(map(str, vars(each).values())) for each in verdict.clients))
+    return _csv(list(vars(verdict.clients[0])), (_texts(each) for each in verdict.clients))
+
+
+def _texts(record: object) -> list[str]:
+    """The fields of a dataclass as text."""
+    return list(map(str, vars(record).values()))
 
 
 def _csv(header: list[str], lines: Iterable[list[str]]) -> str:
@@ -210,6 +217,15 @@ def write_verification(verification: JobVerification, scope: str, folder: Path, 
             Paragraph(f"The best lie for each client is that under {own.rule}. In a file: clients.csv."),
         ],
     )
+    in_hindsight = best_in_hindsight(verification.results[0][0], 0)
+    ex_post = Section(
+        "Ex post: the best lie of each split",
+        [
+            Paragraph(f"Under {own.rule}, for {len(in_hindsight)} pairs of client and split. {MEANING_EX_POST}"),
+            Table(HINDSIGHT_COLUMNS, summary_rows(in_hindsight)),
+            Paragraph("One by one in ex_post.csv."),
+        ],
+    )
     meaning = Section("What was asked", [Paragraph(scope), *map(Paragraph, MEANING)])
     lead = "; ".join(f"{verdict.rule}: {ANSWERS[verdict.lying_pays]}" for verdict in verdicts) + "."
     path = folder / "report.html"
@@ -217,13 +233,18 @@ def write_verification(verification: JobVerification, scope: str, folder: Path, 
     write_file(folder / "does-lying-pay.svg", svg)
     write_file(folder / "lies.csv", lies_csv(verification))
     write_file(folder / "clients.csv", clients_csv(own))
-    write_file(path, page(Report("Does lying pay?", lead, [answer, worth, meaning, provenance])))
+    write_file(folder / "ex_post.csv", _csv(list(vars(in_hindsight[0])), (_texts(each) for each in in_hindsight)))
+    write_file(path, page(Report("Does lying pay?", lead, [answer, worth, ex_post, meaning, provenance])))
     return path
 
 
 WORTH = (
     "Her work is worth κ times the rise of the test loss without her. Pay by the joint loss with slope κ rewards "
     "her work by just that: where it is less than the cost, not working pays."
+)
+MEANING_EX_POST = (
+    "What the best of the measured lies would have gained there. It is larger than the regret ex ante, by selection: "
+    "nobody could have known which lie it would be."
 )
 MEANING = (
     "A lie is a point of a family: the share of labels made by hand; the rest left out, drawn at random, labeled by "
@@ -234,8 +255,8 @@ MEANING = (
     "Regret ex ante: the gain of the lie that the search found best, averaged over splits and clients that the search "
     "has not seen, as a share of honest pay (or of its cost, where that is larger). This is what incentives are "
     "about: its author knows neither the others' data nor the draws. The interval counts splits, not runs.",
-    "Ex post: the gain of the best lie of each split in hindsight, on average. It is larger, by selection, and "
-    "nobody could have had it.",
+    "Ex post: the gain of the lie that was best for a client on a split in hindsight, on average over both. It is "
+    "larger, by selection.",
     "Labels and batch: what would serve a client best, as a share of what she was asked for, fitted to real pay.",
     "Lying is said to pay where the gain is known to exceed 2% of what honest work costs: a contract that pays a "
     "thousand times the cost has little regret, and still makes it worth while not to work.",
