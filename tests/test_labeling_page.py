@@ -389,7 +389,16 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         for told in ("Label 4 pictures", "310 cent", "104 cent", "about 1 in 720", "−4,360 cent", "38 cent"):
             assert told in words, told
         ways = page.locator("#behaviours li").all_inner_texts()
-        assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "−630 cent", "158 cent", "66 cent"]
+        assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "275 cent", "176 cent", "158 cent"]
+        assert "What if I cut corners?" in words
+        assert "the server tried 32 lies" in words
+        assert (
+            "2 of them more than honest work: this contract does not make honesty the best choice for you" not in words
+        )
+        assert "1 of them more than honest work: this contract does not make honesty the best choice for you" in words
+        assert "Best found: no labels, rest by the common model." in ways[1]
+        assert "+105 cent ± 4" in ways[1]
+        assert "−12 cent ± 4" in ways[3]
         page.fill("#cost-labeling", "1000")
         page.wait_for_selector("text=Honest work costs you 1,020 cent")
         label = page.locator("#plot svg[role=img]").get_attribute("aria-label")

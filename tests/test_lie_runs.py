@@ -78,20 +78,19 @@ def test_runs_are_paired_by_seed_and_do_not_depend_on_what_else_is_trained(split
     assert np.isnan(together.joined).all()
 
 
-def test_more_labels_are_made_by_hand_on_samples_that_nobody_holds(split):
+def test_more_labels_are_made_by_hand_on_samples_that_she_does_not_hold(split):
     federated = split.federated
     assert 1.4 < most_labels([split]) <= 1.5  # half of the samples of each class, rounded
     for client in range(3):
-        held = {*federated.partition.rows.tolist()}
-        assert not held & set(split.further[client].tolist())
+        further = split.further[client].tolist()
+        assert not {*federated.partition.rows_of(client).tolist()} & {*further}
+        assert len({*further}) == len(further)
         more = split.with_more_samples(client, round(1.3 * federated.partition.sizes[client]))
         assert more.partition.sizes[client] == round(1.3 * federated.partition.sizes[client])
         assert set(federated.partition.rows_of(client)) <= set(more.partition.rows_of(client))
         assert (more.weight == federated.weight).all()
         others = [other for other in range(3) if other != client]
         assert all((more.partition.rows_of(o) == federated.partition.rows_of(o)).all() for o in others)
-    further = np.concatenate(split.further)
-    assert len(set(further.tolist())) == len(further)
     found = train_lies(split, BATCHES, [LiePoint(labels=1.3)], [Case(0, 2)])
     expected = plain_loss(split.with_more_samples(0, 104), split.test, ["truthful"] * 3, 2)
     assert found.loss[0, 0] == pytest.approx(expected, abs=2e-5)
@@ -105,8 +104,8 @@ def test_further_samples_are_of_her_classes(split):
         assert np.abs(more - own / 2).max() <= 1
 
 
-def test_without_further_samples_nobody_can_label_more():
-    everything = Partition(np.arange(300), np.array([0, 100, 200, 300]))
+def test_who_holds_all_samples_cannot_label_more():
+    everything = Partition(np.concatenate((np.arange(300), np.arange(100))), np.array([0, 300, 400]))
     images = LabeledImages(DIGITS.images[:300], DIGITS.labels[:300], DIGITS.classes)
     full = make_split(Federated(MODEL, images, everything, TRAINING), images, TRAINING, 0)
     assert most_labels([full]) == 1.0

@@ -152,24 +152,24 @@ class LiePoint:
     def words(self) -> str:
         """The lie in a few words and numbers."""
         if not self.computes:
-            noise = f" with noise × {self.noise:.2g}" if self.noise else ""
+            noise = f" with noise × {self.noise:g}" if self.noise else ""
             return {
-                ReportKind.ECHO: f"echo × {self.scale:.2g}{noise}",
-                ReportKind.GARBAGE: f"garbage × {self.scale:.2g}",
+                ReportKind.ECHO: f"echo × {self.scale:g}{noise}",
+                ReportKind.GARBAGE: f"garbage × {self.scale:g}",
                 ReportKind.LAST_BIT: "last bit",
             }.get(self.report, "sends nothing")
         parts = []
         if self.labels > 1:
-            parts.append(f"labels × {self.labels:.2f}")
+            parts.append(f"labels × {self.labels:g}")
         elif self.labels < 1:
-            made = f"{self.labels:.0%} labeled" if self.labels else "no labels"
+            made = f"{100 * self.labels:.3g}% labeled" if self.labels else "no labels"
             parts.append(f"{made}, rest {WORDS_OF_REST[self.rest]}")
         if self.batch != 1:
-            parts.append(f"batch × {self.batch:.2g}")
+            parts.append(f"batch × {self.batch:g}")
         if self.last_scale != self.scale:
-            parts.append(f"report × {self.scale:.2g} to {self.last_scale:.2g}")
+            parts.append(f"report × {self.scale:g} to {self.last_scale:g}")
         elif self.scale != 1:
-            parts.append(f"report × {self.scale:.2g}")
+            parts.append(f"report × {self.scale:g}")
         return ", ".join(parts) or "the truth"
 
     def document(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import batch_price
 
 SEARCH_RUNS = 240
-FEWEST_CASES = 24  # on which the lies that were found are measured
+FEWEST_CASES = 20  # on which the lies that were found are measured
 WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies, and the others are merged into groups
 MAX_GROUPED_SAMPLES = 2000  # per round, of all groups together
 MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure

@@ -23,8 +23,8 @@ FEWEST_MORE = 1.2  # a share of labels below this is taken for 1
 class Split:
     """The clients' federation and the test set.
 
-    further  for each client the rows of `federated.data` that nobody holds and that she could label as well, of the
-             same classes as her own as far as there are any
+    further  for each client rows of `federated.data` that she does not hold and could label as well, of the same
+             classes as her own as far as there are any
     """
 
     federated: Federated
@@ -76,17 +76,19 @@ def most_labels(splits: list[Split]) -> float:
 
 
 def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
-    """Rows that nobody holds, for each client up to half as many as she holds, in the proportions of her classes."""
+    """For each client rows that she does not hold, up to half as many as she holds, in the proportions of her classes.
+
+    Other clients may hold them, as any two clients may hold the same sample.
+    """
     labels, partition = federated.data.labels, federated.partition
-    unused = np.setdiff1d(np.arange(len(labels)), partition.rows)
-    unused = np.random.default_rng(seed).permutation(unused)
-    of_class = {c: list(unused[labels[unused] == c]) for c in range(len(federated.data.classes))}
+    shuffled = np.random.default_rng(seed).permutation(len(labels))
+    of_class = [shuffled[labels[shuffled] == c] for c in range(len(federated.data.classes))]
     further = []
     for client in range(len(partition)):
-        counts = np.bincount(labels[partition.rows_of(client)], minlength=len(of_class))
-        wanted = np.rint((MOST_LABELS - 1.0) * counts).astype(int)
-        taken = [of_class[c].pop() for c, number in enumerate(wanted) for _ in range(min(number, len(of_class[c])))]
-        further.append(np.array(taken, dtype=np.int64))
+        own = partition.rows_of(client)
+        wanted = np.rint((MOST_LABELS - 1.0) * np.bincount(labels[own], minlength=len(of_class))).astype(int)
+        taken = [rows[~np.isin(rows, own)][:count] for rows, count in zip(of_class, wanted, strict=True)]
+        further.append(np.concatenate(taken).astype(np.int64))
     return further
 
 

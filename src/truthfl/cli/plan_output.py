@@ -225,13 +225,12 @@ def warnings(planned: Planned, cost: FloatArray) -> list[str]:
         return found
     best = planned.lies.lies[0]
     gain, error = float(best.gain.mean()), float(best.gain_error.mean())
-    tried = f"Of {planned.lies.points} lies tried on pilot data, the best ({best.point.words})"
+    interval = f"{gain:,.2f} ± {CERTAIN * error:,.2f} on average"
+    tried = f"he best of {planned.lies.points} lies tried on pilot data ({best.point.words})"
     if gain > CERTAIN * error:
-        found.append(
-            f"Beware: {tried} gains {gain:,.2f} ± {CERTAIN * error:,.2f} on average (truthfl verify says more)."
-        )
+        found.append(f"Beware: t{tried} gains {interval}. truthfl verify searches longer.")
     else:
-        found.append(f"{tried} is not known to gain: {gain:,.2f} ± {CERTAIN * error:,.2f} on average.")
+        found.append(f"T{tried} is not known to gain: {interval}. truthfl verify searches longer.")
     return found
 
 

@@ -12,7 +12,9 @@ def describe_entry(entry: Entry) -> str | None:
     if entry.kind == "enrolment":
         return f"{document['name']} is there with {document['samples']} samples"
     if entry.kind == "plan":
-        return f"planned: step size {document['step_size']:.3g}, expected loss {document['expected_loss']:.4f}"
+        worth = document.get("worth")
+        of_work = f", each client's work worth {min(worth):,.0f} to {max(worth):,.0f}" if worth else ""
+        return f"planned: step size {document['step_size']:.3g}, expected loss {document['expected_loss']:.4f}{of_work}"
     if entry.kind == "offer":
         offer = offer_from(document)
         return (

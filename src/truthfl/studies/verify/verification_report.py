@@ -98,11 +98,13 @@ def worth_sentence(verdict: Verdict) -> str:
 
 def coalition_sentence(verdict: Verdict) -> str:
     """What two clients gain together if one labels and both report; empty if it was not measured."""
-    if verdict.coalition is None:
+    gain = (verdict.coalition, verdict.coalition_low, verdict.coalition_high)
+    texts = [_percent(share) for share in gain if share is not None]
+    if not texts:
         return ""
     return (
-        f"{verdict.rule}: two clients of whom one labels and both train on her samples gain {verdict.coalition:.0%} "
-        f"({verdict.coalition_low:.0%} to {verdict.coalition_high:.0%}) of their honest pay."
+        f"{verdict.rule}: two clients of whom one labels and both train on her samples gain {texts[0]} ({texts[1]} to "
+        f"{texts[2]}) of their honest pay."
     )
 
 
