@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truthfl.studies.verify.verification import Measurement
+from truthfl.studies.verify.verification import LieMeasurement
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class BestInHindsight:
     gain: float
 
 
-def best_in_hindsight(measurement: Measurement, rule: int) -> list[BestInHindsight]:
+def best_in_hindsight(measurement: LieMeasurement, rule: int) -> list[BestInHindsight]:
     """The best lie of each measured case under a rule."""
     gains, names = measurement.gains[rule], measurement.test.draws[0].clients.name
     best = gains.gain.argmax(axis=0)

@@ -22,7 +22,7 @@ from truthfl.studies.verify.lie_trainer import Place
 from truthfl.studies.verify.lie_training import cached_split
 from truthfl.studies.verify.rule_tests import RuleTest, rule_tests
 from truthfl.studies.verify.verdicts import Verdict
-from truthfl.studies.verify.verification import SEARCH_SHARE, Measurement, VerificationDesign, measure_lies
+from truthfl.studies.verify.verification import SEARCH_SHARE, LieMeasurement, VerificationDesign, measure_lies
 from truthfl.studies.work import Progress, Store, WorkerPool
 
 FEWEST_SPLITS, FEWEST_RUNS = 20, 200
@@ -64,7 +64,7 @@ class JobVerification:
     skipped  reasons why other draws of the data could not be planned
     """
 
-    results: tuple[tuple[Measurement, tuple[Verdict, ...]], ...]
+    results: tuple[tuple[LieMeasurement, tuple[Verdict, ...]], ...]
     absent: Mapping[str, str]
     draws: int
     skipped: tuple[str, ...]

@@ -20,12 +20,12 @@ from truthfl.studies.verify.regret import (
     share_below_cost,
 )
 from truthfl.studies.verify.verdicts import ClientVerdict, MeasuredLie, Verdict
-from truthfl.studies.verify.verification import Measurement
+from truthfl.studies.verify.verification import LieMeasurement
 
 TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
 
 
-def verdicts_of(measurement: Measurement, *, loss_value: float, test_samples: int) -> tuple[Verdict, ...]:
+def verdicts_of(measurement: LieMeasurement, *, loss_value: float, test_samples: int) -> tuple[Verdict, ...]:
     """One verdict per rule.
 
     loss_value    κ, for the worth of a client's work
@@ -34,7 +34,7 @@ def verdicts_of(measurement: Measurement, *, loss_value: float, test_samples: in
     return tuple(_verdict(measurement, rule, loss_value, test_samples) for rule in range(len(measurement.test.names)))
 
 
-def _verdict(measurement: Measurement, rule: int, loss_value: float, test_samples: int) -> Verdict:
+def _verdict(measurement: LieMeasurement, rule: int, loss_value: float, test_samples: int) -> Verdict:
     test, points, cluster = measurement.test, measurement.points, measurement.cluster
     gains, winner = measurement.gains[rule], measurement.found.best(rule)
     regret = mean_share(gains.gain[points.index(winner)], gains.unit, cluster)
@@ -86,7 +86,7 @@ def _answer(low: float, high: float) -> bool | None:
     return False if high < TOLERANCE else None
 
 
-def _of_pairs(measurement: Measurement, rule: int) -> Estimate | None:
+def _of_pairs(measurement: LieMeasurement, rule: int) -> Estimate | None:
     if not measurement.pairs:
         return None
     pairs = measurement.pairs[rule]
@@ -105,7 +105,7 @@ def measured_lie(point: LiePoint, gain: FloatArray, unit: float, cluster: IntArr
     return MeasuredLie(point.words, point.kind, point.document(), estimate.value, estimate.low, estimate.high)
 
 
-def _best_of_kinds(measurement: Measurement, rule: int) -> list[MeasuredLie]:
+def _best_of_kinds(measurement: LieMeasurement, rule: int) -> list[MeasuredLie]:
     """Of each kind the measured lie that was best in the search."""
     gains, found = measurement.gains[rule], measurement.found
     best = []
@@ -118,7 +118,7 @@ def _best_of_kinds(measurement: Measurement, rule: int) -> list[MeasuredLie]:
     return best
 
 
-def _clients(measurement: Measurement, rule: int, loss_value: float) -> list[ClientVerdict]:
+def _clients(measurement: LieMeasurement, rule: int, loss_value: float) -> list[ClientVerdict]:
     """For each client the measured lie that gained most for her in the search; and what her work is worth."""
     found, honest, gains = measurement.found, measurement.honest, measurement.gains[rule]
     worth = loss_value * (honest.without - honest.loss)

@@ -47,7 +47,7 @@ class VerificationDesign:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class LieMeasurement:
     """The lies of a rule test: those that were searched, and those that were measured.
 
     found     the search, with `searched`, the client of each of its cases
@@ -84,7 +84,7 @@ def measure_lies(
     *,
     workers: int | WorkerPool | None = None,
     progress: Progress | None = None,
-) -> Measurement:
+) -> LieMeasurement:
     """Search the lies that gain most under each rule, and measure them on the other splits."""
     space = LieSpace.of_job(test.draws[0].batch_size, test.draws[0].clients.dataset_size, design.most_labels)
     found, searched = _search(test, design, space, store, workers, progress)
@@ -96,7 +96,7 @@ def measure_lies(
     if design.pairs and test.runs_per_case == 1:
         first = design.seed + MEASUREMENT_SEEDS
         pairs = pair_gains(test, design.measured, first, store, workers=workers, progress=progress)
-    return Measurement(
+    return LieMeasurement(
         test,
         design,
         found,
