@@ -397,8 +397,8 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         )
         assert "1 of them more than honest work: this contract does not make honesty the best choice for you" in words
         assert "Best found: no labels, rest by the common model." in ways[1]
-        assert "+105 cent ± 4" in ways[1]
-        assert "−12 cent ± 4" in ways[3]
+        assert "+105 cent ± 8" in ways[1]
+        assert "−12 cent ± 8" in ways[3]
         page.fill("#cost-labeling", "1000")
         page.wait_for_selector("text=Honest work costs you 1,020 cent")
         label = page.locator("#plot svg[role=img]").get_attribute("aria-label")

@@ -51,7 +51,7 @@ def test_all_points_are_within_the_limits_and_can_be_told_in_words_and_numbers(s
         made = point.behaviour(40.0, 200.0)
         assert made.name == point.words
         assert made.labels_honestly == (point.labels >= 1)
-        assert made.truthful == (point == TRUTH or (point.only_labels and point.labels > 1))
+        assert made.truthful == (point == TRUTH or (point.labels > 1 and point == LiePoint(labels=point.labels)))
 
 
 def test_the_family_has_every_corner():

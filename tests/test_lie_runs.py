@@ -1,5 +1,7 @@
 """Trainings in which one client lies, or two share labels: against the plain loop, which reads like the paper."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,7 +82,7 @@ def test_runs_are_paired_by_seed_and_do_not_depend_on_what_else_is_trained(split
 
 def test_more_labels_are_made_by_hand_on_samples_that_she_does_not_hold(split):
     federated = split.federated
-    assert 1.4 < most_labels([split]) <= 1.5  # half of the samples of each class, rounded
+    assert [len(rows) for rows in split.further] == [40, 50, 30]
     for client in range(3):
         further = split.further[client].tolist()
         assert not {*federated.partition.rows_of(client).tolist()} & {*further}
@@ -101,14 +103,28 @@ def test_further_samples_are_of_her_classes(split):
     for client in range(3):
         own = np.bincount(labels[split.federated.partition.rows_of(client)], minlength=10)
         more = np.bincount(labels[split.further[client]], minlength=10)
-        assert np.abs(more - own / 2).max() <= 1
+        assert np.abs(more - own / 2).max() <= 4  # rounded by class, and filled up
+        assert more.sum() == own.sum() / 2
 
 
 def test_who_holds_all_samples_cannot_label_more():
     everything = Partition(np.concatenate((np.arange(300), np.arange(100))), np.array([0, 300, 400]))
     images = LabeledImages(DIGITS.images[:300], DIGITS.labels[:300], DIGITS.classes)
     full = make_split(Federated(MODEL, images, everything, TRAINING), images, TRAINING, 0)
-    assert most_labels([full]) == 1.0
+    assert [len(rows) for rows in full.further] == [0, 50]
+    assert most_labels([300, 100], 300) == 1.0
+    assert most_labels([250, 100], 300) == 1.2
+    assert most_labels([100, 100], 300) == 1.5
+
+
+def test_who_labels_more_uses_no_larger_batch_than_she_pays_for(split):
+    """A batch is at most as large as the samples she was asked to label, and that is what it costs."""
+    point = LiePoint(labels=1.5, batch=50.0)
+    found = train_lies(split, BATCHES, [point], [Case(2, 2)])
+    lie = replace(BEHAVIOURS["truthful"], batch_share=float(point.batch_size(16, 60)) / 16)
+    expected = plain_loss(split.with_more_samples(2, 90), split.test, ["truthful", "truthful", lie], 2)
+    assert found.loss[0, 0] == pytest.approx(expected, abs=2e-5)
+    assert point.cost(0.0, 1.0, 16, 60) == 60
 
 
 def test_a_diverging_lie_has_a_large_finite_loss(split):
@@ -144,5 +160,6 @@ def test_coalitions_are_of_every_size_alike_and_leave_her_out(split):
         alone = plain_loss(split.federated, split.test, there, case.seed)
         joined = plain_loss(split.federated, split.test, [there[0], "truthful", there[2]], case.seed)
         assert (found.alone[number], found.joined[0, number]) == pytest.approx((alone, joined), abs=2e-5)
+        assert np.isnan(train_lies(split, BATCHES, [WHISPER], [case], coalitions=True).alone).all()  # it is known
         untrained = MODEL.loss(MODEL.init(case.seed), split.test.images, split.test.labels)
         assert found.nobody[number] == pytest.approx(untrained)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from truthfl import InputError
 from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
-from truthfl.adversary.lie_search import rotated_client, rungs_of, search
+from truthfl.adversary.lie_search import client_and_split, rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.learning.behaviour import Unlabeled
 from truthfl.studies.verify.job_verification import EFFORTS, SHARES_OF_RUNS
@@ -80,13 +80,28 @@ def test_the_budget_is_nearly_spent_and_hardly_exceeded(runs, rules):
     assert 0.7 * runs < spent <= max(1.05 * runs, runs + 100 * rules)
 
 
-def test_runs_are_counted():
+def test_points_are_measured_on_more_and_more_cases():
     measure, asked = measured(whispering_pays)
-    found = search(measure, SPACE, rungs_of(500, 1), 1, 0)
-    assert found.gains.shape == (1, len(found.points), asked[-1][1])
-    assert found.runs == (~np.isnan(found.gains[0])).sum()
+    rungs = rungs_of(500, 1)
+    found = search(measure, SPACE, rungs, 1, 0)
+    assert asked == [(rung.kept + rung.children, rung.cases) for rung in rungs]
+    assert found.gains.shape == (1, len(found.points), rungs[-1].cases)
+    cases = (~np.isnan(found.gains[0])).sum(axis=1)
+    assert sorted(set(cases)) == [rung.cases for rung in rungs]
+    assert (np.isfinite(found.mean(0)) == (cases == rungs[-1].cases)).all()
     assert len(set(found.points)) == len(found.points)
     assert LiePoint() not in found.points
+
+
+def test_the_best_of_every_rule_survives_however_few_are_kept():
+    def measure(points, cases):
+        """Each of four rules likes another kind of lie best, and hates all else alike."""
+        likes = ("fewer labels", "other batch", "scaled report", "fabricated report")
+        gains = np.array([[1.0 if point.kind == kind else -5.0 for point in points] for kind in likes])
+        return np.repeat(gains[:, :, None], cases, axis=2)
+
+    found = search(measure, SPACE, rungs_of(500, 4), 4, 0)
+    assert [found.mean(rule).max() for rule in range(4)] == [1.0] * 4
 
 
 def test_each_rule_has_its_own_best_lie_and_every_kind_a_best_one():
@@ -114,8 +129,8 @@ def test_too_few_runs_are_one_sentence(runs):
         rungs_of(runs, 1)
 
 
-def test_clients_meet_all_splits():
-    met = {(case % 8, rotated_client(case, 10)) for case in range(96)}
-    assert {client for _, client in met} == set(range(10))
-    assert len(met) > 60
-    assert [rotated_client(case, 3) for case in range(6)] == [0, 1, 2, 1, 2, 0]
+@given(clients=st.integers(1, 12), splits=st.integers(1, 12))
+def test_all_clients_meet_all_splits(clients, splits):
+    met = [client_and_split(case, clients, splits) for case in range(clients * splits)]
+    assert len(set(met)) == clients * splits
+    assert [client for client, _ in met] == [case % clients for case in range(clients * splits)]

@@ -9,6 +9,8 @@ from truthfl.adversary.lie_point import LiePoint
 from truthfl.learning.behaviour import Unlabeled
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.studies.verify.regret import (
+    BATCH_CURVE,
+    LABEL_CURVE,
     elicited_batch,
     elicited_labels,
     ex_post_regret,
@@ -71,7 +73,7 @@ MODEL = LossModel(constant=0.3, sampling=[0.5] * 4, labeling=[0.2] * 4, reportin
 def test_the_elicited_batch_is_the_root_of_real_over_assumed_sampling(truth_over_model):
     """docs/mechanism.md, 2d: with v overestimated s times, the real best response is D'/√s."""
     rule = lceme(CLIENTS, MODEL, TRAINING, [40.0] * 4)
-    points = [LiePoint(batch=share) for share in (0.25, 0.5, 2.0)]
+    points = list(BATCH_CURVE)
     real = truth_over_model * 0.5
     rise = np.array([real / (40 * point.batch) - real / 40 for point in points])
     saved = np.array([5.0 * 40 * (1 - point.batch) for point in points])
@@ -89,17 +91,22 @@ def test_the_elicited_batch_is_the_root_of_real_over_assumed_sampling(truth_over
 def test_the_elicited_labels_are_where_pay_and_cost_balance(worth):
     """Pay a − ν/ℓ and cost c ℓ: the best share of labels is √(ν/c)."""
     cost, nu = 40.0, 40.0 * worth
-    points = [LiePoint(labels=share) for share in (0.5, 0.75, 0.9, 1.25, 1.5)]
+    points = list(LABEL_CURVE)
     gain = [cost * (1 - p.labels) - nu * (1 / p.labels - 1) for p in points]
     cases = np.repeat(np.array(gain)[:, None], 30, axis=1) + RANDOM.normal(0, 1.0, (5, 30))
-    found = elicited_labels(points, some_gains(cases), np.full(30, cost), np.arange(30), 3.0)
+    known = {"labeling_cost": np.full(30, cost), "cluster": np.arange(30), "most": 3.0}
+    found = elicited_labels(points, some_gains(cases), **known, without_labels=None)
     assert found.value == pytest.approx(np.sqrt(worth), rel=0.05)
     assert found.low <= found.value <= found.high
     idle = LiePoint(labels=0.0, rest=Unlabeled.DRAWN, scale=0.02, last_scale=0.02)
     for gain_of_idle, expected in ((-30.0, np.sqrt(worth)), (60.0, 0.0)):
         with_idle = np.concatenate((cases, np.full((1, 30), gain_of_idle)))
-        again = elicited_labels([*points, idle], some_gains(with_idle), np.full(30, cost), np.arange(30), 3.0)
+        again = elicited_labels([*points, idle], some_gains(with_idle), **known, without_labels=idle)
         assert again.value == pytest.approx(expected, rel=0.05)
+    few = LiePoint(labels=0.01)  # a lie that the search found is not part of the curve
+    with_few = some_gains(np.concatenate((cases, np.full((1, 30), 30.0))))
+    again = elicited_labels([*points, few], with_few, **known, without_labels=None)
+    assert again == found
 
 
 def test_pay_below_cost_counts_the_draws_of_the_test_samples():
@@ -115,3 +122,16 @@ def test_pay_below_cost_counts_the_draws_of_the_test_samples():
     assert share_below_cost(payer, honest, gains, np.zeros(200)) == 0.0
     one_above = Gains(gains.gain, gains.pay, gains.cost + rule.slope[0] * 0.01)
     assert share_below_cost(payer, honest, one_above, np.full(200, 0.01)) == pytest.approx(0.84, abs=0.03)
+
+
+def test_work_that_costs_nothing_is_done_as_much_as_possible():
+    gains = some_gains(np.full((8, 4), -1.0), cost=1.0)
+    points, cluster, nothing = [*LABEL_CURVE, *BATCH_CURVE], np.arange(4), np.zeros(4)
+    assert elicited_labels(points, gains, nothing, cluster, most=1.5, without_labels=None).value == 1.5
+    assert elicited_batch(points, gains, np.full(4, 40.0), np.full(4, 200.0), nothing, cluster).value == 5.0
+
+
+def test_a_batch_of_one_sample_cannot_be_smaller():
+    gains = some_gains(np.zeros((3, 4)))
+    ones = np.ones(4)
+    assert elicited_batch(BATCH_CURVE, gains, ones, ones, ones, np.arange(4)).value == 1.0

@@ -41,6 +41,8 @@ class KnownLosses:
         """Honest work in all cases."""
         if self._honest is None:
             results = self._trained([((TRUTH, ABSENCE), range(len(self.liar)))])[0]
+            if self.runs_per_case == 2:
+                self.runs += len(self.liar)  # of the coalitions without her
             (loss, without), (joined, _) = results.loss, results.joined
             self._honest = Honest(self.liar, self.payer, loss, without, joined, results.alone, results.nobody)
             self._known[ABSENCE] = _columns(results, 1)

@@ -69,16 +69,6 @@ class LiePoint:
         """Whether she trains on her own samples."""
         return self.report is ReportKind.SCALED
 
-    @property
-    def only_labels(self) -> bool:
-        """Whether the number of labels is all she changes."""
-        return self == LiePoint(labels=self.labels)
-
-    @property
-    def only_batch(self) -> bool:
-        """Whether the batch is all she changes."""
-        return self == LiePoint(batch=self.batch)
-
     def canonical(self) -> LiePoint:
         """The same lie with the fields that do not matter at fixed values, so that equal lies are equal points."""
         if not self.computes:

@@ -44,8 +44,8 @@ class LieLosses:
     For Shapley pay, with one random coalition of other clients per case, else NaN:
 
     joined     (points, cases) test loss of the coalition with her
-    alone      (cases,) test loss of the coalition without her
-    nobody     (cases,) test loss of the initial model
+    alone      (cases,) test loss of the coalition without her; NaN unless honest work is among the points
+    nobody     (cases,) test loss of the initial model; NaN likewise
     """
 
     loss: FloatArray
@@ -72,8 +72,10 @@ def train_lies(
     if not coalitions:
         return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty)
     members = [coalition(case.client, count, case.seed) for case in cases]
-    alone, _ = _losses(split, batch_size, [ABSENCE], cases, members, threads)
     joined, _ = _losses(split, batch_size, points, cases, members, threads)
+    if TRUTH not in points:
+        return LieLosses(loss, delivered, joined, empty, empty)
+    alone, _ = _losses(split, batch_size, [ABSENCE], cases, members, threads)
     model, test = split.federated.model, split.test
     nobody = [model.loss(model.init(case.seed), test.images, test.labels) for case in cases]
     return LieLosses(loss, delivered, joined, alone[0], np.array(nobody))
@@ -125,7 +127,8 @@ def _losses(
                 groups.append((split.with_more_samples(case.client, held), [p], [c]))
     for federated, of_points, of_cases in groups:
         runs = [(p, c) for p in of_points for c in of_cases]
-        profiles = [_lying_profile(federated, batch_size, points[p], cases[c], members[c]) for p, c in runs]
+        sizes = split.federated.partition.sizes
+        profiles = [_lying_profile(federated, batch_size, sizes, points[p], cases[c], members[c]) for p, c in runs]
         seeds = [cases[c].seed for _, c in runs]
         losses, empty = _trained(split, federated, profiles, seeds, threads)
         for (p, c), value, empties in zip(runs, losses, empty, strict=True):
@@ -135,15 +138,21 @@ def _losses(
 
 
 def _lying_profile(
-    federated: Federated, batch_size: FloatArray, point: LiePoint, case: Case, members: NDArray[np.bool_]
+    federated: Federated,
+    batch_size: FloatArray,
+    sizes: IntArray,
+    point: LiePoint,
+    case: Case,
+    members: NDArray[np.bool_],
 ) -> Profile:
+    """The profile of all clients; `sizes` are the numbers of samples that clients were asked to label."""
     client = case.client
     absent: dict[int, Behaviour] = dict.fromkeys(np.flatnonzero(~members).tolist(), FREE_RIDER)
     if point == TRUTH:
         return _profile(federated, batch_size, absent | {client: TRUTHFUL})
     if point == ABSENCE:
         return _profile(federated, batch_size, absent | {client: FREE_RIDER})
-    lie = point.behaviour(float(batch_size[client]), float(federated.partition.sizes[client]))
+    lie = point.behaviour(float(batch_size[client]), float(sizes[client]))
     return _profile(federated, batch_size, absent | {client: lie})
 
 

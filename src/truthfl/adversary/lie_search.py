@@ -56,9 +56,9 @@ def rungs_of(runs: int, rules: int) -> tuple[Rung, ...]:
     return tuple(rungs)
 
 
-def rotated_client(case: int, clients: int) -> int:
-    """The client of a case of a search: all in a row, shifted after each row, so that all meet all splits."""
-    return (case + case // clients) % clients
+def client_and_split(case: int, clients: int, splits: int) -> tuple[int, int]:
+    """The client and the split of a case of a search; the first clients · splits cases are all pairs."""
+    return case % clients, (case + case // math.lcm(clients, splits)) % splits
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,10 @@ class SearchResult:
 
     points  all points
     gains   (rules, points, cases) of the cases on which a point was measured, else NaN
-    runs    on how many pairs of point and case they were measured
     """
 
     points: tuple[LiePoint, ...]
     gains: FloatArray
-    runs: int
 
     def mean(self, rule: int) -> FloatArray:
         """The mean gain of each point under a rule; −∞ for points that did not reach the last rung."""
@@ -97,7 +95,7 @@ def search(measure: Measure, space: LieSpace, rungs: Sequence[Rung], rules: int,
     points: list[LiePoint] = []
     gains = np.empty((rules, 0, 0))
     survivors: list[int] = []
-    done, runs = 0, 0
+    done = 0
     for rung in rungs:
         if points:
             survivors = _survivors(points, gains, rung.kept)
@@ -105,13 +103,12 @@ def search(measure: Measure, space: LieSpace, rungs: Sequence[Rung], rules: int,
         else:
             children = space.draw(random, rung.children)
         measured = [*survivors, *range(len(points), len(points) + len(children))]
-        runs += len(survivors) * (rung.cases - done) + len(children) * rung.cases
         points = [*points, *children]
         grown = np.full((rules, len(points), rung.cases), np.nan)
         grown[:, : gains.shape[1], :done] = gains
         grown[:, measured] = measure([points[k] for k in measured], rung.cases)
         gains, done = grown, rung.cases
-    return SearchResult(tuple(points), gains, runs)
+    return SearchResult(tuple(points), gains)
 
 
 def _survivors(points: Sequence[LiePoint], gains: FloatArray, kept: int) -> list[int]:
@@ -123,7 +120,7 @@ def _survivors(points: Sequence[LiePoint], gains: FloatArray, kept: int) -> list
         orders.append([int(k) for k in order if measured[k]])
     ranked = [k for several in zip_longest(*orders) for k in several if k is not None]
     kinds = [k for of_rule in gains for k in _best_of_kinds(points, np.where(measured[:, None], of_rule, np.nan))]
-    first = list(dict.fromkeys(ranked))[: max(1, kept - kept // 3)]
+    first = list(dict.fromkeys(ranked))[: max(len(gains), kept - kept // 3)]
     return sorted(list(dict.fromkeys([*first, *kinds, *ranked]))[:kept])
 
 

@@ -15,7 +15,7 @@ from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Payer, gains
 from truthfl.adversary.lie_point import TRUTH, LiePoint
 from truthfl.adversary.lie_runs import Case, LieLosses, train_lies
-from truthfl.adversary.lie_search import rotated_client, rungs_of, search
+from truthfl.adversary.lie_search import rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.adversary.split import Split
 from truthfl.learning.federated import Federated
@@ -23,7 +23,7 @@ from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.planning import Plan
 from truthfl.learning.reduced_federation import reduce_federation
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.observation import Observation
+from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
 from truthfl.mechanism.setting import batch_price
 
 SEARCH_RUNS = 240
@@ -60,7 +60,7 @@ class PilotLie:
 class PilotLies:
     """The results of the search.
 
-    lies     the best lie of each kind, the one that gains most first
+    lies     the best lie of each kind, the one that gained most in the search first
     absence  the rise of the loss without each client
     points   lies that were tried
     runs     training runs
@@ -99,11 +99,34 @@ class _Stage:
 
 
 def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, seed: int = 0) -> PilotLies:
-    """Search the lies that gain most under the plan's contract; the best of each kind is measured with other seeds."""
+    """Search the lies that gain most under the plan's contract; the best of each kind is measured with other seeds.
+
+    No lie is searched if the contract pays by evidence that jobs do not collect.
+    """
     stage = _stage(side, plan)
     count = len(stage.clients)
-    rungs = rungs_of(runs, rules=1)
-    known = stage.known_losses([Case(rotated_client(k, count), seed + k) for k in range(rungs[-1].cases)])
+    cases = [Case(k % count, seed + MEASUREMENT_SEEDS + k) for k in range(-(-FEWEST_CASES // count) * count)]
+    measured, weight = stage.known_losses(cases), plan.clients.weight
+    honest = measured.honest()
+
+    def rise(loss: FloatArray) -> LossRise:
+        return rise_by_weight(weight[honest.liar], loss - honest.loss, weight)
+
+    if plan.contract.needs - COLLECTED_BY_JOBS:
+        return PilotLies((), rise(honest.without), 0, measured.runs)
+    points, tried, search_runs = _searched(stage, plan, runs, seed)
+    lied = measured.lied(points, len(cases))
+    lies = [
+        _pilot_lie(plan, point, rise(loss), float(delivered.mean()))
+        for point, loss, delivered in zip(points, lied.loss, lied.delivered, strict=True)
+    ]
+    return PilotLies(tuple(lies), rise(honest.without), tried, search_runs + measured.runs)
+
+
+def _searched(stage: _Stage, plan: Plan, runs: int, seed: int) -> tuple[list[LiePoint], int, int]:
+    """The best point of each kind by the search, the one that gains most first; and the numbers of points and runs."""
+    rungs, count = rungs_of(runs, rules=1), len(stage.clients)
+    known = stage.known_losses([Case(k % count, seed + k) for k in range(rungs[-1].cases)])
 
     def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
         lied, honest = known.lied(points, cases), known.honest().first(cases)
@@ -111,21 +134,10 @@ def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, se
 
     space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size)
     found = search(measure, space, rungs, 1, seed)
-    points = found.best_of_kinds(0)
-    cases = [Case(k % count, seed + MEASUREMENT_SEEDS + k) for k in range(-(-FEWEST_CASES // count) * count)]
-    measured = stage.known_losses(cases)
-    lied, honest = measured.lied(points, len(cases)), measured.honest()
-    weight = plan.clients.weight
-
-    def rise(loss: FloatArray) -> LossRise:
-        return rise_by_weight(weight[honest.liar], loss - honest.loss, weight)
-
-    lies = [
-        _pilot_lie(plan, point, rise(loss), float(delivered.mean()))
-        for point, loss, delivered in zip(points, lied.loss, lied.delivered, strict=True)
-    ]
-    lies.sort(key=lambda lie: -float(lie.gain.mean()))
-    return PilotLies(tuple(lies), rise(honest.without), len(found.points), known.runs + measured.runs)
+    best = found.best(0)
+    others = [point for point in found.best_of_kinds(0) if point != best]
+    others.sort(key=lambda point: -found.mean_so_far(0, point))
+    return [best, *others], len(found.points), known.runs
 
 
 def rise_by_weight(weight: FloatArray, rise: FloatArray, all_weights: FloatArray) -> LossRise:

@@ -5,9 +5,11 @@ Imports `learning.federated`, `learning.images`, `learning.partition`, `learning
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from truthfl.adversary.lie_point import MOST_LABELS
 from truthfl.learning.federated import Federated
@@ -15,8 +17,6 @@ from truthfl.learning.images import LabeledImages
 from truthfl.learning.partition import Partition
 from truthfl.mechanism.checks import IntArray
 from truthfl.mechanism.setting import Training
-
-FEWEST_MORE = 1.2  # a share of labels below this is taken for 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +61,19 @@ def make_split(federated: Federated, test: LabeledImages, training: Training, se
     return Split(small, test, tuple(position[rows] for rows in further))
 
 
-def most_labels(splits: list[Split]) -> float:
-    """The labels that every client can make in every split, as a share of the samples that she holds; at most 1.5.
+def most_labels(sizes: ArrayLike, available: int) -> float:
+    """The labels that every client can make, as a share of the samples that she holds; at most 1.5.
 
-    1 if there are hardly any further samples.
+    sizes      numbers of samples of the clients, all drawn from `available` samples
     """
-    shares = [
-        1.0 + len(rows) / size
-        for split in splits
-        for rows, size in zip(split.further, split.federated.partition.sizes, strict=True)
-    ]
-    share = min(MOST_LABELS, *map(float, shares))
-    return share if share >= FEWEST_MORE else 1.0
+    return float(np.clip(available / np.max(np.asarray(sizes, dtype=float)), 1.0, MOST_LABELS))
 
 
 def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
-    """For each client rows that she does not hold, up to half as many as she holds, in the proportions of her classes.
+    """For each client rows that she does not hold, half as many as she holds, or all that there are.
 
-    Other clients may hold them, as any two clients may hold the same sample.
+    They are in the proportions of her classes, as far as there are enough. Other clients may hold them, as any two
+    clients may hold the same sample.
     """
     labels, partition = federated.data.labels, federated.partition
     shuffled = np.random.default_rng(seed).permutation(len(labels))
@@ -88,7 +83,10 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
         own = partition.rows_of(client)
         wanted = np.rint((MOST_LABELS - 1.0) * np.bincount(labels[own], minlength=len(of_class))).astype(int)
         taken = [rows[~np.isin(rows, own)][:count] for rows, count in zip(of_class, wanted, strict=True)]
-        further.append(np.concatenate(taken).astype(np.int64))
+        held = np.concatenate((own, *taken))
+        others = shuffled[~np.isin(shuffled, held)]
+        missing = max(math.ceil((MOST_LABELS - 1.0) * len(own)) - sum(map(len, taken)), 0)
+        further.append(np.concatenate((*taken, others[:missing])).astype(np.int64))
     return further
 
 

@@ -15,7 +15,7 @@ from truthfl.cli.output import console, table
 from truthfl.cli.progress import progress_bar
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.deviation import Deviation, free_riding_gain
+from truthfl.mechanism.deviation import Deviation, absence_rise, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.observation import Observation
@@ -76,9 +76,7 @@ def plan_constants_job(job: ConstantsJob) -> Planned:
     """Plan on the job's bound."""
     model, server = job.loss_model(), job.server
     contract = job.plan(model)
-    worth = server.loss_value * (
-        model.own_gap(1.0, contract.batch_size, 0.0) - model.own_gap(1.0, contract.batch_size, 1.0)
-    )
+    worth = server.loss_value * absence_rise(model, contract.batch_size)
     return Planned(
         job.clients,
         job.training,
@@ -138,6 +136,8 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
             "worth_error": planned.worth_error,
         },
         "lies": None if planned.lies is None else [_lie_json(lie) for lie in planned.lies.lies],
+        "lies_tried": 0 if planned.lies is None else planned.lies.points,
+        "lie_runs": 0 if planned.lies is None else planned.lies.runs,
         "step_size": planned.training.step_size,
         "contract": contract.kind,
         "expected_loss": planned.expected_loss,
@@ -221,7 +221,7 @@ def warnings(planned: Planned, cost: FloatArray) -> list[str]:
             f"({_range(planned.worth[below])}) than it costs ({_range(cost[below])}). There, not working pays under a "
             "contract that pays by the joint loss with a slope of loss_value: ask fewer clients, or for less."
         )
-    if planned.lies is None:
+    if planned.lies is None or not planned.lies.lies:
         return found
     best = planned.lies.lies[0]
     gain, error = float(best.gain.mean()), float(best.gain_error.mean())

@@ -56,6 +56,9 @@ def verify(
         raise InputError(f"seed is {seed}; it must be 0 or more.")
     job = read_job(job_file)
     if isinstance(job, ConstantsJob):
+        for option, value in (("--data", data), ("--runs", runs), ("--splits", splits)):
+            if value is not None:
+                raise InputError(f"{option} is for a job on data; this one states constants and is not trained.")
         _verify_on_loss_model(job, json)
         return
     if data is not None:
@@ -121,9 +124,11 @@ def _scope_sentence(verification: JobVerification) -> str:
     points, runs = sum(len(m.found.points) for m in measurements), sum(m.runs for m in measurements)
     draws = verification.draws
     plans = "the job's own plan" if draws == 1 else f"plans on {draws} draws of the data"
+    liars, clients = len(set(first.honest.liar.tolist())), len(first.test.draws[0].clients)
+    asked = "" if liars == clients else f"; {liars} of the {clients:,} clients lie in turn"
     return (
         f"{points:,} lies and {runs:,} training runs; searched on {len(first.design.searched)} splits, the best of "
-        f"them measured on {len(first.design.measured)} others; {plans}."
+        f"them measured on {len(first.design.measured)} others; {plans}{asked}."
     )
 
 

@@ -102,7 +102,7 @@ class ClientTerms:
     labeling_cost    c_l, assumed cost of labeling all samples
     sample_cost      c_p, assumed cost of one sample in one round
     pay              parameters of her pay, with the mechanism's names
-    lies             the best that were found for her of the lies that were tried
+    lies             of the lies that were tried on average the best of each kind, and what each would do if she told it
     """
 
     name: str

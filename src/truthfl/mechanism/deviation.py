@@ -111,6 +111,12 @@ def is_individually_rational(
     return bool((payoff >= -tolerance * game.honest_cost - game.resolution()).all())
 
 
+def absence_rise(model: LossModel, batch_size: FloatArray) -> FloatArray:
+    """g_i − v_i/D'_i: by how much the loss rises without client i (section 6). Times κ, what her work is worth."""
+    rise: FloatArray = model.reporting - model.sampling / batch_size
+    return rise
+
+
 def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
     """The gain of each client by sending back the received model unchanged: no labels, no computing, γ_i = 0.
 
@@ -120,7 +126,7 @@ def free_riding_gain(contract: Mechanism, clients: Clients, model: LossModel, tr
     """
     require_same_clients(contract, clients, model)
     cost = work_cost(clients, training, Strategies.truthful(contract.batch_size))
-    rise: FloatArray = model.reporting - model.sampling / contract.batch_size
+    rise = absence_rise(model, contract.batch_size)
     if contract.linear() is not None:
         return cost - pay_slope(contract) * rise
     game = _Unilateral(contract, clients, model, training)

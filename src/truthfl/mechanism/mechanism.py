@@ -178,7 +178,10 @@ def delivered_share(amount: FloatArray, observation: Observation) -> FloatArray:
 
 
 def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) -> None:
-    """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite."""
+    """Raise `InputError` unless batches are whole and within the data, and terms and expected pay are finite.
+
+    Pay is not checked if it needs evidence that jobs do not collect.
+    """
     count, kind = len(clients), mechanism.kind
     batches = np.asarray(mechanism.batch_size, dtype=float)
     if batches.shape != (count,):
@@ -197,7 +200,10 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
     pay = np.asarray(mechanism.pay(Observation(expected_loss)), dtype=float)
     if pay.shape != (count,):
         raise InputError(f"mechanism {kind!r} pays an array of shape {pay.shape}; it must be ({count},).")
-    for what, values in (*((f"the term {name!r}", term) for name, term in terms.items()), ("the pay", pay)):
+    amounts = {f"the term {name!r}": term for name, term in terms.items()}
+    if not mechanism.needs - COLLECTED_BY_JOBS:  # other evidence is not known when a job is planned
+        amounts["the pay"] = pay
+    for what, values in amounts.items():
         if not np.isfinite(values).all():
             who = int(np.argmin(np.isfinite(values)))
             raise InputError(f"mechanism {kind!r}: {what} of {clients.label(who)} is {values[who]}; it must be finite.")

@@ -105,7 +105,8 @@ function showCosts({ offer, outlooks, costs }) {
 function lieWords(offer, lies) {
   if (lies.length === 0) return "Nobody searched for lies that pay under this contract, so nothing is known of them.";
   const searched = `Before making this offer, the server tried ${count(offer.lies_tried, "lie")} in trainings on data of ` +
-    "its own, the other clients being honest. Below is the best of each kind and what it would leave you with, ";
+    "its own, the other clients being honest. Below is the best of each kind and what it would leave you with " +
+    "(± is the error in 19 of 20 such trials; your own data may differ more), ";
   const paying = lies.filter((lie) => lie.difference > 2 * lie.difference_error && lie.difference >= 0.5 / offer.minor_units);
   return searched + (paying.length === 0 ? "none known to leave more than honest work." :
     `${paying.length} of them more than honest work: this contract does not make honesty the best choice for you.`);
@@ -115,7 +116,8 @@ function lieWords(offer, lies) {
 function comparedToHonest(outlook, offer) {
   if (outlook.kind === "honest") return ["honest", "left for you"];
   if (Math.abs(outlook.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
-  const difference = `${money(outlook.difference, offer)} ± ${number(outlook.difference_error, offer.minor_units > 1 ? 2 : 0)}`;
+  const error = number(2 * outlook.difference_error, offer.minor_units > 1 ? 2 : 0); // 19 in 20
+  const difference = `${money(outlook.difference, offer)} ± ${error}`;
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 

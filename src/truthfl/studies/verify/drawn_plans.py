@@ -35,6 +35,7 @@ class DrawnPlan:
     contract: Mechanism
     loss_error: float
     loss_variance: float
+    confidence: float
 
 
 def drawn_plans(
@@ -119,4 +120,5 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
         contract=job.contract.mechanism(batch_size=stored["batch_size"], **terms),  # type: ignore[call-arg]
         loss_error=float(stored["loss_error"]),
         loss_variance=float(stored["loss_variance"]),
+        confidence=job.server.confidence,
     )

@@ -1,7 +1,7 @@
 """Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
-Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `lie_training`,
-`adversary` and `studies.work`.
+Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary` and
+`studies.work`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
-from truthfl.adversary.split import Split, most_labels
+from truthfl.adversary.split import most_labels
 from truthfl.errors import InputError
 from truthfl.job import DataJob
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
 from truthfl.studies.verify.lie_trainer import Place
-from truthfl.studies.verify.lie_training import cached_split
-from truthfl.studies.verify.rule_tests import RuleTest, rule_tests
+from truthfl.studies.verify.rule_tests import BOUND_RULES, RuleTest, rule_tests
 from truthfl.studies.verify.verdicts import Verdict
 from truthfl.studies.verify.verification import SEARCH_SHARE, LieMeasurement, VerificationDesign, measure_lies
 from truthfl.studies.work import Progress, Store, WorkerPool
@@ -103,16 +102,16 @@ def verify_job(
     if splits < FEWEST_SPLITS:
         raise InputError(f"splits is {splits}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them.")
 
-    _require_samples(job)
+    available = len(job.simulated_federation().federated.data)
+    _require_samples(job, available)
 
     def stage(name: str) -> Progress:
         return lambda done, number: progress(name, done, number)
 
     store = Store(folder / "tasks")
-    draws = min(usual.draws, 2 + splits)
-    plans, skipped = drawn_plans(job, draws, store, seed=seed, progress=stage("planning"))
+    plans, skipped = drawn_plans(job, usual.draws, store, seed=seed, progress=stage("planning"))
     searched, measured = _places(plans, splits, seed)
-    more = most_labels([_split(plans[searched[0].draw], searched[0])])
+    more = most_labels(job.clients.dataset_size, available)
     with WorkerPool(workers) as pool:
         tests, absent = rule_tests(plans, store, workers=pool, progress=stage("pricing"))
         measurements = [
@@ -151,10 +150,9 @@ def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place
     return tuple(searched), tuple(place(for_search + k % others, k // others) for k in range(splits))
 
 
-def _require_samples(job: DataJob) -> None:
-    """Raise `InputError` if a client's samples are more than the data leave to the clients."""
-    available, sizes = len(job.simulated_federation().federated.data), job.clients.dataset_size
-    for name, size in zip(job.clients.name, sizes, strict=True):
+def _require_samples(job: DataJob, available: int) -> None:
+    """Raise `InputError` if a client's samples are more than those available to the clients."""
+    for name, size in zip(job.clients.name, job.clients.dataset_size, strict=True):
         if size > available:
             raise InputError(
                 f"dataset_size of {name} is {size:,}; beside pilot and test data, {job.data.source} has {available:,} "
@@ -162,18 +160,13 @@ def _require_samples(job: DataJob) -> None:
             )
 
 
-def _split(plan: DrawnPlan, place: Place) -> Split:
-    spec = plan.federation
-    chances = spec.participation or (1.0,) * len(spec.sizes)
-    return cached_split(spec.data, spec.model, spec.sizes, chances, place.split)
-
-
 def _shares(tests: tuple[RuleTest, ...], runs: int) -> list[int]:
     """The runs of each test: half for the rules at the tuned step size, less for Shapley pay and the bounds.
 
     At least as many as a search needs.
     """
-    kinds = ["main" if k == 0 else "shapley" if t.needs(Evidence.SHAPLEY) else "bound" for k, t in enumerate(tests)]
+    bounds = {rule.name for rule in BOUND_RULES}
+    kinds = ["shapley" if t.needs(Evidence.SHAPLEY) else "bound" if t.names[0] in bounds else "main" for t in tests]
     total = sum(SHARES_OF_RUNS[kind] for kind in kinds)
     fewest = [math.ceil(FEWEST_SEARCH_RUNS * test.runs_per_case / SEARCH_SHARE) + 1 for test in tests]
     return [max(int(runs * SHARES_OF_RUNS[kind] / total), least) for kind, least in zip(kinds, fewest, strict=True)]

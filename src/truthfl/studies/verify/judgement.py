@@ -1,13 +1,18 @@
-"""Makes the verdicts of a measurement. Imports `verification`, `regret`, `verdicts`, `lie_trainer` and `adversary`."""
+"""Makes the verdicts of a measurement.
+
+Imports `verification`, `regret`, `verdicts`, `lie_trainer`, `adversary` and `mechanism`.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from truthfl.adversary.lie_point import KINDS, LiePoint
 from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import batch_price
 from truthfl.studies.verify.lie_trainer import payers_of
 from truthfl.studies.verify.regret import (
@@ -20,7 +25,7 @@ from truthfl.studies.verify.regret import (
     share_below_cost,
 )
 from truthfl.studies.verify.verdicts import ClientVerdict, MeasuredLie, Verdict
-from truthfl.studies.verify.verification import LieMeasurement
+from truthfl.studies.verify.verification import LieMeasurement, clusters
 
 TOLERANCE = 0.02  # gain that does not count, as a share of the cost of honest work
 
@@ -57,18 +62,26 @@ def _verdict(measurement: LieMeasurement, rule: int, loss_value: float, test_sam
     )
     test_error = np.sqrt([draw.plan.loss_variance / test_samples for draw, _ in of_cases])
     below = share_below_cost(payers_of(test, rule), measurement.honest, gains, test_error)
-    labels = elicited_labels(points, gains, labeling, cluster, measurement.design.most_labels)
+    labels = elicited_labels(
+        points,
+        gains,
+        labeling,
+        cluster,
+        most=measurement.design.most_labels,
+        without_labels=_best_without_labels(measurement, rule),
+    )
+    needs_coalitions = Evidence.SHAPLEY in test.draws[0].rules[rule].needs  # pay of one case is then mostly noise
     return Verdict(
         rule=test.names[rule],
         regret=regret.value,
         regret_low=regret.low,
         regret_high=regret.high,
-        ex_post_regret=ex_post_regret(gains),
+        ex_post_regret=None if needs_coalitions else ex_post_regret(gains),
         best_lie={"words": winner.words, **winner.document()},
         **_named("elicited_labels", labels),
         **_named("elicited_batch", elicited_batch(points, gains, assigned, owned, price, cluster)),
         pay_over_cost=float(gains.pay.sum() / gains.cost.sum()),
-        below_cost=below,
+        below_cost=None if needs_coalitions else below,
         gain_over_cost=regret.value * over_cost,
         lying_pays=_answer(regret.low * over_cost, regret.high * over_cost),
         **_named("coalition", _of_pairs(measurement, rule)),
@@ -91,12 +104,21 @@ def _of_pairs(measurement: LieMeasurement, rule: int) -> Estimate | None:
         return None
     pairs = measurement.pairs[rule]
     unit = float(pairs.pay.mean())
-    return mean_share(pairs.gain, unit, np.arange(len(pairs.gain))) if unit > 0 else None
+    return mean_share(pairs.gain, unit, clusters(measurement.design.measured)) if unit > 0 else None
+
+
+def _best_without_labels(measurement: LieMeasurement, rule: int) -> LiePoint | None:
+    """Of the measured lies without labels the one that was best in the search."""
+    found = measurement.found
+    tried = [point for point in measurement.points if point.labels == 0 and point in found.points]
+    return max(tried, key=lambda point: found.mean_so_far(rule, point), default=None)
 
 
 def _named(name: str, estimate: Estimate | None) -> dict[str, Any]:
+    """The estimate under three names; None for what is unknown."""
     values = (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
-    return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
+    known = (value if value is not None and math.isfinite(value) else None for value in values)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), known, strict=True))
 
 
 def measured_lie(point: LiePoint, gain: FloatArray, unit: float, cluster: IntArray) -> MeasuredLie:
@@ -119,18 +141,17 @@ def _best_of_kinds(measurement: LieMeasurement, rule: int) -> list[MeasuredLie]:
 
 
 def _clients(measurement: LieMeasurement, rule: int, loss_value: float) -> list[ClientVerdict]:
-    """For each client the measured lie that gained most for her in the search; and what her work is worth."""
+    """For each client whose lies were studied: the best for her by the search, and what her work is worth."""
     found, honest, gains = measurement.found, measurement.honest, measurement.gains[rule]
     worth = loss_value * (honest.without - honest.loss)
     reached = np.isfinite(found.mean(rule))
     tried = [k for k, point in enumerate(found.points) if reached[k] and point in measurement.points]
     clients = measurement.test.draws[0].clients
     verdicts = []
-    for client in range(len(clients)):
+    for client in np.unique(honest.liar).tolist():
         searched, own = measurement.searched == client, honest.liar == client
-        if not searched.any() or not own.any():
-            continue
-        best = found.points[tried[int(np.argmax(found.gains[rule][tried][:, searched].mean(axis=1)))]]
+        mean = found.gains[rule][tried][:, searched].mean(axis=1) if searched.any() else found.mean(rule)[tried]
+        best = found.points[tried[int(np.argmax(mean))]]
         unit = max(float(gains.pay[own].mean()), float(gains.cost[own].mean()))
         of_best = gains.gain[measurement.points.index(best)]
         verdicts.append(

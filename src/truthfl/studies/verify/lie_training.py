@@ -79,12 +79,12 @@ def _split(
     training: Training,
 ) -> Split:
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    here = cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, split)
+    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, split)
     return replace(here, federated=with_training(here.federated, training))
 
 
 @lru_cache(maxsize=8)
-def cached_split(
+def _cached_split(
     data: Data, model: ModelChoice, sizes: tuple[int, ...], participation: tuple[float, ...], split: int
 ) -> Split:
     """The split with this seed, under the pilot and test data of `data.seed`."""
@@ -103,14 +103,19 @@ def losses_without(
     local_steps: int,
     step_size: float,
     batch_size: Sequence[float],
+    without: Sequence[int],
     seeds: Sequence[int],
 ) -> Result:
-    """Test losses on the server's pilot data, (1 + clients, seeds): with all clients, then without each in turn."""
+    """Test losses on the server's pilot data: with all clients, then without each of `without` in turn.
+
+    The array is (1 + clients left out, seeds).
+    """
     federation = federation_of(data, model, sizes, participation)
     federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
-    present = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - np.eye(len(sizes)))), len(seeds), axis=0)
+    left_out = np.eye(len(sizes))[list(without)]
+    present = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - left_out)), len(seeds), axis=0)
     strategies = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), present.shape), present)
-    draws = np.tile(np.asarray(seeds), 1 + len(sizes))
+    draws = np.tile(np.asarray(seeds), 1 + len(without))
     trained = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
     return {"loss": trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))}
 

@@ -44,13 +44,14 @@ def payment_rules(
     """Constructors of the job's own contract, LCEME and the four baselines by name, all with the same batches."""
     batch_size = planned.batch_size
     own: dict[str, Callable[[], Mechanism]] = {} if planned.kind == Contract.kind else {planned.name: lambda: planned}
-    return own | {
+    others: dict[str, Callable[[], Mechanism]] = {
         "lceme": lambda: lceme(clients, model, training, batch_size),
         "flat": lambda: flat_pay(clients, model, training, batch_size),
         "per claimed sample": lambda: pay_per_claimed_sample(clients, model, training, batch_size),
         "leave-one-out": lambda: leave_one_out_pay(clients, model, training, batch_size),
         "shapley share": lambda: shapley_share_pay(clients, model, training, batch_size),
     }
+    return own | {name: make for name, make in others.items() if name not in own}
 
 
 def does_lying_pay(clients: Clients, model: LossModel, training: Training, planned: Mechanism) -> tuple[Answer, ...]:

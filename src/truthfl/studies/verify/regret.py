@@ -1,7 +1,8 @@
 """Estimates from gains in cases: regret ex ante and ex post, elicited labels and batch; with intervals over splits.
 
 Cases on one draw of the data (or on one split, if there is one draw) depend on each other, so intervals count draws
-(or splits), not cases. Imports `adversary` and `mechanism.checks`.
+(or splits), not cases; only those of single clients (`mean_of_group`) count cases. Imports `adversary` and
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from truthfl.adversary.lie_point import LiePoint
 from truthfl.mechanism.checks import FloatArray, IntArray
 
 RESAMPLES = 1000
+LABEL_CURVE = tuple(LiePoint(labels=share) for share in (0.5, 0.75, 0.9, 1.25, 1.5))  # measured to fit the best share
+BATCH_CURVE = tuple(LiePoint(batch=share) for share in (0.25, 0.5, 2.0))
 TEST_DRAWS = tuple(NormalDist().inv_cdf((k + 0.5) / 20) for k in range(20))
 
 
@@ -28,9 +31,6 @@ class Estimate:
     value: float
     low: float
     high: float
-
-
-UNKNOWN = Estimate(float("nan"), float("nan"), float("nan"))
 
 
 def mean_share(amount: FloatArray, unit: float, cluster: IntArray) -> Estimate:
@@ -86,25 +86,32 @@ def share_below_cost(payers: Sequence[Payer], honest: Honest, gains: Gains, test
 
 
 def elicited_labels(
-    points: Sequence[LiePoint], gains: Gains, labeling_cost: FloatArray, cluster: IntArray, most: float
+    points: Sequence[LiePoint],
+    gains: Gains,
+    labeling_cost: FloatArray,
+    cluster: IntArray,
+    *,
+    most: float,
+    without_labels: LiePoint | None,
 ) -> Estimate:
     """The labels that serve a client best, as a share of those asked for.
 
-    Pay as a function of the share ℓ of labels (the rest left out, all else honest) is fitted by a − ν/ℓ, so the best
-    share is √(ν/c_l). If a lie without labels gains more than that, the best share is 0. `labeling_cost` is (cases,).
+    Pay as a function of the share ℓ of labels (the rest left out, all else honest) is fitted by a − ν/ℓ on
+    `LABEL_CURVE`, so the best share is √(ν/c_l), or 0 if the lie without labels gains more than that.
+
+    labeling_cost   (cases,)
+    most            the largest share
+    without_labels  the best lie without labels that the search found, if any was measured
     """
-    curve = [k for k, point in enumerate(points) if point.only_labels and 0 < point.labels != 1]
-    without = [k for k, point in enumerate(points) if point.labels == 0]
-    if not curve:
-        return UNKNOWN
+    curve = [points.index(point) for point in LABEL_CURVE if point in points]
     shares = np.array([points[k].labels for k in curve])
     change = gains.gain[curve] - labeling_cost * (1.0 - shares)[:, None]
     x = (1.0 / shares - 1.0)[:, None] * np.ones_like(change)
-    idle = gains.gain[without[int(np.argmax(gains.gain[without].mean(axis=1)))]] if without else None
+    idle = None if without_labels is None else gains.gain[points.index(without_labels)]
 
     def best(weight: FloatArray) -> float:
         nu, cost = _fitted(x, change, weight), float(weight @ labeling_cost / weight.sum())
-        share = float(np.clip(np.sqrt(nu / cost), 1e-9, most))
+        share = float(np.clip(np.sqrt(nu / cost), 1e-9, most)) if cost > 0 else most
         interior = cost * (1.0 - share) - nu * (1.0 / share - 1.0)
         if idle is not None and float(weight @ idle / weight.sum()) > max(interior, 0.0):
             return 0.0
@@ -121,13 +128,11 @@ def elicited_batch(
     price: FloatArray,
     cluster: IntArray,
 ) -> Estimate:
-    """The batch that serves a client best, as a share of the assigned one: pay is fitted by a − ν/D.
+    """The batch that serves a client best, as a share of the assigned one: pay is fitted by a − ν/D on `BATCH_CURVE`.
 
     assigned, owned, price  (cases,) of the case's client
     """
-    curve = [k for k, point in enumerate(points) if point.only_batch and point.batch != 1]
-    if not curve:
-        return UNKNOWN
+    curve = [points.index(point) for point in BATCH_CURVE if point in points]
     used = np.array([points[k].batch_size(assigned, owned) for k in curve])
     change = gains.gain[curve] - price * (assigned - used)
     x = assigned / used - 1.0
@@ -135,14 +140,15 @@ def elicited_batch(
     def best(weight: FloatArray) -> float:
         nu, cost = _fitted(x, change, weight), float(weight @ (price * assigned) / weight.sum())
         limits = float(np.mean(1.0 / assigned)), float(np.mean(owned / assigned))
-        return float(np.clip(np.sqrt(nu / cost), *limits))
+        return float(np.clip(np.sqrt(nu / cost), *limits)) if cost > 0 else limits[1]
 
     return _resampled(best, cluster)
 
 
 def _fitted(x: FloatArray, change: FloatArray, weight: FloatArray) -> float:
     """ν ≥ 0 of change = −ν x by weighted least squares; x and change are (points, cases), weight (cases,)."""
-    return max(0.0, -float((weight * x * change).sum()) / float((weight * x * x).sum()))
+    squares = float((weight * x * x).sum())
+    return max(0.0, -float((weight * x * change).sum()) / squares) if squares > 0 else 0.0
 
 
 def _resampled(best: Callable[[FloatArray], float], cluster: IntArray) -> Estimate:

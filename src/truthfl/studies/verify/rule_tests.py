@@ -7,7 +7,7 @@ LCEME on the calibrated loss model and on two bounds, and four other rules. Impo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ from truthfl.errors import InputError
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.baselines import LeaveOneOutPay, flat_pay, pay_per_claimed_sample, shapley_share_pay
 from truthfl.mechanism.bounds import paper_bound, sound_bound
-from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.contract import Contract, lceme
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism
@@ -28,12 +28,28 @@ from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.verify.drawn_plans import DrawnPlan
 from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
 
-Bound = Callable[[Clients, Training, Constants], LossModel]
-BOUNDS: tuple[tuple[str, Bound, float, bool], ...] = (
-    ("lceme as printed", paper_bound, 0.5, True),  # valid for steps up to 1/(2L), at which it is run
-    ("lceme, sound bound", sound_bound, 0.25, False),
+
+@dataclass(frozen=True)
+class BoundRule:
+    """LCEME on a bound.
+
+    step        the largest step size at which the bound holds, times L; training is run with it
+    as_printed  whether the contract is the paper's, with its errors
+    """
+
+    name: str
+    bound: Callable[[Clients, Training, Constants], LossModel]
+    step: float
+    as_printed: bool
+
+
+BOUND_RULES = (
+    BoundRule("lceme as printed", paper_bound, 0.5, as_printed=True),
+    BoundRule("lceme, sound bound", sound_bound, 0.25, as_printed=False),
 )
+CONSTANTS = tuple(field.name for field in fields(Constants))
 PRICING_SEEDS = 8
+MOST_ASKED = 10  # clients
 CALIBRATED = "lceme calibrated"
 
 
@@ -82,8 +98,8 @@ def rule_tests(
     absent. Rules that pay by Shapley values are a test of their own, because their runs cost twice as much.
     """
     has_bounds = plans[0].federation.model.kind == "softmax"
-    shares = [share for _, _, share, _ in BOUNDS] if has_bounds else []
-    items = [[_leave_one_out_task(plan), *(_constants_task(plan, share) for share in shares)] for plan in plans]
+    steps = [rule.step for rule in BOUND_RULES] if has_bounds else []
+    items = [[_leave_one_out_task(plan), *(_constants_task(plan, step) for step in steps)] for plan in plans]
     flat = do_all([item for of_plan in items for item in of_plan], store, workers=workers, progress=progress)
     results = [flat[k * len(items[0]) : (k + 1) * len(items[0])] for k in range(len(plans))]
     made: dict[str, list[DrawnRules]] = {}
@@ -95,7 +111,8 @@ def rule_tests(
             except InputError as error:
                 absent.setdefault(name, str(error))
     if not has_bounds:
-        absent |= {name: "the bounds need a strongly convex loss, and this model has none." for name, *_ in BOUNDS}
+        why = "the bounds need a strongly convex loss, and this model has none."
+        absent |= {rule.name: why for rule in BOUND_RULES}
     present = {name: draws for name, draws in made.items() if name not in absent}
     return tuple(_grouped(present)), absent
 
@@ -126,66 +143,51 @@ def _makers(plan: DrawnPlan, results: Sequence[Result]) -> dict[str, Callable[[]
         return lambda: DrawnRules(plan, training, clients, (make(),))
 
     def on_bound(number: int) -> Callable[[], DrawnRules]:
-        return lambda: _lceme_on_bound(plan, *BOUNDS[number], results[1 + number])
+        return lambda: _lceme_on_bound(plan, BOUND_RULES[number], results[1 + number])
 
-    makers = {rule.name: at_tuned_step(lambda rule=rule: rule) for rule in _own_and_lceme(plan)}  # type: ignore[misc]
-    for name, simple in (("flat", flat_pay), ("per claimed sample", pay_per_claimed_sample)):
-        makers[name] = at_tuned_step(partial(simple, clients, plan.loss_model, training, batches))
-    makers["leave-one-out"] = at_tuned_step(lambda: _leave_one_out(plan, results[0]))
-    makers["shapley share"] = at_tuned_step(partial(shapley_share_pay, clients, plan.loss_model, training, batches))
-    return makers | {BOUNDS[number][0]: on_bound(number) for number in range(len(results) - 1)}
+    own, loss_model = plan.contract, plan.loss_model
+    if own.kind == Contract.kind:
+        own = own.renamed(CALIBRATED)
+    makers = {own.name: at_tuned_step(lambda: own)}
+    others: dict[str, Callable[[], Mechanism]] = {
+        CALIBRATED: lambda: _calibrated(plan),
+        "flat": partial(flat_pay, clients, loss_model, training, batches),
+        "per claimed sample": partial(pay_per_claimed_sample, clients, loss_model, training, batches),
+        "leave-one-out": lambda: _leave_one_out(plan, results[0]),
+        "shapley share": partial(shapley_share_pay, clients, loss_model, training, batches),
+    }
+    for name, make in others.items():
+        makers.setdefault(name, at_tuned_step(make))
+    return makers | {BOUND_RULES[number].name: on_bound(number) for number in range(len(results) - 1)}
 
 
 def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
-    drop = float((without["loss"][1:].mean(axis=1) - without["loss"][0].mean()).sum())
-    if drop <= 0:
+    of_asked = without["loss"][1:].mean(axis=1) - without["loss"][0].mean()
+    drop = float(of_asked.mean()) * len(plan.clients)
+    if not drop > 0:
         raise InputError(f"on pilot data, leaving clients out one by one changes the loss by {drop:g} in all.")
     batches = plan.contract.batch_size
     cost = float(work_cost(plan.clients, plan.training, Strategies.truthful(batches)).sum())
     return LeaveOneOutPay(batches, cost / drop)
 
 
-def _own_and_lceme(plan: DrawnPlan) -> list[Mechanism]:
-    """The job's contract and, if its batches are not below LCEME's floor, LCEME with the same batches."""
-    if plan.contract.kind == Contract.kind:
-        return [plan.contract.renamed(CALIBRATED)]
-    try:
-        bare = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size)
-    except InputError:
-        return [plan.contract]
-    extra = confidence_margin(bare, plan.loss_error)
-    same = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size, margin=extra)
-    return [plan.contract, same.renamed(CALIBRATED)]
+def _calibrated(plan: DrawnPlan) -> Mechanism:
+    """LCEME on the calibrated loss model, with the batches of the job's own contract."""
+    bare = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size)
+    margin = confidence_margin(bare, plan.loss_error, confidence=plan.confidence)
+    with_margin = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size, margin=margin)
+    return with_margin.renamed(CALIBRATED)
 
 
-def _lceme_on_bound(
-    plan: DrawnPlan,
-    name: str,
-    bound: Bound,
-    share: float,  # noqa: ARG001
-    printed: bool,
-    constants: Result,
-) -> DrawnRules:
+def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> DrawnRules:
     """LCEME on a bound, with the largest step size at which the bound holds."""
     training = replace(plan.training, step_size=float(constants["step_size"]))
-    measured = Constants(
-        **{
-            field: float(constants[field])
-            for field in (
-                "smoothness",
-                "strong_convexity",
-                "label_shift",
-                "gradient_bound",
-                "initial_distance",
-                "optimal_loss",
-            )
-        }
-    )
+    measured = Constants(**{name: float(constants[name]) for name in CONSTANTS})
     clients = _with_gradients(plan.clients, constants["gradient_variance"], constants["heterogeneity"])
-    model = bound(clients, training, measured)
-    floor = np.ceil(labeling_floor(clients, model, training, as_printed=printed))
+    model = rule.bound(clients, training, measured)
+    floor = np.ceil(labeling_floor(clients, model, training, as_printed=rule.as_printed))
     batches = np.maximum(plan.contract.batch_size, np.minimum(floor, clients.dataset_size))
-    contract = lceme(clients, model, training, batches, as_printed=printed).renamed(name)
+    contract = lceme(clients, model, training, batches, as_printed=rule.as_printed).renamed(rule.name)
     return DrawnRules(plan, training, clients, (contract,))
 
 
@@ -203,11 +205,13 @@ def _with_gradients(clients: Clients, variance: FloatArray, heterogeneity: Float
 
 
 def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
-    """The work item for the losses on pilot data with all clients, and without each in turn."""
+    """The work item for the losses on pilot data with all clients, and without each of those asked in turn."""
+    asked = asked_clients(plan.clients.weight)
     return WorkItem(
         "studies.verify.lie_training:losses_without",
         plan.federation.settings()
         | {
+            "without": asked.tolist(),
             "rounds": plan.training.rounds,
             "local_steps": plan.training.local_steps,
             "step_size": plan.training.step_size,
@@ -215,6 +219,14 @@ def _leave_one_out_task(plan: DrawnPlan) -> WorkItem:
             "seeds": list(range(PRICING_SEEDS)),
         },
     )
+
+
+def asked_clients(weight: FloatArray) -> IntArray:
+    """The clients whose lies are studied: all, or `MOST_ASKED` of them, evenly spaced in the order of weights."""
+    order = np.argsort(weight, kind="stable")
+    if len(order) <= MOST_ASKED:
+        return np.arange(len(order))
+    return np.sort(order[((np.arange(MOST_ASKED) + 0.5) * len(order) / MOST_ASKED).astype(np.int64)])
 
 
 def _constants_task(plan: DrawnPlan, share: float) -> WorkItem:

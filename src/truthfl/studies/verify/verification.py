@@ -1,6 +1,6 @@
 """Searches the lies that gain most under the rules of a test, and measures them on splits that the search did not see.
 
-Imports `lie_trainer`, `pairs`, `rule_tests`, `adversary`, `studies.work` and `mechanism.checks`.
+Imports `lie_trainer`, `pairs`, `regret`, `rule_tests`, `adversary`, `studies.work` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import numpy as np
 from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Gains, Honest, gains
 from truthfl.adversary.lie_point import LiePoint
-from truthfl.adversary.lie_search import SearchResult, rotated_client, rungs_of, search
+from truthfl.adversary.lie_search import SearchResult, client_and_split, rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, payers_of
 from truthfl.studies.verify.pairs import RUNS_PER_PAIR, PairGains, pair_gains
-from truthfl.studies.verify.rule_tests import RuleTest
+from truthfl.studies.verify.regret import BATCH_CURVE, LABEL_CURVE
+from truthfl.studies.verify.rule_tests import RuleTest, asked_clients
 from truthfl.studies.work import Progress, Store, WorkerPool
 
 SEARCH_SHARE = 0.55  # of the runs; the others measure what the search found
-LABEL_CURVE = (0.5, 0.75, 0.9, 1.25, 1.5)
-BATCH_CURVE = (0.25, 0.5, 2.0)
 MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure, after that of the search
 
 
@@ -72,9 +71,14 @@ class LieMeasurement:
 
     @property
     def cluster(self) -> IntArray:
-        """The draw of each case, or its split if all are on one draw: cases of one cluster depend on each other."""
-        draws = np.array([case.place.draw for case in self.cases])
-        return np.array([case.place.split for case in self.cases]) if (draws == draws[0]).all() else draws
+        """The cluster of each case: cases of one cluster depend on each other."""
+        return clusters([case.place for case in self.cases])
+
+
+def clusters(places: Sequence[Place]) -> IntArray:
+    """The draw of each place, or its split if all are on one draw."""
+    draws = np.array([place.draw for place in places])
+    return np.array([place.split for place in places]) if (draws == draws[0]).all() else draws
 
 
 def measure_lies(
@@ -118,11 +122,10 @@ def _search(
     workers: int | WorkerPool | None,
     progress: Progress | None,
 ) -> tuple[SearchResult, KnownLosses]:
-    clients, rules, places = len(test.draws[0].clients), len(test.names), design.searched
+    asked, rules, places = asked_clients(test.draws[0].clients.weight), len(test.names), design.searched
     rungs = rungs_of(int(SEARCH_SHARE * design.runs) // test.runs_per_case, rules)
-    cases = [
-        StudyCase(places[k % len(places)], rotated_client(k, clients), design.seed + k) for k in range(rungs[-1].cases)
-    ]
+    chosen = [client_and_split(k, len(asked), len(places)) for k in range(rungs[-1].cases)]
+    cases = [StudyCase(places[split], int(asked[client]), design.seed + k) for k, (client, split) in enumerate(chosen)]
     known = known_losses(test, cases, store, workers=workers, progress=progress)
 
     def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
@@ -139,9 +142,9 @@ def _finalists(
     """The lies to measure: the best of each rule, curves of labels and batches; if runs suffice, the best of kinds."""
     rules = range(len(test.names))
     best = [found.best(rule) for rule in rules]
-    curves = [LiePoint(labels=share) for share in LABEL_CURVE if share <= space.most_labels]
-    curves += [LiePoint(batch=share) for share in BATCH_CURVE]
-    needed = dict.fromkeys([*best, *curves])
+    needed = dict.fromkeys(
+        [*best, *(point for point in LABEL_CURVE if point.labels <= space.most_labels), *BATCH_CURVE]
+    )
     wanted = dict.fromkeys([*needed, *(point for rule in rules for point in found.best_of_kinds(rule))])
     affordable = int((1.0 - SEARCH_SHARE) * design.runs) // (test.runs_per_case * len(design.measured)) - 2
     return tuple(wanted)[: max(len(needed), affordable)]
@@ -149,12 +152,12 @@ def _finalists(
 
 def _measured_cases(test: RuleTest, design: VerificationDesign, points: int) -> list[StudyCase]:
     """As many clients on each split as the runs allow, at least one; the clients take turns."""
-    clients, places = len(test.draws[0].clients), design.measured
+    asked, places = asked_clients(test.draws[0].clients.weight), design.measured
     runs = (1.0 - SEARCH_SHARE) * design.runs
-    each = int(np.clip(runs // (test.runs_per_case * (points + 2) * len(places)), 1, clients))
+    each = int(np.clip(runs // (test.runs_per_case * (points + 2) * len(places)), 1, len(asked)))
     first = design.seed + MEASUREMENT_SEEDS
     return [
-        StudyCase(place, (number * each + k) % clients, first + number * each + k)
+        StudyCase(place, int(asked[(number * each + k) % len(asked)]), first + number * each + k)
         for number, place in enumerate(places)
         for k in range(each)
     ]

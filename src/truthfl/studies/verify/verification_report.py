@@ -41,7 +41,7 @@ def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
             f"{verdict.elicited_batch:.2f}",
             _percent(verdict.regret),
             f"{_percent(verdict.regret_low)} to {_percent(verdict.regret_high)}",
-            _percent(verdict.ex_post_regret),
+            _percent_or_dash(verdict.ex_post_regret),
             str(verdict.best_lie["words"]),
             ANSWERS[verdict.lying_pays],
         ]
@@ -59,7 +59,7 @@ def short_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
             f"{verdict.elicited_batch:.2f}",
             _percent(verdict.regret),
             _percent((verdict.regret_high - verdict.regret_low) / 2),
-            _percent(verdict.ex_post_regret),
+            _percent_or_dash(verdict.ex_post_regret),
             ANSWERS[verdict.lying_pays],
         ]
         for verdict in verdicts
@@ -71,17 +71,21 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if abs(share) >= 0.0995 else f"{share:.1%}" if abs(share) >= 0.00095 else f"{share:.2%}"
 
 
+def _percent_or_dash(share: float | None) -> str:
+    return "–" if share is None else _percent(share)
+
+
 def client_rows(verdict: Verdict) -> list[list[str]]:
     """One row per client, with the columns `CLIENT_COLUMNS`."""
     return [
         [
             client.client,
             f"{client.worth:,.0f}",
-            f"{client.worth_high - client.worth:,.0f}",
+            "–" if client.worth_high is None else f"{client.worth_high - client.worth:,.0f}",
             f"{client.cost:,.0f}",
             client.best_lie,
             f"{client.gain:.0%}",
-            f"{client.gain_high - client.gain:.0%}",
+            "–" if client.gain_high is None else f"{client.gain_high - client.gain:.0%}",
         ]
         for client in verdict.clients
     ]
@@ -89,9 +93,10 @@ def client_rows(verdict: Verdict) -> list[list[str]]:
 
 def worth_sentence(verdict: Verdict) -> str:
     """How many clients' work is worth less than it costs."""
-    below = sum(client.worth_high < client.cost for client in verdict.clients)
-    unclear = sum(client.worth_low < client.cost <= client.worth_high for client in verdict.clients)
+    below = sum(client.worth_high is not None and client.worth_high < client.cost for client in verdict.clients)
+    above = sum(client.worth_low is not None and client.worth_low >= client.cost for client in verdict.clients)
     count = len(verdict.clients)
+    unclear = count - below - above
     text = f"The work of {below} of {count} clients is worth less to the server than it costs"
     return f"{text}; of {unclear} it is open." if unclear else f"{text}."
 
