@@ -61,7 +61,7 @@ def payers_of(test: RuleTest, rule: int) -> list[Payer]:
     return [Payer(draw.rules[rule], draw.clients, draw.training) for draw in test.draws]
 
 
-def training_settings(test: RuleTest, place: Place) -> dict[str, object]:
+def place_settings(test: RuleTest, place: Place) -> dict[str, object]:
     """The settings of work items that say which federation is trained, and how."""
     here = test.draws[place.draw]
     return here.plan.federation.settings() | {
@@ -108,7 +108,7 @@ def _item(test: RuleTest, place: Place, points: Sequence[LiePoint], cases: Seque
         "cases": [[case.client, case.seed] for case in cases],
         "coalitions": test.runs_per_case == 2,
     }
-    return WorkItem("studies.verify.lie_training:lied_losses", training_settings(test, place) | settings)
+    return WorkItem("studies.verify.lie_training:lied_losses", place_settings(test, place) | settings)
 
 
 def _empty(points: int, cases: int) -> LieLosses:

@@ -18,6 +18,7 @@ from truthfl.adversary.split import Split, make_split
 from truthfl.learning.constants import measure_constants
 from truthfl.learning.federations import Data, ModelChoice, clients_federation, with_training
 from truthfl.learning.training import train
+from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import federation_of
@@ -26,23 +27,16 @@ from truthfl.studies.work import Result
 
 def lied_losses(
     *,
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None = None,
-    split: int,
-    rounds: int,
-    local_steps: int,
-    step_size: float,
-    batch_size: Sequence[float],
     points: Sequence[Mapping[str, Any]],
     cases: Sequence[Sequence[int]],
     coalitions: bool = False,
+    **place: Any,
 ) -> Result:
-    """The fields of `LieLosses` for these points and cases (client, seed), on the split with this seed."""
+    """The fields of `LieLosses` for these points and cases (client, seed); for `place` see `_split_and_batches`."""
+    split, batches = _split_and_batches(**place)
     losses = train_lies(
-        _split(data, model, sizes, participation, split, Training(rounds, local_steps, step_size)),
-        np.asarray(batch_size, dtype=float),
+        split,
+        batches,
         [LiePoint.of_document(point) for point in points],
         [Case(client, seed) for client, seed in cases],
         coalitions=coalitions,
@@ -50,7 +44,13 @@ def lied_losses(
     return vars(losses)
 
 
-def pair_losses(
+def pair_losses(*, pairs: Sequence[Sequence[int]], seeds: Sequence[int], **place: Any) -> Result:
+    """The losses of `train_pairs`; for `place` see `_split_and_batches`."""
+    split, batches = _split_and_batches(**place)
+    return {"loss": train_pairs(split, batches, [(labeler, partner) for labeler, partner in pairs], list(seeds))}
+
+
+def _split_and_batches(
     *,
     data: Mapping[str, Any],
     model: Mapping[str, Any],
@@ -61,26 +61,12 @@ def pair_losses(
     local_steps: int,
     step_size: float,
     batch_size: Sequence[float],
-    pairs: Sequence[Sequence[int]],
-    seeds: Sequence[int],
-) -> Result:
-    """The losses of `train_pairs` on the split with this seed."""
-    here = _split(data, model, sizes, participation, split, Training(rounds, local_steps, step_size))
-    together = [(labeler, partner) for labeler, partner in pairs]
-    return {"loss": train_pairs(here, np.asarray(batch_size, dtype=float), together, list(seeds))}
-
-
-def _split(
-    data: Mapping[str, Any],
-    model: Mapping[str, Any],
-    sizes: Sequence[int],
-    participation: Sequence[float] | None,
-    split: int,
-    training: Training,
-) -> Split:
+) -> tuple[Split, FloatArray]:
+    """The split with this seed and training, and the assigned batches."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
     here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, split)
-    return replace(here, federated=with_training(here.federated, training))
+    training = Training(rounds, local_steps, step_size)
+    return replace(here, federated=with_training(here.federated, training)), np.asarray(batch_size, dtype=float)
 
 
 @lru_cache(maxsize=8)

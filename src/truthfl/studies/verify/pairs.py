@@ -12,7 +12,7 @@ import numpy as np
 
 from truthfl.adversary.lie_pay import Honest, Lied, pay
 from truthfl.mechanism.checks import FloatArray
-from truthfl.studies.verify.lie_trainer import Place, payers_of, training_settings
+from truthfl.studies.verify.lie_trainer import Place, payers_of, place_settings
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Store, WorkerPool, WorkItem, do_all
 
@@ -47,7 +47,7 @@ def pair_gains(
     items = [
         WorkItem(
             "studies.verify.lie_training:pair_losses",
-            training_settings(test, place) | {"pairs": [list(pair)], "seeds": [first_seed + number]},
+            place_settings(test, place) | {"pairs": [list(pair)], "seeds": [first_seed + number]},
         )
         for number, (place, pair) in enumerate(zip(places, pairs, strict=True))
     ]
