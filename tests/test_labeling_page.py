@@ -392,10 +392,9 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "275 cent", "176 cent", "158 cent"]
         assert "What if I cut corners?" in words
         assert "the server tried 32 lies" in words
-        assert (
-            "2 of them more than honest work: this contract does not make honesty the best choice for you" not in words
-        )
-        assert "1 of them more than honest work: this contract does not make honesty the best choice for you" in words
+        known = "1 is known to leave you more than honest work: this contract does not make honesty your best choice."
+        assert known in words
+        assert "Let a machine label" in ways[1]
         assert "Best found: no labels, rest by the common model." in ways[1]
         assert "+105 cent ± 8" in ways[1]
         assert "−12 cent ± 8" in ways[3]

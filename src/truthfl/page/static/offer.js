@@ -6,15 +6,15 @@ import { chance, count, duration, loss, money, number, parameter } from "./forma
 import { plot } from "./plot.js";
 import { watchDocuments } from "./new_documents.js";
 
-const TITLES = { // by kind of lie
-  honest: "Honest work",
-  "fewer labels": "Label fewer",
-  "random labels": "Label at random",
-  "labels by machine": "Let a machine label",
-  "fabricated report": "Make up your report",
-  "more labels": "Label more",
-  "other batch": "Use another batch",
-  "scaled report": "Scale your report",
+const KINDS = { // by kind of lie: title and explanation
+  honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
+  "fewer labels": ["Label fewer", "Train on those you labeled alone."],
+  "random labels": ["Label at random", "Some by hand at most; the others get labels by chance."],
+  "labels by machine": ["Let a machine label", "A model, or pictures that look alike, label those that you do not."],
+  "fabricated report": ["Make up your report", "Compute nothing; send something made of what you received."],
+  "more labels": ["Label more", "More pictures than you are asked for."],
+  "other batch": ["Use another batch", "A smaller or a larger one."],
+  "scaled report": ["Scale your report", "Send more or less than what came out."],
 };
 
 let view = null; // the server's response: the offer and the values computed from it
@@ -91,8 +91,8 @@ function showCosts({ offer, outlooks, costs }) {
   byId("lie-words").textContent = lieWords(offer, outlooks.slice(1));
   byId("behaviours").replaceChildren(...outlooks.map((outlook) => {
     const [kind, comparison] = comparedToHonest(outlook, offer);
-    const title = TITLES[outlook.kind] ?? outlook.kind;
-    const what = outlook.words ? `Best found: ${outlook.words}.` : "Look at every picture, use the whole batch, report what came out.";
+    const [title, explanation] = KINDS[outlook.kind] ?? [outlook.kind, ""];
+    const what = outlook.words ? `${explanation} Best found: ${outlook.words}.` : explanation;
     return make("li", { class: kind },
       make("span", { class: "title" }, title), " ",
       make("span", { class: "left" }, money(outlook.left, offer)), " ",
@@ -104,12 +104,11 @@ function showCosts({ offer, outlooks, costs }) {
 // What was searched, and whether something was found that pays.
 function lieWords(offer, lies) {
   if (lies.length === 0) return "Nobody searched for lies that pay under this contract, so nothing is known of them.";
-  const searched = `Before making this offer, the server tried ${count(offer.lies_tried, "lie")} in trainings on data of ` +
-    "its own, the other clients being honest. Below is the best of each kind and what it would leave you with " +
-    "(± is the error in 19 of 20 such trials; your own data may differ more), ";
   const paying = lies.filter((lie) => lie.difference > 2 * lie.difference_error && lie.difference >= 0.5 / offer.minor_units);
-  return searched + (paying.length === 0 ? "none known to leave more than honest work." :
-    `${paying.length} of them more than honest work: this contract does not make honesty the best choice for you.`);
+  const found = paying.length === 0 ? "None is known to leave you more than honest work. " :
+    `${paying.length} ${paying.length === 1 ? "is" : "are"} known to leave you more than honest work: this contract does not make honesty your best choice. `;
+  return `Before making this offer, the server tried ${count(offer.lies_tried, "lie")} in trainings on data of its own, the ` +
+    `other clients being honest. This is the best of each kind. ${found}± covers 19 of 20 such trials; your own data may differ more.`;
 }
 
 // CSS class and text.
