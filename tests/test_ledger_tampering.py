@@ -79,6 +79,8 @@ def test_a_changed_byte_in_a_receipt_is_found(entries, receipt, position, bit):
         paper = json.loads(flipped(receipt, position, bit))
     except ValueError:
         return  # no JSON any more: refused before it is looked at
+    if paper == json.loads(receipt):
+        return  # the same document: 1e-05 may be written 1E-05
     assert not isinstance(paper, dict) or check_receipt(paper, entries) is not None
 
 
