@@ -24,7 +24,8 @@ from truthfl.studies.verify.verdicts import Verdict
 from truthfl.studies.verify.verification import SEARCH_SHARE, LieMeasurement, VerificationDesign, measure_lies
 from truthfl.studies.work import Progress, Store, WorkerPool
 
-FEWEST_SPLITS, FEWEST_RUNS = 20, 200
+FEWEST_SPLITS, RUNS_PER_SPLIT = 20, 10
+FEWEST_RUNS, MOST_RUNS = 200, 10_000_000
 SPLITS = 24
 SEARCHED_SPLITS = 8
 SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
@@ -97,10 +98,16 @@ def verify_job(
     usual = EFFORTS[job.model.kind, quick]
     runs = usual.runs if runs is None else runs
     splits = (FEWEST_SPLITS if quick else SPLITS) if splits is None else splits
-    if runs < FEWEST_RUNS:
-        raise InputError(f"runs is {runs}; it must be at least {FEWEST_RUNS}, and a good search needs thousands.")
-    if splits < FEWEST_SPLITS:
-        raise InputError(f"splits is {splits}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them.")
+    if not FEWEST_RUNS <= runs <= MOST_RUNS:
+        raise InputError(
+            f"runs is {runs:,}; it must be from {FEWEST_RUNS} to {MOST_RUNS:,}, and a good search needs thousands."
+        )
+    most_splits = max(FEWEST_SPLITS, runs // RUNS_PER_SPLIT)
+    if not FEWEST_SPLITS <= splits <= most_splits:
+        raise InputError(
+            f"splits is {splits:,}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them, and at most "
+            f"{most_splits:,} for {runs:,} runs."
+        )
 
     available = len(job.simulated_federation().federated.data)
     _require_samples(job, available)
