@@ -132,18 +132,36 @@ def test_a_diverging_lie_has_a_large_finite_loss(split):
     assert train_lies(split, BATCHES, [shout], [Case(0, 0)]).loss[0, 0] == MAX_LOSS
 
 
-def test_one_who_copies_the_labels_of_another(split):
-    found = train_pairs(split, BATCHES, [(0, 2), (1, 0)], [3, 4])
-    honest, free = "truthful", BEHAVIOURS["free rider"]
-    assert found.shape == (2, 2, 3)
-    for number, ((first, second), seed) in enumerate((((0, 2), 3), ((1, 0), 4))):
-        shared = split.with_shared_labels(first, second)
-        assert (shared.partition.rows_of(second) == split.federated.partition.rows_of(first)).all()
+@pytest.mark.parametrize("coalitions", [False, True])
+def test_one_who_copies_the_labels_of_another(split, coalitions):
+    pairs, seeds = [(0, 2), (1, 0)], [3, 4]
+    found = train_pairs(split, BATCHES, pairs, seeds, coalitions=coalitions)
+    for number, (pair, seed) in enumerate(zip(pairs, seeds, strict=True)):
+        shared = split.with_shared_labels(*pair)
+        assert (shared.partition.rows_of(pair[1]) == split.federated.partition.rows_of(pair[0])).all()
         for way, federated in enumerate((split.federated, shared)):
-            for absent, column in ((None, 0), (first, 1), (second, 2)):
-                behaviours = [free if client == absent else honest for client in range(3)]
-                expected = plain_loss(federated, split.test, behaviours, seed)
-                assert found[way, number, column] == pytest.approx(expected, abs=2e-5)
+
+            def loss(present, federated=federated, seed=seed):
+                there = ["truthful" if client in present else "free rider" for client in range(3)]
+                return pytest.approx(plain_loss(federated, split.test, there, seed), abs=2e-5)
+
+            assert found.loss[way, number].tolist() == [loss({0, 1, 2})] * 2
+            for k, client in enumerate(pair):
+                assert found.without[way, number, k] == loss({0, 1, 2} - {client})
+                others = set(np.flatnonzero(coalition(client, 3, seed)).tolist())
+                if coalitions:
+                    assert found.alone[way, number, k] == loss(others)
+                    assert found.joined[way, number, k] == loss(others | {client})
+        assert np.isnan(found.nobody[number]) != coalitions
+
+
+def test_who_copies_few_samples_has_no_larger_batch_than_them(split):
+    large = np.array([12.0, 100.0, 16.0])
+    found = train_pairs(split, large, [(2, 1)], [3])
+    small = np.array([12, 60, 16])
+    params = train_plainly(split.with_shared_labels(2, 1), Profile(["truthful"] * 3, small), 3)
+    expected = MODEL.loss(params, split.test.images, split.test.labels)
+    assert found.loss[1, 0, 0] == pytest.approx(expected, abs=2e-5)
 
 
 def test_coalitions_are_of_every_size_alike_and_leave_her_out(split):

@@ -81,21 +81,53 @@ def train_lies(
     return LieLosses(loss, delivered, joined, alone[0], np.array(nobody))
 
 
-def train_pairs(
-    split: Split, batch_size: FloatArray, pairs: Sequence[tuple[int, int]], seeds: Sequence[int], threads: int = 1
-) -> FloatArray:
-    """Test losses (2, pairs, 3): honest, and with the second of each pair using the samples and labels of the first.
+@dataclass(frozen=True, eq=False)
+class PairLosses:
+    """Test losses of pairs, arrays (2, pairs, 2): honest and shared labels; the first and the second of each pair.
 
-    The last axis is: with both, without the first, without the second of the pair.
+    loss           with both, the same for first and second
+    without        without this one
+    joined, alone  of a random coalition with her and without her; NaN unless coalitions were trained
+    nobody         (pairs,) of the initial model; NaN likewise
     """
-    losses = np.empty((2, len(pairs), 3))
-    for number, ((labeler, partner), seed) in enumerate(zip(pairs, seeds, strict=True)):
-        federations = (split.federated, split.with_shared_labels(labeler, partner))
-        for shared, federated in enumerate(federations):
-            profiles = [_profile(federated, batch_size, {})]
-            profiles += [_profile(federated, batch_size, {who: FREE_RIDER}) for who in (labeler, partner)]
-            losses[shared, number] = _trained(split, federated, profiles, [seed] * 3, threads)[0]
-    return losses
+
+    loss: FloatArray
+    without: FloatArray
+    joined: FloatArray
+    alone: FloatArray
+    nobody: FloatArray
+
+
+def train_pairs(
+    split: Split,
+    batch_size: FloatArray,
+    pairs: Sequence[tuple[int, int]],
+    seeds: Sequence[int],
+    *,
+    coalitions: bool = False,
+    threads: int = 1,
+) -> PairLosses:
+    """Runs of honest pairs, and of pairs of whom the second uses the samples and labels of the first; one seed each."""
+    shape, model = (2, len(pairs), 2), split.federated.model
+    loss, without, joined, alone = (np.full(shape, np.nan) for _ in range(4))
+    result = PairLosses(loss, without, joined, alone, np.full(len(pairs), np.nan))
+    count = len(split.federated.partition)
+    for number, (pair, seed) in enumerate(zip(pairs, seeds, strict=True)):
+        for shared, federated in enumerate((split.federated, split.with_shared_labels(*pair))):
+            batches = np.minimum(batch_size, federated.partition.sizes)
+            absent: list[list[int]] = [[], [pair[0]], [pair[1]]]
+            if coalitions:
+                outside = [np.flatnonzero(~coalition(client, count, seed)).tolist() for client in pair]
+                absent += [[c for c in gone if c != client] for gone, client in zip(outside, pair, strict=True)]
+                absent += outside
+            profiles = [_profile(federated, batches, dict.fromkeys(gone, FREE_RIDER)) for gone in absent]
+            losses = _trained(split, federated, profiles, [seed] * len(profiles), threads)[0]
+            loss[shared, number], without[shared, number] = losses[0], losses[1:3]
+            if coalitions:
+                joined[shared, number], alone[shared, number] = losses[3:5], losses[5:7]
+        if coalitions:
+            result.nobody[number] = model.loss(model.init(seed), split.test.images, split.test.labels)
+    return result
 
 
 def coalition(client: int, count: int, seed: int) -> NDArray[np.bool_]:

@@ -30,7 +30,7 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN).")
+        int | None, typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST).")
     ] = None,
     splits: Annotated[
         int | None, typer.Option(help="Splits on which the best lies are measured; 24 unless given, at least 20.")

@@ -15,6 +15,7 @@ from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
 from truthfl.adversary.split import most_labels
 from truthfl.errors import InputError
 from truthfl.job import DataJob
+from truthfl.learning.images import LabeledImages
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
@@ -26,6 +27,7 @@ from truthfl.studies.work import Progress, Store, WorkerPool
 
 FEWEST_SPLITS, RUNS_PER_SPLIT = 20, 10
 FEWEST_RUNS, MOST_RUNS = 200, 10_000_000
+MNIST_PIXELS = 784
 SPLITS = 24
 SEARCHED_SPLITS = 8
 SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
@@ -91,12 +93,13 @@ def verify_job(
     folder   where results of trainings are stored
     quick    fewer lies and runs, and all splits under the job's own plan
     seed     of the search, the splits and the runs
-    runs     number of training runs, about; by default as many as two cores make in some minutes
+    runs     number of training runs, about; by default as many as two cores make in less than ten minutes
     splits   on which the lies that were found are measured
     workers  number of processes; by default the number of cores
     """
+    samples = job.simulated_federation().federated.data
     usual = EFFORTS[job.model.kind, quick]
-    runs = usual.runs if runs is None else runs
+    runs = _usual_runs(job, quick, samples) if runs is None else runs
     splits = (FEWEST_SPLITS if quick else SPLITS) if splits is None else splits
     if not FEWEST_RUNS <= runs <= MOST_RUNS:
         raise InputError(
@@ -109,8 +112,7 @@ def verify_job(
             f"{most_splits:,} for {runs:,} runs."
         )
 
-    available = len(job.simulated_federation().federated.data)
-    _require_samples(job, available)
+    _require_samples(job, len(samples))
 
     def stage(name: str) -> Progress:
         return lambda done, number: progress(name, done, number)
@@ -118,7 +120,7 @@ def verify_job(
     store = Store(folder / "tasks")
     plans, skipped = drawn_plans(job, usual.draws, store, seed=seed, progress=stage("planning"))
     searched, measured = _places(plans, splits, seed)
-    more = most_labels(job.clients.dataset_size, available)
+    more = most_labels(job.clients.dataset_size, len(samples))
     with WorkerPool(workers) as pool:
         tests, absent = rule_tests(plans, store, workers=pool, progress=stage("pricing"))
         measurements = [
@@ -155,6 +157,13 @@ def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place
     others = len(plans) - for_search
     searched = [place(k % for_search, k // for_search) for k in range(SEARCHED_SPLITS)]
     return tuple(searched), tuple(place(for_search + k % others, k // others) for k in range(splits))
+
+
+def _usual_runs(job: DataJob, quick: bool, samples: LabeledImages) -> int:
+    """The runs of `EFFORTS`; of a network more for pictures smaller than MNIST's, up to those of softmax regression."""
+    usual, most = EFFORTS[job.model.kind, quick].runs, EFFORTS["softmax", quick].runs
+    pixels = samples.images[0].size
+    return usual if job.model.kind == "softmax" else min(most, max(usual, usual * MNIST_PIXELS // pixels))
 
 
 def _require_samples(job: DataJob, available: int) -> None:

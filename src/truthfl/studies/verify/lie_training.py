@@ -44,10 +44,13 @@ def lied_losses(
     return vars(losses)
 
 
-def pair_losses(*, pairs: Sequence[Sequence[int]], seeds: Sequence[int], **place: Any) -> Result:
-    """The losses of `train_pairs`; for `place` see `_split_and_batches`."""
+def pair_losses(
+    *, pairs: Sequence[Sequence[int]], seeds: Sequence[int], coalitions: bool = False, **place: Any
+) -> Result:
+    """The fields of `PairLosses`; for `place` see `_split_and_batches`."""
     split, batches = _split_and_batches(**place)
-    return {"loss": train_pairs(split, batches, [(labeler, partner) for labeler, partner in pairs], list(seeds))}
+    chosen = [(labeler, partner) for labeler, partner in pairs]
+    return vars(train_pairs(split, batches, chosen, list(seeds), coalitions=coalitions))
 
 
 def _split_and_batches(

@@ -1,6 +1,7 @@
 """A first look at coalitions: two clients of whom one labels, and both train on her samples and report.
 
-Imports `lie_trainer`, `rule_tests`, `adversary.lie_pay` and `studies.work`; the work items call `lie_training`.
+Imports `lie_trainer`, `rule_tests`, `adversary.lie_pay`, `mechanism` and `studies.work`; the work items call
+`lie_training`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import numpy as np
 
 from truthfl.adversary.lie_pay import Honest, Lied, pay
 from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.lie_trainer import Place, payers_of, place_settings
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Store, WorkerPool, WorkItem, do_all
-
-RUNS_PER_PAIR = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,27 +44,36 @@ def pair_gains(
     if clients < 2:
         return []
     pairs = [(k % clients, (k + 1 + k // clients % (clients - 1)) % clients) for k in range(len(places))]
+    settings = {"coalitions": True} if test.needs(Evidence.SHAPLEY) else {}
     items = [
         WorkItem(
             "studies.verify.lie_training:pair_losses",
-            place_settings(test, place) | {"pairs": [list(pair)], "seeds": [first_seed + number]},
+            place_settings(test, place) | settings | {"pairs": [list(pair)], "seeds": [first_seed + number]},
         )
         for number, (place, pair) in enumerate(zip(places, pairs, strict=True))
     ]
     results = do_all(items, store, workers=workers, progress=progress)
-    honest, shared = np.concatenate([result["loss"] for result in results], axis=1)
+    arrays = {
+        name: np.concatenate([r[name] for r in results], axis=1) for name in ("loss", "without", "joined", "alone")
+    }
+    nobody = np.repeat(np.concatenate([result["nobody"] for result in results]), 2)
     liar, payer = np.array(pairs, dtype=np.int64).ravel(), np.repeat([place.draw for place in places], 2)
     labeling = [test.draws[place.draw].clients.labeling_cost for place in places]
     saved = np.array([costs[partner] for costs, (_, partner) in zip(labeling, pairs, strict=True)])
 
-    def pay_of_pairs(rule: int, losses: FloatArray) -> FloatArray:
-        """The pay of both together; losses (pairs, 3) with both, without the first, without the second."""
-        loss, unknown = np.repeat(losses[:, 0], 2), np.full(len(liar), np.nan)
-        observed = Honest(liar, payer, loss, losses[:, 1:].ravel(), unknown, unknown, unknown)
-        paid = pay(payers_of(test, rule), Lied(loss[None], np.ones((1, len(loss))), unknown[None]), observed)
+    def pay_of_pairs(rule: int, shared: int) -> FloatArray:
+        """The pay of both together, (pairs,); with honest labels or shared ones."""
+        loss, without, joined, alone = (values[shared].ravel() for values in arrays.values())
+        observed = Honest(liar, payer, loss, without, joined, alone, nobody)
+        paid = pay(payers_of(test, rule), Lied(loss[None], np.ones((1, len(loss))), joined[None]), observed)
         return np.asarray(paid[0].reshape(-1, 2).sum(axis=1))
 
     return [
-        PairGains(pay_of_pairs(rule, shared) - pay_of_pairs(rule, honest) + saved, pay_of_pairs(rule, honest))
+        PairGains(pay_of_pairs(rule, 1) - pay_of_pairs(rule, 0) + saved, pay_of_pairs(rule, 0))
         for rule in range(len(test.names))
     ]
+
+
+def runs_per_pair(test: RuleTest) -> int:
+    """Training runs for each pair: honest and shared labels, with both and without each; coalitions for Shapley pay."""
+    return 14 if test.needs(Evidence.SHAPLEY) else 6

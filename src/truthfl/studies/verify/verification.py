@@ -17,7 +17,7 @@ from truthfl.adversary.lie_search import SearchResult, client_and_split, rungs_o
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, payers_of
-from truthfl.studies.verify.pairs import RUNS_PER_PAIR, PairGains, pair_gains
+from truthfl.studies.verify.pairs import PairGains, pair_gains, runs_per_pair
 from truthfl.studies.verify.regret import BATCH_CURVE, LABEL_CURVE
 from truthfl.studies.verify.rule_tests import RuleTest, asked_clients
 from truthfl.studies.work import Progress, Store, WorkerPool
@@ -97,7 +97,7 @@ def measure_lies(
     measured = known_losses(test, cases, store, workers=workers, progress=progress)
     lied, honest = measured.lied(points, len(cases)), measured.honest()
     pairs: list[PairGains] = []
-    if design.pairs and test.runs_per_case == 1:
+    if design.pairs:
         first = design.seed + MEASUREMENT_SEEDS
         pairs = pair_gains(test, design.measured, first, store, workers=workers, progress=progress)
     return LieMeasurement(
@@ -110,7 +110,7 @@ def measure_lies(
         honest,
         tuple(cases),
         tuple(pairs),
-        searched.runs + measured.runs + (RUNS_PER_PAIR * len(design.measured) if pairs else 0),
+        searched.runs + measured.runs + (runs_per_pair(test) * len(design.measured) if pairs else 0),
     )
 
 
