@@ -53,9 +53,8 @@ def pair_gains(
         for number, (place, pair) in enumerate(zip(places, pairs, strict=True))
     ]
     results = do_all(items, store, workers=workers, progress=progress)
-    arrays = {
-        name: np.concatenate([r[name] for r in results], axis=1) for name in ("loss", "without", "joined", "alone")
-    }
+    fields = ("loss", "without", "joined", "alone")
+    arrays = [np.concatenate([result[name] for result in results], axis=1) for name in fields]
     nobody = np.repeat(np.concatenate([result["nobody"] for result in results]), 2)
     liar, payer = np.array(pairs, dtype=np.int64).ravel(), np.repeat([place.draw for place in places], 2)
     labeling = [test.draws[place.draw].clients.labeling_cost for place in places]
@@ -63,7 +62,7 @@ def pair_gains(
 
     def pay_of_pairs(rule: int, shared: int) -> FloatArray:
         """The pay of both together, (pairs,); with honest labels or shared ones."""
-        loss, without, joined, alone = (values[shared].ravel() for values in arrays.values())
+        loss, without, joined, alone = (values[shared].ravel() for values in arrays)
         observed = Honest(liar, payer, loss, without, joined, alone, nobody)
         paid = pay(payers_of(test, rule), Lied(loss[None], np.ones((1, len(loss))), joined[None]), observed)
         return np.asarray(paid[0].reshape(-1, 2).sum(axis=1))
