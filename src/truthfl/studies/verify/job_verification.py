@@ -98,27 +98,17 @@ def verify_job(
     workers  number of processes; by default the number of cores
     """
     samples = job.simulated_federation().federated.data
-    usual = EFFORTS[job.model.kind, quick]
     runs = _usual_runs(job, quick, samples) if runs is None else runs
-    splits = (FEWEST_SPLITS if quick else SPLITS) if splits is None else splits
-    if not FEWEST_RUNS <= runs <= MOST_RUNS:
-        raise InputError(
-            f"runs is {runs:,}; it must be from {FEWEST_RUNS} to {MOST_RUNS:,}, and a good search needs thousands."
-        )
-    most_splits = max(FEWEST_SPLITS, runs // RUNS_PER_SPLIT)
-    if not FEWEST_SPLITS <= splits <= most_splits:
-        raise InputError(
-            f"splits is {splits:,}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them, and at most "
-            f"{most_splits:,} for {runs:,} runs."
-        )
-
+    splits = _checked_splits(runs, splits, FEWEST_SPLITS if quick else SPLITS)
     _require_samples(job, len(samples))
 
     def stage(name: str) -> Progress:
         return lambda done, number: progress(name, done, number)
 
     store = Store(folder / "tasks")
-    plans, skipped = drawn_plans(job, usual.draws, store, seed=seed, progress=stage("planning"))
+    plans, skipped = drawn_plans(
+        job, EFFORTS[job.model.kind, quick].draws, store, seed=seed, progress=stage("planning")
+    )
     searched, measured = _places(plans, splits, seed)
     more = most_labels(job.clients.dataset_size, len(samples))
     with WorkerPool(workers) as pool:
@@ -157,6 +147,23 @@ def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place
     others = len(plans) - for_search
     searched = [place(k % for_search, k // for_search) for k in range(SEARCHED_SPLITS)]
     return tuple(searched), tuple(place(for_search + k % others, k // others) for k in range(splits))
+
+
+def _checked_splits(runs: int, splits: int | None, usual: int) -> int:
+    """The number of splits for so many runs, the usual one if None; `InputError` if either number is out of range."""
+    if not FEWEST_RUNS <= runs <= MOST_RUNS:
+        raise InputError(
+            f"runs is {runs:,}; it must be from {FEWEST_RUNS} to {MOST_RUNS:,}, and a good search needs thousands."
+        )
+    most = max(FEWEST_SPLITS, runs // RUNS_PER_SPLIT)
+    if splits is None:
+        return min(usual, most)
+    if not FEWEST_SPLITS <= splits <= most:
+        raise InputError(
+            f"splits is {splits:,}; it must be at least {FEWEST_SPLITS}, for a gain is averaged over them, and at most "
+            f"{most:,} for {runs:,} runs."
+        )
+    return splits
 
 
 def _usual_runs(job: DataJob, quick: bool, samples: LabeledImages) -> int:
