@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from truthfl.adversary.lie_point import (
     ABSENCE,
+    FABRICATED_SCALES,
     KINDS,
     MOST_LABELS,
     SCALES,
@@ -46,6 +47,7 @@ def test_all_points_are_within_the_limits_and_can_be_told_in_words_and_numbers(s
             assert SCALES[0] <= point.scale <= SCALES[1]
         else:
             assert 0 <= point.noise <= MOST_NOISE
+            assert FABRICATED_SCALES[0] <= point.scale <= FABRICATED_SCALES[1]
             assert point.labels == point.batch == 0
         assert (point.words == "the truth") == (point == TRUTH)
         made = point.behaviour(40.0, 200.0)
@@ -67,7 +69,8 @@ def test_the_family_has_every_corner():
     assert min(point.batch for point in computing) < 0.04
     assert max(point.batch for point in computing) > 4
     assert min(point.scale for point in points) < 0.02
-    assert max(point.scale for point in points) > 2
+    assert 2 < max(point.scale for point in computing) <= 3
+    assert max(point.scale for point in points) > 8
     whispers = [p for p in computing if p.labels == 0 and p.scale < 0.1 and p.batch < 0.3]
     assert whispers
 

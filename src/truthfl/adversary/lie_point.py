@@ -19,7 +19,8 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.formulas import work_cost
 
 MOST_LABELS = 1.5  # of what was asked
-SCALES = (0.01, 3.0)
+SCALES = (0.01, 3.0)  # of a report that she computed
+FABRICATED_SCALES = (0.01, 10.0)  # of an echo or garbage
 
 
 class ReportKind(Enum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from truthfl.adversary.lie_point import MOST_LABELS, SCALES, TRUTH, LiePoint, ReportKind
+from truthfl.adversary.lie_point import FABRICATED_SCALES, MOST_LABELS, SCALES, TRUTH, LiePoint, ReportKind
 from truthfl.learning.behaviour import Unlabeled
 from truthfl.mechanism.checks import FloatArray, IntArray
 
@@ -56,7 +56,8 @@ class LieSpace:
         report = _report(random)
         labels = 1.0 if random.random() < HONEST else self._labels(random)
         batch = 1.0 if random.random() < HONEST else _between(random, *self.batches)
-        scale = 1.0 if random.random() < HONEST and report is ReportKind.SCALED else _between(random, *SCALES)
+        limits = _scales(report)
+        scale = 1.0 if random.random() < HONEST and report is ReportKind.SCALED else _between(random, *limits)
         last = _between(random, SCALES[0], scale) if random.random() < FALLING else scale
         noise = float(random.uniform(0.0, MOST_NOISE)) if random.random() < 0.5 else 0.0
         return _rounded(LiePoint(labels, _rest(random), batch, report, scale, last, noise))
@@ -69,13 +70,14 @@ class LieSpace:
         chance = random.random(6)
         labels = self._labels_near(random, point.labels, chance[0])
         batch = _near(random, point.batch or 1.0, chance[1], self.batches)
-        scale = _near(random, point.scale, chance[2], SCALES)
+        scale = _near(random, point.scale, chance[2], FABRICATED_SCALES)
         falls = (point.last_scale != point.scale) != (chance[3] < RETURN)
         last = _near(random, min(point.last_scale, scale), 1.0, (SCALES[0], scale)) if falls else scale
         rest = _rest(random) if chance[4] < RETURN else point.rest
         report = _report(random) if chance[5] < RETURN else point.report
+        most = _scales(report)[1]
         noise = min(abs(point.noise + float(random.normal(0.0, NOISE_STEP))), MOST_NOISE) if point.noise else 0.0
-        return _rounded(LiePoint(labels, rest, batch, report, scale, last, noise))
+        return _rounded(LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise))
 
     def _labels_near(self, random: np.random.Generator, labels: float, chance: float) -> float:
         """The share itself, or 1, or 0, or a share near it, by `chance`."""
@@ -101,6 +103,11 @@ def _near(random: np.random.Generator, value: float, chance: float, limits: tupl
     else:
         near = value * math.exp(random.normal(0.0, STEP))
     return min(max(near, limits[0]), limits[1])
+
+
+def _scales(report: ReportKind) -> tuple[float, float]:
+    """The limits of the factor of such a report."""
+    return SCALES if report is ReportKind.SCALED else FABRICATED_SCALES
 
 
 def _rest(random: np.random.Generator) -> Unlabeled:
