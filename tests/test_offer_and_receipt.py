@@ -4,7 +4,6 @@ import copy
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import httpx
 import numpy as np
@@ -86,8 +85,46 @@ def test_lies_with_absurd_numbers_are_a_sentence(ada):
     huge = TriedLie("other batch", "batch × 2", 1.0, 26, 1.0, 1e308, 0.0)
     ada.gets_offer(lies=(huge,))
     assert "is no finite amount" in told(document_views.offer_view, ada.home, ada.key, None, None)
-    ada.gets_offer(lies=(replace(huge, loss_rise="much"),), version=2)
-    assert "does not have the form" in told(document_views.offer_view, ada.home, ada.key, None, None)
+    ada.gets_offer(loss_error=1e308, version=2)
+    assert "the offer cannot be read" in told(document_views.offer_view, ada.home, ada.key, None, None)
+
+
+BAD_LIES = [
+    {"loss_rise": "much"}, {"delivered": []}, {"delivered": -3}, {"delivered": 7}, {"labels": -1}, {"batch_size": -1},
+    {"kind": None}, {"words": {}}, {"words": "x" * 1000}, {"labels": "1"}, {"loss_rise_error": -1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BAD_LIES, ids=str)
+def test_a_lie_that_is_none_makes_no_offer(change):
+    document = an_offer(KEY, OPERATOR).document()
+    document["client"]["lies"][0] |= change
+    assert told(offer_from, document).startswith("this is no offer: a lie ")
+
+
+@pytest.mark.parametrize("tried", [-1, "nan", None, {"a": 1}, 1.5, True])
+def test_a_number_of_lies_that_is_none_makes_no_offer(tried):
+    document = an_offer(KEY, OPERATOR).document()
+    document["job"]["lies_tried"] = tried
+    assert told(offer_from, document) == "this is no offer: lies_tried is no whole number from 0 on."
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("client", "public_key", None),
+        ("job", "operator_key", []),
+        ("job", "model", json.loads("[" * 700 + "]" * 700)),
+        ("client", "weight", json.loads("[" * 700 + "]" * 700)),
+        ("job", "loss_error", -1e308),
+    ],
+)
+def test_whatever_an_offer_has_in_it_the_page_says_a_sentence(ada, part, name, value):
+    document = an_offer(ada.key, ada.operator).document()
+    document[part][name] = value
+    (ada.home / "offers").mkdir()
+    (ada.home / "offers" / "a.json").write_text(json.dumps(document))
+    assert len(told(document_views.offer_view, ada.home, ada.key, None, None)) < 2000
 
 
 def test_an_offer_of_the_second_format_is_read_and_keeps_its_hash():

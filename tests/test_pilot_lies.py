@@ -13,7 +13,8 @@ import truthfl
 from small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.lie_point import KINDS, TRUTH
 from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
-from truthfl.cli.plan_output import plan_constants_job, plan_data_job, warnings
+from truthfl.cli.output import _json_value
+from truthfl.cli.plan_output import Planned, as_json, plan_constants_job, plan_data_job, print_plan, warnings
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
 from truthfl.learning.behaviour import Behaviour
@@ -21,6 +22,7 @@ from truthfl.learning.federations import with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.profile import Profile
+from truthfl.mechanism.deviation import best_deviation
 
 CONSTANTS = Path(truthfl.__file__).parent / "examples" / "ten_clients.toml"
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
@@ -153,6 +155,30 @@ def test_without_data_the_worth_is_the_loss_models():
     assert planned.lies is None
     assert "worth less" in " ".join(warnings(planned, planned.worth + 1.0))
     assert warnings(planned, planned.worth - 1.0) == []
+
+
+@pytest.mark.parametrize("kind", ["leave-one-out", "per claimed sample"])
+def test_a_contract_that_no_job_can_run_is_planned_without_nan(small, kind, capsys):
+    """What it pays by is not known before the job; so are the spread and the slope of pay."""
+    job = small[0]
+    contract = replace(job.contract, kind=kind)
+    side = job.server_side()
+    plan = replace(job, contract=contract).plan(side, QUICK)
+    worth = np.full(4, 10.0)
+    planned = Planned(plan.clients, plan.training, plan.calibration.model, plan.contract, 4000.0, 2000,
+                      plan.loss_variance, "calibrated", worth, worth)  # fmt: skip
+    deviation = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
+    print_plan(planned, deviation)
+    shown = capsys.readouterr().out
+    assert "nan" not in shown
+    assert "–" in shown
+    json.dumps(_json_value(as_json(planned, deviation)), allow_nan=False)
+
+
+def test_work_of_which_it_is_open_what_it_is_worth(small):
+    planned = plan_data_job(small[0])
+    text = " ".join(warnings(planned, planned.worth + 0.5 * planned.worth_error))
+    assert "Of 4 of 4 clients it is open whether their work is worth what it costs." in text
 
 
 def test_the_command_says_so(tmp_path):

@@ -23,7 +23,7 @@ from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
 from truthfl.studies.verify.job_verification import FEWEST_SPLITS, verify_job
 from truthfl.studies.verify.judgement import verdicts_of
 from truthfl.studies.verify.lie_trainer import Place
-from truthfl.studies.verify.regret import BATCH_CURVE
+from truthfl.studies.verify.regret import BATCH_CURVE, mean_share
 from truthfl.studies.verify.rule_tests import RuleTest, asked_clients, rule_tests
 from truthfl.studies.verify.verification import VerificationDesign, measure_lies
 from truthfl.studies.verify.verification_report import drawn, lies_csv, rows
@@ -193,6 +193,23 @@ def test_many_clients_are_verified(tmp_path):
     first = json.loads(done.stdout)[0]
     assert len(first["clients"]) == 10
     assert np.isfinite(first["regret"])
+
+
+def test_a_measured_lie_that_is_known_to_gain_more_than_the_winner_is_shown_instead(measured):
+    """The search may have been unlucky. That the other one was picked among all is allowed for."""
+    rule, winner = 0, measured.points.index(measured.found.best(0))
+    other = next(k for k in range(len(measured.points)) if k != winner)
+    for rise, shown in ((100.0, other), (-100.0, winner)):
+        gain = measured.gains[rule].gain.copy()
+        gain[:] = np.minimum(gain, gain[winner])
+        gain[other] = gain[winner] + rise * measured.gains[rule].unit
+        changed = replace(measured, gains=(replace(measured.gains[rule], gain=gain), *measured.gains[1:]))
+        verdict = verdicts_of(changed, loss_value=1.0, test_samples=9)[rule]
+        assert verdict.best_lie["words"] == measured.points[shown].words
+        assert verdict.regret == pytest.approx(gain[shown].mean() / measured.gains[rule].unit)
+        plain = mean_share(gain[shown], measured.gains[rule].unit, measured.cluster)
+        wider = (verdict.regret_high - verdict.regret_low) / (plain.high - plain.low)
+        assert 1.2 < wider < 2 if shown == other else wider == pytest.approx(1.0)
 
 
 def test_in_hindsight(measured):

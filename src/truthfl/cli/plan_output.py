@@ -18,10 +18,11 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.deviation import Deviation, absence_rise, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism
-from truthfl.mechanism.observation import Observation
-from truthfl.mechanism.payoff import server_payoff
+from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
+from truthfl.mechanism.payoff import server_payoff, work_cost
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.mechanism.spread import samples_for_share
+from truthfl.mechanism.strategies import Strategies
 
 if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLie, PilotLies
@@ -56,16 +57,23 @@ class Planned:
     @property
     def spread(self) -> FloatArray:
         """The standard deviation of each client's pay: half the difference of her pay at loss ± one deviation."""
-        loss, error = self.expected_loss, math.sqrt(self.loss_variance / self.test_samples)
-        low, high = (self.contract.pay(Observation(loss + step)) for step in (-error, error))
-        return np.abs(low - high) / 2.0
+        return np.abs(self._difference(math.sqrt(self.loss_variance / self.test_samples))) / 2.0
 
     @property
     def slope(self) -> FloatArray:
         """Pay that each client loses per unit of test loss, around the expected loss."""
-        losses = (self.expected_loss - HUNDREDTH, self.expected_loss + HUNDREDTH)
-        low, high = (self.contract.pay(Observation(loss)) for loss in losses)
-        return (low - high) / (2 * HUNDREDTH)
+        return self._difference(HUNDREDTH) / (2 * HUNDREDTH)
+
+    def _difference(self, step: float) -> FloatArray:
+        """Pay at the expected loss − step, less that at + step; NaN if pay needs evidence that jobs do not collect."""
+        low, high = (self.contract.pay(Observation(self.expected_loss + sign * step)) for sign in (-1, 1))
+        known = not self.contract.needs - COLLECTED_BY_JOBS
+        return np.asarray(low - high if known else np.full(len(self.clients), np.nan), dtype=float)
+
+    @property
+    def cost(self) -> FloatArray:
+        """The cost of each client's honest work."""
+        return work_cost(self.clients, self.training, Strategies.truthful(self.contract.batch_size))
 
     @property
     def expected_loss(self) -> float:
@@ -128,7 +136,7 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
             **contract.terms(),
             "labeling_cost": clients.labeling_cost,
             "expected_pay": deviation.honest_pay,
-            "pay_standard_deviation": planned.spread,
+            "pay_standard_deviation": [_number_or_none(value) for value in planned.spread.tolist()],
             "expected_payoff": deviation.honest_payoff,
             "largest_gain_from_lying": deviation.gain,
             "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
@@ -147,6 +155,14 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
     }
 
 
+def _number_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number_or_dash(value: float) -> str:
+    return f"{value:,.2f}" if math.isfinite(value) else "–"
+
+
 def _lie_json(lie: PilotLie) -> dict[str, object]:
     """A lie that was found on pilot data: the point, the rise of the loss and the gain, for each client."""
     return {
@@ -163,7 +179,7 @@ def _lie_json(lie: PilotLie) -> dict[str, object]:
 def print_plan(planned: Planned, deviation: Deviation) -> None:
     clients, contract, spread = planned.clients, planned.contract, planned.spread
     floor, slope = labeling_floor(clients, planned.model, planned.training), planned.slope
-    cost = deviation.honest_pay - deviation.honest_payoff
+    cost = planned.cost
     rows = [
         [
             str(i) if clients.name is None else clients.name[i],
@@ -172,25 +188,28 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             f"{contract.batch_size[i]:.0f}",
             f"{cost[i]:,.2f}",
             f"{deviation.honest_pay[i]:,.2f}",
-            f"{spread[i]:,.2f}",
-            f"{slope[i]:,.2f}",
+            _number_or_dash(spread[i]),
+            _number_or_dash(slope[i]),
             f"{planned.worth[i]:,.0f}",
+            f"{CERTAIN * planned.worth_error[i]:,.0f}",
         ]
         for i in range(min(len(clients), ROWS_SHOWN))
     ]
     if len(clients) > ROWS_SHOWN:
-        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 8])
-    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{deviation.honest_pay.sum():,.2f}", "", "", ""])
-    columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope", "worth"]
+        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 9])
+    rows.append(["total", "", "", "", f"{cost.sum():,.2f}", f"{deviation.honest_pay.sum():,.2f}", *[""] * 4])
+    columns = ["client", "weight", "floor", "batch", "cost", "pay", "± pay", "slope", "worth", "±"]
     out = console()
-    out.print(table(f"Plan for {len(clients)} clients, {planned.training.rounds} rounds", columns, rows))
+    people = f"{len(clients)} client{'s' * (len(clients) > 1)}"
+    out.print(table(f"Plan for {people}, {planned.training.rounds} rounds", columns, rows))
     out.print(
         f"Expected loss {planned.expected_loss:.4f} ({planned.basis}); "
         f"server's payoff {server_payoff(contract, planned.model, loss_value=planned.loss_value):,.2f}.\n"
         "slope: pay lost per unit of test loss; worth: what the loss without her, minus the loss, costs the server."
     )
     samples = planned.test_samples
-    if planned.loss_variance > 0 and (deviation.honest_pay > 0).all() and contract.linear() is not None:
+    known = bool(np.isfinite(spread).all())
+    if known and planned.loss_variance > 0 and (deviation.honest_pay > 0).all() and contract.linear() is not None:
         enough = samples_for_share(contract, deviation.honest_pay, planned.loss_variance, share=0.1)
         out.print(
             f"± pay: standard deviation with {samples:,} test sample{'s' * (samples > 1)}; "
@@ -214,6 +233,7 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
 def warnings(planned: Planned, cost: FloatArray) -> list[str]:
     """Why the operator should not make these offers: work worth less than its cost (clients,), and a lie that pays."""
     below = planned.worth + CERTAIN * planned.worth_error < cost
+    unclear = ~below & (planned.worth - CERTAIN * planned.worth_error < cost)
     found = []
     if below.any():
         found.append(
@@ -221,6 +241,8 @@ def warnings(planned: Planned, cost: FloatArray) -> list[str]:
             f"({_range(planned.worth[below])}) than it costs ({_range(cost[below])}). There, not working pays under a "
             "contract that pays by the joint loss with a slope of loss_value: ask fewer clients, or for less."
         )
+    if unclear.any():
+        found.append(f"Of {unclear.sum()} of {len(cost)} clients it is open whether their work is worth what it costs.")
     if planned.lies is None or not planned.lies.lies:
         return found
     best = planned.lies.lies[0]

@@ -30,7 +30,8 @@ def verify(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[
-        int | None, typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST).")
+        int | None,
+        typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST), some 2,000 at least."),
     ] = None,
     splits: Annotated[
         int | None, typer.Option(help="Splits on which the best lies are measured; 24 unless given, at least 20.")
@@ -106,7 +107,7 @@ def _verify_by_training(
         print_json(verdicts)
         return
     screen = console()
-    screen.print(table("Does lying pay, in real training?", SHORT_COLUMNS, short_rows(verdicts), text=(0, 7)))
+    screen.print(table("Does lying pay, in real training?", SHORT_COLUMNS, short_rows(verdicts), text=(0, 8)))
     own = verdicts[0]
     screen.print(table(f"Clients under {own.rule}", CLIENT_COLUMNS, client_rows(own), text=(0, 4)))
     for sentence in (worth_sentence(own), coalition_sentence(own), scope):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from truthfl.mechanism.mechanism import Mechanism
 
 FORMAT = 3
-MOST_LIES = 100  # in an offer
+MOST_LIES, LONGEST_LIE = 100, 500  # in an offer: their number, and the letters of one
 
 
 @dataclass(frozen=True)
@@ -221,10 +221,22 @@ def offer_from(document: Document) -> Offer:
     lies = client.get("lies", ())
     if not isinstance(lies, list | tuple) or len(lies) > MOST_LIES:
         raise InputError(f"this is no offer: its lies are no list of at most {MOST_LIES}.")
-    client["lies"] = tuple(TriedLie(**_field_values(TriedLie, lie, "lie")) for lie in lies)
+    client["lies"] = tuple(_tried_lie(lie) for lie in lies)
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
     return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document))
+
+
+def _tried_lie(document: object) -> TriedLie:
+    """The lie in this part of an offer."""
+    lie = TriedLie(**_field_values(TriedLie, document, "lie"))
+    texts = isinstance(lie.kind, str) and isinstance(lie.words, str) and len(lie.kind + lie.words) <= LONGEST_LIE
+    numbers = (lie.labels, lie.batch_size, lie.delivered, lie.loss_rise, lie.loss_rise_error)
+    if not texts or not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
+        raise InputError(f"this is no offer: a lie needs two texts of up to {LONGEST_LIE} letters and finite numbers.")
+    if min(lie.labels, lie.batch_size, lie.delivered, lie.loss_rise_error) < 0 or lie.delivered > 1:
+        raise InputError("this is no offer: a lie has negative numbers, or delivers more than all rounds.")
+    return lie
 
 
 def job_terms_from(document: object) -> JobTerms:
@@ -234,7 +246,10 @@ def job_terms_from(document: object) -> JobTerms:
         job["image_shape"], job["classes"] = tuple(job["image_shape"]), tuple(job["classes"])
     except TypeError as error:
         raise InputError(f"this is no offer: {error}.") from None
-    return JobTerms(**job)
+    terms = JobTerms(**job)
+    if type(terms.lies_tried) is not int or terms.lies_tried < 0:
+        raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
+    return terms
 
 
 def _field_values(dataclass_type: type, values: object, where: str) -> Mapping[str, Any]:

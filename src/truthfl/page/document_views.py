@@ -6,6 +6,7 @@ Documents come from the server and are untrusted: one that cannot be read gives 
 
 from __future__ import annotations
 
+import json
 import math
 from base64 import b64decode, b64encode
 from dataclasses import asdict
@@ -22,7 +23,17 @@ from truthfl.page.document_names import NO_DOCUMENTS
 from truthfl.page.numbers import calculation_term, money
 from truthfl.page.offer_outlook import outlooks, own_costs, pay_curve, spread
 
-READ_ERRORS = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, TruthflError)
+LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
+READ_ERRORS = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    OSError,
+    TruthflError,
+)
 
 
 def last_offer(home: Path) -> Offer | None:
@@ -93,21 +104,23 @@ def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, compu
             "outlooks": [asdict(outlook) for outlook in expected],
             "plot": _plot(offer, [offer.job.expected_loss]),
         }
+        view = computed | {
+            "offer": _offer_terms(offer),
+            "hash": offer.hash,
+            "answer": answer_to(home, offer),
+            "costs": asdict(costs),
+            "cannot_sign": _signing_obstacle(offer, key),
+            "fingerprints": {
+                "yours": fingerprint(offer.client.public_key),
+                "operator": fingerprint(offer.job.operator_key),
+            },
+        }
+        json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except TruthflError:
         raise
     except READ_ERRORS as error:
         raise InputError(f"the offer cannot be read: {_message(error)}") from None
-    return computed | {
-        "offer": _offer_terms(offer),
-        "hash": offer.hash,
-        "answer": answer_to(home, offer),
-        "costs": asdict(costs),
-        "cannot_sign": _signing_obstacle(offer, key),
-        "fingerprints": {
-            "yours": fingerprint(offer.client.public_key),
-            "operator": fingerprint(offer.job.operator_key),
-        },
-    }
+    return view
 
 
 def receipt_view(home: Path) -> dict[str, Any]:
@@ -237,5 +250,5 @@ def _finite(value: float) -> float | None:
 
 
 def _message(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
+    text = (str(error).strip() or type(error).__name__)[:LONGEST_MESSAGE]
     return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."

@@ -41,8 +41,8 @@ def verdicts_of(measurement: LieMeasurement, *, loss_value: float, test_samples:
 
 def _verdict(measurement: LieMeasurement, rule: int, loss_value: float, test_samples: int) -> Verdict:
     test, points, cluster = measurement.test, measurement.points, measurement.cluster
-    gains, winner = measurement.gains[rule], measurement.found.best(rule)
-    regret = mean_share(gains.gain[points.index(winner)], gains.unit, cluster)
+    gains = measurement.gains[rule]
+    winner, regret = _best_lie(measurement, rule)
     over_cost = gains.unit / float(gains.cost.mean())
     of_cases = [(test.draws[case.place.draw], case.client) for case in measurement.cases]
     labeling, owned, assigned, price = (
@@ -90,6 +90,19 @@ def _verdict(measurement: LieMeasurement, rule: int, loss_value: float, test_sam
         by_kind=tuple(_best_of_kinds(measurement, rule)),
         clients=tuple(_clients(measurement, rule, loss_value)),
     )
+
+
+def _best_lie(measurement: LieMeasurement, rule: int) -> tuple[LiePoint, Estimate]:
+    """The lie that the search found best, or a measured lie that is known to gain more than it.
+
+    Whether another one gains more is asked of all measured lies at once, so its interval allows for that choice.
+    """
+    points, gains, cluster = measurement.points, measurement.gains[rule], measurement.cluster
+    winner = measurement.found.best(rule)
+    regret = mean_share(gains.gain[points.index(winner)], gains.unit, cluster)
+    others = [mean_share(gain, gains.unit, cluster, of_several=len(points)) for gain in gains.gain]
+    best = max(range(len(points)), key=lambda k: others[k].low)
+    return (points[best], others[best]) if others[best].low > regret.high else (winner, regret)
 
 
 def _answer(low: float, high: float) -> bool | None:

@@ -33,8 +33,11 @@ class Estimate:
     high: float
 
 
-def mean_share(amount: FloatArray, unit: float, cluster: IntArray) -> Estimate:
-    """The mean of `amount` (cases,) as a share of `unit`; cases of one cluster depend on each other."""
+def mean_share(amount: FloatArray, unit: float, cluster: IntArray, *, of_several: int = 1) -> Estimate:
+    """The mean of `amount` (cases,) as a share of `unit`; cases of one cluster depend on each other.
+
+    of_several  the number of estimates whose intervals are to hold all at once with 95% (Bonferroni)
+    """
     numbers = np.unique(cluster, return_inverse=True)[1]
     value = float(amount.mean())
     deviation = np.bincount(numbers, weights=amount - value)
@@ -42,7 +45,7 @@ def mean_share(amount: FloatArray, unit: float, cluster: IntArray) -> Estimate:
     if count < 2:
         return Estimate(value / unit, float("-inf"), float("inf"))
     error = float(np.sqrt(np.square(deviation).sum() * count / (count - 1)) / len(amount))
-    half_width = float(student.ppf(0.975, count - 1)) * error
+    half_width = float(student.ppf(1.0 - 0.025 / of_several, count - 1)) * error
     return Estimate(value / unit, (value - half_width) / unit, (value + half_width) / unit)
 
 

@@ -42,7 +42,8 @@ class ClientVerdict:
 class Verdict:
     """The result of one rule; shares are of honest pay, or of its cost if that is larger.
 
-    regret           gain ex ante of the best lie found, measured on splits and seeds that the search has not seen
+    regret           gain ex ante of the best lie found, measured on splits and seeds that the search has not seen: that
+                     of the search's winner, or of another measured lie if it is known to gain more
     ex_post_regret   gain of the best lie in hindsight, on average over splits and clients; None for Shapley pay, which
                      is known on average only
     best_lie         words, and the numbers of the point

@@ -25,8 +25,19 @@ if TYPE_CHECKING:
 
 SHOWN = (-0.75, 1.35)  # range of the picture in shares of cost; values outside are drawn at the edge
 ANSWERS = {True: "yes", False: "no", None: "open"}
-COLUMNS = ("payment rule", "pay / cost", "labels", "batch", "regret", "95% interval", "ex post", "best lie", "pays?")
-SHORT_COLUMNS = ("payment rule and best lie found", "pay/cost", "labels", "batch", "regret", "±", "ex post", "pays?")
+COLUMNS = (
+    "payment rule",
+    "pay / cost",
+    "labels",
+    "batch",
+    "regret",
+    "95% interval",
+    "of the cost",
+    "ex post",
+    "best lie",
+    "pays?",
+)
+SHORT_COLUMNS = ("payment rule, best lie", "pay/cost", "labels", "batch", "regret", "±", "of cost", "ex post", "pays?")
 HINDSIGHT_COLUMNS = ("best lie in hindsight", "times", "mean gain")
 CLIENT_COLUMNS = ("client", "worth", "± (95%)", "cost", "best lie for her", "gain", "± (95%)")
 
@@ -41,6 +52,7 @@ def rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
             f"{verdict.elicited_batch:.2f}",
             _percent(verdict.regret),
             f"{_percent(verdict.regret_low)} to {_percent(verdict.regret_high)}",
+            _percent(verdict.gain_over_cost),
             _percent_or_dash(verdict.ex_post_regret),
             str(verdict.best_lie["words"]),
             ANSWERS[verdict.lying_pays],
@@ -59,6 +71,7 @@ def short_rows(verdicts: Sequence[Verdict]) -> list[list[str]]:
             f"{verdict.elicited_batch:.2f}",
             _percent(verdict.regret),
             _percent((verdict.regret_high - verdict.regret_low) / 2),
+            _percent(verdict.gain_over_cost),
             _percent_or_dash(verdict.ex_post_regret),
             ANSWERS[verdict.lying_pays],
         ]
