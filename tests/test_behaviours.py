@@ -20,6 +20,7 @@ from truthfl.learning.local_training import used_samples
 from truthfl.learning.partition import iid_partition
 from truthfl.learning.profile import Profile
 from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
 
@@ -200,6 +201,19 @@ def test_fabricators_have_parameters():
     assert Echo(2.0) == Echo(2.0) != Echo(2.0, 0.1)
     assert len({Echo(), Echo(1.0), Garbage(), LastBit(), LastBit()}) == 3
     assert first is received[0]
+
+
+@pytest.mark.parametrize("fabricate", [Echo(10.0), Echo(3.0, 2.0), Garbage(10.0)], ids=str)
+def test_reports_that_grow_from_round_to_round_stay_finite(fabricate):
+    """They spoil the model, as they would; they do not end the training."""
+    largest = np.finfo(np.float32).max
+    received = [np.full(6, -0.5 * largest, np.float32), np.array([0.9 * largest] * 3 + [0.0] * 3, np.float32)]
+    report, _ = reported(replace(BEHAVIOURS["echo"], name="my own", fabricate=fabricate), received)
+    assert np.isfinite(report).all()
+    federated = Federated(MODEL, DIGITS, iid_partition(len(DIGITS), [50, 50], seed=1), Training(120, 1, 0.3))
+    with np.errstate(over="ignore", invalid="ignore"):
+        liar = replace(BEHAVIOURS["echo"], name="my own", fabricate=fabricate)
+        train(federated, Profile([liar, "truthful"], 10), [1], threads=1)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,18 @@ def direction(noise: Noise, like: Params, size: float) -> Params:
     return drawn.astype(like.dtype)
 
 
+def finite_report(received: Params, made: Callable[[], Params]) -> Params:
+    """The report that `made` returns, but for numbers that are not finite: these stay as they were received.
+
+    A report that grows from round to round would otherwise end the training that it spoils.
+    """
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        report = made()
+        return report if np.isfinite(report).all() else np.where(np.isfinite(report), report, received)
+
+
 def _require_sizes(fabricator: Echo | Garbage) -> None:
     """Raise `InputError` unless all its fields are finite and at least 0."""
     for field, value in vars(fabricator).items():
@@ -62,11 +74,14 @@ class Echo:
         _require_sizes(self)
 
     def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
-        change = last_change(received)
-        echoed = received[-1] + change.dtype.type(self.factor) * change
-        if self.noise == 0:
-            return echoed
-        return echoed + direction(noise, change, self.noise * self.factor * length(change))
+        def made() -> Params:
+            change = last_change(received)
+            echoed = received[-1] + change.dtype.type(self.factor) * change
+            if self.noise == 0:
+                return echoed
+            return echoed + direction(noise, change, self.noise * self.factor * length(change))
+
+        return finite_report(received[-1], made)
 
 
 @dataclass(frozen=True)
@@ -82,8 +97,11 @@ class Garbage:
         _require_sizes(self)
 
     def __call__(self, received: Sequence[Params], noise: Noise, honest: Honest) -> Params:  # noqa: ARG002
-        change = last_change(received)
-        return received[-1] + direction(noise, change, self.length * length(change))
+        def made() -> Params:
+            change = last_change(received)
+            return received[-1] + direction(noise, change, self.length * length(change))
+
+        return finite_report(received[-1], made)
 
 
 @dataclass(frozen=True)
