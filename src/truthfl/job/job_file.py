@@ -16,7 +16,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.participants import Participants
-from truthfl.job.settings import ContractChoice, ServerSettings
+from truthfl.job.settings import DEFAULT_CONTRACT, ContractChoice, ServerSettings
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.mechanism.setting import Clients, Constants, Training
 
@@ -72,7 +72,10 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
     misplaced = [name for name in tables if name not in sections]
     if misplaced:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
-    parts = {name: _section(name, class_, tables.get(name, {})) for name, class_ in sections.items()}
+    defaults = {"contract": {"kind": DEFAULT_CONTRACT}} if sections is data_sections else {}
+    parts = {
+        name: _section(name, class_, tables.get(name, defaults.get(name, {}))) for name, class_ in sections.items()
+    }
     if sections is constants_sections:
         return ConstantsJob(**parts)
     return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))

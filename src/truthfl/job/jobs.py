@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from truthfl.job.participants import Participants
-from truthfl.job.settings import BOUNDS, DEFAULT_CONTRACT, ContractChoice, ServerSettings
+from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,
@@ -73,10 +73,14 @@ class DataJob:
         """The same job with other clients."""
         return replace(self, clients=clients)
 
+    def with_contract(self, kind: str) -> DataJob:
+        """The same job with another contract."""
+        return replace(self, contract=ContractChoice(kind))
+
     def document(self) -> dict[str, Any]:
-        """The job as JSON values; the default contract and full participation are omitted, as in version 0.1."""
+        """The job as JSON values; the contract "lceme" and full participation are omitted, as in version 0.1."""
         training, clients = self.training, self.clients
-        contract = {} if self.contract.kind == DEFAULT_CONTRACT else {"contract": asdict(self.contract)}
+        contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         return contract | {
             "data": asdict(self.data),
@@ -112,8 +116,10 @@ class DataJob:
             labeling_cost=self.clients.labeling_cost,
             loss_value=self.server.loss_value,
             budget=self.server.budget,
+            budget_bounds=self.server.budget_bounds,
             margin=self.server.margin,
             confidence=self.server.confidence,
+            most_pay=self.server.most_pay,
             test_samples=self.server.test_samples,
             tune_step=self.tune_step,
             design=design,

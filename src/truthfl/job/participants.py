@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from truthfl.errors import InputError
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour as known_behaviour
@@ -25,7 +27,8 @@ class Participants:
     """The clients of a job on data. A single value applies to all clients; at least one field must be a list.
 
     dataset_size   number of samples
-    labeling_cost  cost of labeling them once
+    labeling_cost  cost of labeling them all once
+    label_cost     cost of one label; given in place of `labeling_cost`
     sample_cost    cost of one sample in one round's gradient
     participation  q, the probability of participating in a round
     behaviour      the client's behaviour in simulations: a name registered in `learning.behaviours`, or (not in a
@@ -43,21 +46,27 @@ class Participants:
     def __init__(
         self,
         dataset_size: Any,
-        labeling_cost: Any,
         sample_cost: Any,
+        labeling_cost: Any = None,
+        label_cost: Any = None,
         behaviour: Any = "truthful",
         name: Any = None,
         participation: Any = 1.0,
     ) -> None:
-        fields = (name, dataset_size, labeling_cost, sample_cost, behaviour, participation)
+        if (labeling_cost is None) == (label_cost is None):
+            raise InputError("either label_cost (of one label) or labeling_cost (of all samples) must be given.")
+        fields = (name, dataset_size, labeling_cost, label_cost, sample_cost, behaviour, participation)
         count = next((len(value) for value in fields if _is_list(value)), 0)
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
         all_names = names(name, count) or tuple(f"client {i}" for i in range(count))
         sizes = client_whole_numbers("dataset_size", dataset_size, count, all_names.__getitem__, at_least=1)
         object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
-        for field, value in (("labeling_cost", labeling_cost), ("sample_cost", sample_cost)):
-            object.__setattr__(self, field, client_array(field, value, count, all_names.__getitem__, positive=True))
+        field, given = ("labeling_cost", labeling_cost) if label_cost is None else ("label_cost", label_cost)
+        cost = client_array(field, given, count, all_names.__getitem__, positive=True)
+        object.__setattr__(self, "labeling_cost", cost if label_cost is None else cost * sizes)
+        cost = client_array("sample_cost", sample_cost, count, all_names.__getitem__, positive=True)
+        object.__setattr__(self, "sample_cost", cost)
         q = client_array("participation", participation, count, all_names.__getitem__, positive=True, at_most=1.0)
         object.__setattr__(self, "participation", q)
         behaviours = tuple(behaviour) if _is_list(behaviour) else (behaviour,) * count
@@ -67,6 +76,11 @@ class Participants:
             known_behaviour(name_or_behaviour)
         object.__setattr__(self, "behaviour", behaviours)
         object.__setattr__(self, "name", all_names)
+
+    @property
+    def label_cost(self) -> FloatArray:
+        """The cost of one label."""
+        return self.labeling_cost / np.array(self.dataset_size)
 
     def __len__(self) -> int:
         return len(self.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from truthfl.errors import InputError
+from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
     number,
@@ -14,7 +15,9 @@ from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.registry import find_mechanism
 
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
-DEFAULT_CONTRACT = "lceme"
+DEFAULT_CONTRACT = "audition"  # of jobs on data
+CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
+BUDGET_BOUNDS = ("expected", "caps")
 
 
 @dataclass(frozen=True)
@@ -23,20 +26,24 @@ class ServerSettings:
 
     loss_value     κ, the value of one unit of loss to the operator, in money
     bound          of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
-    budget         upper limit of the total cost of honest work; None for no limit
+    budget         upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
+                   None for no limit
+    most_pay       of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
     margin         money added to each client's base pay
     confidence     of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
     test_samples   number of test samples over which the final loss is averaged
     loss_variance  of a `ConstantsJob`: variance of the loss between test samples
     currency       name of the money
     minor_units    number of the ledger's whole units in one unit of the job's money
-    enrol_seconds, answer_seconds, label_seconds, round_seconds
-                   time limits for clients to enrol, to answer an offer, to label, to report
+    enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
+                   time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
     """
 
     loss_value: float = 1.0
     bound: str = "paper"
     budget: float | None = None
+    budget_bounds: str = "expected"
+    most_pay: float = MOST_PAY
     margin: float = 0.0
     confidence: float = 0.95
     test_samples: int = 1
@@ -46,6 +53,7 @@ class ServerSettings:
     enrol_seconds: float = 600.0
     answer_seconds: float = 86_400.0
     label_seconds: float = 604_800.0
+    audition_seconds: float = 3600.0
     round_seconds: float = 600.0
 
     def __post_init__(self) -> None:
@@ -56,7 +64,13 @@ class ServerSettings:
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
         whole_number("minor_units", self.minor_units, at_least=1)
-        for field in ("enrol_seconds", "answer_seconds", "label_seconds", "round_seconds"):
+        if number("most_pay", self.most_pay) <= 1.0:
+            raise InputError(f"most_pay is {self.most_pay:g}; it must be above 1, for pay covers cost and a margin.")
+        if self.budget_bounds not in BUDGET_BOUNDS:
+            raise InputError(
+                f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
+            )
+        for field in ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds"):
             number(field, getattr(self, field), positive=True)
         if not isinstance(self.currency, str) or not self.currency:
             raise InputError(f"currency is {self.currency!r}; it must be a word.")
@@ -70,7 +84,7 @@ class ServerSettings:
 class ContractChoice:
     """The fields of section [contract]: the kind of a registered mechanism."""
 
-    kind: str = DEFAULT_CONTRACT
+    kind: str = CONSTANTS_CONTRACT
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str):

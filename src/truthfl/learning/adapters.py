@@ -72,6 +72,9 @@ class AdaptedModel(ABC):
     @abstractmethod
     def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params: ...
 
+    def scores(self, params: Params, images: Images) -> Floats:
+        return np.concatenate(self._all_scores(params, images))
+
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         self._check(labels)
         return mean_loss(self._all_scores(params, images), labels, params, self.penalty)

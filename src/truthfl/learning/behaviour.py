@@ -51,6 +51,15 @@ class Unlabeled(Enum):
         return self in (Unlabeled.OWN_MODEL, Unlabeled.NEAREST)
 
 
+class SoloRecipe(Enum):
+    """The recipe by which a client trains her solo model in the audition; see `recipe.changed_recipe`."""
+
+    PRESCRIBED = "as the offer prescribes"
+    LONGER = "with four times as many steps"
+    PENALIZED = "with five times the penalty"
+    SHIFTED = "with shifted copies of her pictures, whether or not they are prescribed"
+
+
 def from_strategy(
     name: str,
     *,
@@ -96,6 +105,7 @@ class Behaviour:
     computes                whether she computes gradients at all, and bears their cost
     fabricate               function that makes her report instead; it may request the honest one if she `computes`
     remembers               how many models before the latest one are passed to `fabricate`
+    solo_recipe             how she trains her solo model in the audition
     """
 
     name: str
@@ -112,6 +122,7 @@ class Behaviour:
     computes: bool = True
     fabricate: Fabricator | None = None
     remembers: int = 0
+    solo_recipe: SoloRecipe = SoloRecipe.PRESCRIBED
 
     def __post_init__(self) -> None:
         for field in ("labeling_effort", "error_rate", "batch_share", "report_scale", "last_report_scale"):

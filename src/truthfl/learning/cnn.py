@@ -80,6 +80,9 @@ class ConvolutionalNetwork:
             dense_biases,
         )
 
+    def scores(self, params: Params, images: Images) -> Floats:
+        return np.concatenate(self._scores_by_block(params, images))
+
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
 

@@ -30,6 +30,8 @@ class Purpose(IntEnum):
     SPLIT = 6
     INIT = 7
     REPORT = 8
+    AUDITION = 9
+    ASKED_SAMPLES = 10
 
 
 def key(seed: int, purpose: Purpose, *counters: ArrayLike) -> BitArray:

@@ -7,8 +7,9 @@ and `mechanism.setting`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from numpy.typing import ArrayLike
@@ -90,10 +91,14 @@ class ModelChoice:
 
 @dataclass(frozen=True, eq=False)
 class ServerSide:
-    """The server's data: a pilot federation with as many clients of the same sizes, and the test set."""
+    """The server's data: a pilot federation with as many clients of the same sizes, and the test set.
+
+    draw_clients  function from numbers of samples and a seed to a partition of the pilot data among other clients
+    """
 
     pilot: Federated
     test: LabeledImages
+    draw_clients: Callable[[tuple[int, ...], int], Partition]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +115,8 @@ def server_side(
     _, pilot, test = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
     network = model.for_images(pilot)
     partition = _split(data, pilot, sizes, data.seed + 1)
-    return ServerSide(Federated(network, pilot, partition, training, participation=participation), test)
+    federated = Federated(network, pilot, partition, training, participation=participation)
+    return ServerSide(federated, test, partial(_split, data, pilot))
 
 
 def build_federation(
@@ -121,7 +127,7 @@ def build_federation(
     clients, _, _ = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
     partition = _split(data, clients, sizes, data.seed)
     federated = Federated(side.pilot.model, clients, partition, training, participation=participation)
-    return SimulatedFederation(side.pilot, side.test, federated)
+    return SimulatedFederation(side.pilot, side.test, side.draw_clients, federated)
 
 
 def clients_federation(

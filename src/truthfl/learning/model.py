@@ -25,6 +25,9 @@ class Model(Protocol):
     def init(self, seed: int) -> Params:
         """The initial parameters."""
 
+    def scores(self, params: Params, images: Images) -> NDArray[np.float32]:
+        """The scores (logits) of all classes, (n, classes)."""
+
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         """Mean loss f over these samples, penalty included."""
 

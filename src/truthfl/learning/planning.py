@@ -1,7 +1,8 @@
 """Plans a job on the server's own data: step size, loss model, batch sizes and contract.
 
-Uses the pilot federation and the test set only, not the clients' data. Imports `federations`, `pilot_measurement`,
-`calibration`, `loss_spread`, `pilot_design`, `step_size` and `mechanism`.
+Uses the pilot federation and the test set only, not the clients' data. A contract that pays by solo models is planned
+in `audition_planning`. Imports that, `federations`, `pilot_measurement`, `calibration`, `loss_spread`, `pilot_design`,
+`step_size` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import sqrt
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from truthfl.learning.audition_planning import AuditionDetails, AuditionSettings, plan_on_pilot
 from truthfl.learning.calibration import Calibration
-from truthfl.learning.federations import ServerSide
+from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import measure_pilot
 from truthfl.learning.step_size import StepSearch
+from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
 
 
@@ -34,6 +39,9 @@ class Plan:
     contract       the mechanism's plan: batch sizes and terms of pay
     loss_error     the standard deviation of (loss at settlement − expected loss) that the margin covers
     loss_variance  the variance of the loss between test samples
+    side           the pilot federation of the clients who are asked, with the samples that they are asked to label, and
+                   the test set
+    audition       how an audition contract came about; None for other contracts
     """
 
     training: Training
@@ -43,6 +51,13 @@ class Plan:
     contract: Mechanism
     loss_error: float
     loss_variance: float
+    side: ServerSide
+    audition: AuditionDetails | None = None
+
+    @property
+    def expected_loss(self) -> float:
+        """The loss of the joint model if all are honest."""
+        return self.calibration.model.truthful_loss(self.contract.batch_size)
 
 
 def make_plan(
@@ -54,13 +69,41 @@ def make_plan(
     labeling_cost: ArrayLike,
     loss_value: float,
     budget: float | None = None,
+    budget_bounds: str = "expected",
     margin: float = 0.0,
     confidence: float = 0.95,
+    most_pay: float = MOST_PAY,
     test_samples: int = 1,
     tune_step: bool = True,
     design: PilotDesign | None = None,
 ) -> Plan:
     """Tune the step size if `tune_step`, fit the loss model, and plan the mechanism's contract on it."""
+    if Evidence.SOLO_LOSS in mechanism.needs:
+        settings = AuditionSettings(loss_value, budget, budget_bounds, margin, confidence, most_pay, test_samples)
+        count = len(side.pilot.partition)
+        planned = plan_on_pilot(
+            side,
+            settings,
+            name=name,
+            sample_cost=np.broadcast_to(np.asarray(sample_cost, dtype=float), (count,)),
+            labeling_cost=np.broadcast_to(np.asarray(labeling_cost, dtype=float), (count,)),
+            tune_step=tune_step,
+            design=design,
+        )
+        pilot, terms = planned.pilot, planned.details.plan.contract
+        plan = Plan(
+            training=pilot.training,
+            search=pilot.search,
+            clients=planned.clients,
+            calibration=pilot.calibration,
+            contract=terms,
+            loss_error=planned.loss_error,
+            loss_variance=planned.loss_variance,
+            side=planned.side,
+            audition=planned.details,
+        )
+        require_sound(terms, plan.clients, plan.expected_loss)
+        return plan
     measurement = measure_pilot(side, design or PilotDesign(), tune_step=tune_step)
     fitted, training = measurement.calibration, measurement.training
     clients = Clients(
@@ -105,4 +148,5 @@ def make_plan(
         contract=contract,
         loss_error=error,
         loss_variance=variance,
+        side=ServerSide(with_training(side.pilot, training), side.test, side.draw_clients),
     )

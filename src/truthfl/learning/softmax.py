@@ -30,6 +30,9 @@ class SoftmaxRegression:
     def init(self, seed: int) -> Params:  # noqa: ARG002  (a convex loss has one minimum: start at 0)
         return np.zeros(self.size, dtype=np.float32)
 
+    def scores(self, params: Params, images: Images) -> NDArray[np.float32]:
+        return np.concatenate(self._scores_by_block(params, images))
+
     def loss(self, params: Params, images: Images, labels: Labels) -> float:
         return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
 

@@ -59,6 +59,8 @@ class JobTerms:
     label_seconds, round_seconds    how long the server waits for labels, and for one report
     currency          its name; minor_units are one unit of it, as 100 cents are one euro
     lies_tried        number of lies that the operator tried under this contract before making offers; 0 if none
+    recipe            how solo models are trained, for a contract that pays by them; None for others
+    audition_seconds  how long the server waits for a solo model
     """
 
     name: str
@@ -83,10 +85,15 @@ class JobTerms:
     currency: str
     minor_units: int
     lies_tried: int = 0
+    recipe: Mapping[str, Any] | None = None
+    audition_seconds: float = 0.0
 
     def document(self) -> dict[str, Any]:
-        """The terms as JSON values."""
-        return asdict(self) | {"image_shape": list(self.image_shape), "classes": list(self.classes)}
+        """The terms as JSON values; those of an audition are omitted if there is none."""
+        values = asdict(self) | {"image_shape": list(self.image_shape), "classes": list(self.classes)}
+        if self.recipe is None:
+            del values["recipe"], values["audition_seconds"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class ClientTerms:
     labeling_cost    c_l, assumed cost of labeling all samples
     sample_cost      c_p, assumed cost of one sample in one round
     pay              parameters of her pay, with the mechanism's names
+    audition_cost    assumed cost of training alone once
     lies             of the lies that were tried on average the best of each kind, and what each would do if she told it
     """
 
@@ -115,6 +123,7 @@ class ClientTerms:
     labeling_cost: float
     sample_cost: float
     pay: Mapping[str, float]
+    audition_cost: float = 0.0
     lies: tuple[TriedLie, ...] = ()
 
 
@@ -131,6 +140,8 @@ class Offer:
         if self.original is not None:
             return dict(self.original)
         client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
+        if self.job.recipe is None:
+            del client["audition_cost"]
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
     @cached_property
@@ -170,8 +181,9 @@ class Offer:
 
     @property
     def cost(self) -> float:
-        """Assumed cost of honest work, labeling included."""
-        return float(formulas.work_cost(self.client.labeling_cost, 1.0, self.batch_price, self.client.batch_size))
+        """Assumed cost of honest work, labeling and training alone included."""
+        work = formulas.work_cost(self.client.labeling_cost, 1.0, self.batch_price, self.client.batch_size)
+        return float(work + self.client.audition_cost)
 
     @property
     def expected_pay(self) -> float:

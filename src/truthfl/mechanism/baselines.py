@@ -19,7 +19,7 @@ from truthfl.mechanism.checks import FloatArray, client_array
 from truthfl.mechanism.formulas import work_cost
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import LinearPay, Mechanism, PlanInputs, delivered_share
-from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Evidence, Observation
+from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
 
 
@@ -59,7 +59,7 @@ class PayPerClaimedSample(Mechanism):
     """A price per sample that the client claims to have used, plus her labeling cost."""
 
     kind: ClassVar[str] = "per claimed sample"
-    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.CLAIMED_BATCH}
+    needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.CLAIMED_BATCH}
     formula: ClassVar[str] = "pay = (claim_rate * claimed_batch_size + labeling_cost) * delivered / asked"
 
     batch_size: FloatArray
@@ -91,7 +91,7 @@ class LeaveOneOutPay(Mechanism):
     """The same price for all clients per unit by which the loss would be higher without her."""
 
     kind: ClassVar[str] = "leave-one-out"
-    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.LEAVE_ONE_OUT}
+    needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.LEAVE_ONE_OUT}
     formula: ClassVar[str] = "pay = slope * (loss without her - test_loss) * delivered / asked"
 
     batch_size: FloatArray
@@ -123,7 +123,7 @@ class ShapleySharePay(Mechanism):
     """A fixed sum, shared out in proportion to Shapley values of the loss drop; negative ones count as 0."""
 
     kind: ClassVar[str] = "shapley share"
-    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS | {Evidence.SHAPLEY}
+    needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SHAPLEY}
     formula: ClassVar[str] = "pay = total * max(shapley value, 0) / sum of all positive shapley values"
 
     batch_size: FloatArray

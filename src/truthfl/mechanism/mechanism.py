@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,8 +19,11 @@ from truthfl.errors import InputError
 from truthfl.mechanism.assignment import optimal_batch_sizes
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Evidence, Observation
+from truthfl.mechanism.observation import ALWAYS_COLLECTED, COLLECTED_BY_JOBS, Evidence, Observation
 from truthfl.mechanism.setting import Clients, Training
+
+if TYPE_CHECKING:
+    from truthfl.mechanism.audition_plan import AuditionMeasurement
 
 NOT_TERMS = ("batch_size", "name")
 LOSSES_TRIED = 101
@@ -36,6 +39,7 @@ class PlanInputs:
     margin       money added to each client's pay
     confidence   probability with which honest pay is not below its cost
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
+    audition     what the audition contract needs besides; None for other contracts
     """
 
     clients: Clients
@@ -46,6 +50,7 @@ class PlanInputs:
     margin: float = 0.0
     confidence: float = 0.95
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
+    audition: AuditionMeasurement | None = None
 
     def best_batch_sizes(self) -> FloatArray:
         """The server's best batch sizes D' on the loss model, within the budget."""
@@ -92,7 +97,7 @@ class Mechanism(ABC):
     """
 
     kind: ClassVar[str]
-    needs: ClassVar[frozenset[Evidence]] = COLLECTED_BY_JOBS
+    needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     dropping_out: ClassVar[str] = (
         "In a round in which a report is late, missing or refused, the others' reports keep their weights and hers "

@@ -1,7 +1,7 @@
 """`Observation`: the data from which a mechanism computes pay. Imports nothing of truthfl.
 
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
-claims and, for some mechanisms, contributions.
+claims, the models that they train alone and, for some mechanisms, contributions.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ class Evidence(Enum):
     CLAIMED_BATCH = "claimed batch sizes"
     LEAVE_ONE_OUT = "leave-one-out contributions"
     SHAPLEY = "shapley contributions"
+    SOLO_LOSS = "solo models"
 
 
-COLLECTED_BY_JOBS = frozenset({Evidence.TEST_LOSS, Evidence.DELIVERED_ROUNDS})
+ALWAYS_COLLECTED = frozenset({Evidence.TEST_LOSS, Evidence.DELIVERED_ROUNDS})
+COLLECTED_BY_JOBS = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}  # solo models if the mechanism needs them
 CONTRIBUTIONS = frozenset({Evidence.LEAVE_ONE_OUT, Evidence.SHAPLEY})
 
 
@@ -40,6 +42,10 @@ class Observation:
     total_contribution  sum of all positive contributions
     contribution_error  standard error of her contribution; 0 where it is exact
     delivered, asked    number of rounds in which her report was accepted and in which she was asked; None: all rounds
+    solo_loss           loss of the model that she trained alone; NaN if there is none, None for the expected one
+    level_shift         shift of the expected solo loss, in standard deviations, by `peer_level.peer_shifts`
+    present_labels      her labels and those of the others who took part, each times the share of rounds delivered;
+                        None for all labels
     """
 
     test_loss: ArrayLike
@@ -49,3 +55,6 @@ class Observation:
     contribution_error: ArrayLike = 0.0
     delivered: ArrayLike | None = None
     asked: ArrayLike | None = None
+    solo_loss: ArrayLike | None = None
+    level_shift: ArrayLike = 0.0
+    present_labels: ArrayLike | None = None

@@ -1,4 +1,4 @@
-"""The registry of mechanisms by kind. Imports `mechanism`, `contract` and `baselines`.
+"""The registry of mechanisms by kind. Imports `mechanism`, `audition`, `contract` and `baselines`.
 
 Other mechanisms are registered by `register`, or by an installed package under the entry point group
 `truthfl.mechanisms`. Offers contain a kind and never code.
@@ -10,12 +10,20 @@ from importlib.metadata import entry_points
 from typing import TypeVar
 
 from truthfl.errors import InputError
+from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.baselines import FlatPay, LeaveOneOutPay, PayPerClaimedSample, ShapleySharePay
 from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.mechanism import Mechanism
 
 ENTRY_POINTS = "truthfl.mechanisms"
-_BUILT_IN: tuple[type[Mechanism], ...] = (Contract, FlatPay, PayPerClaimedSample, LeaveOneOutPay, ShapleySharePay)
+_BUILT_IN: tuple[type[Mechanism], ...] = (
+    Audition,
+    Contract,
+    FlatPay,
+    PayPerClaimedSample,
+    LeaveOneOutPay,
+    ShapleySharePay,
+)
 _REGISTERED: dict[str, type[Mechanism]] = {mechanism.kind: mechanism for mechanism in _BUILT_IN}
 
 Kind = TypeVar("Kind", bound=type[Mechanism])

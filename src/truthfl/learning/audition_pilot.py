@@ -1,0 +1,179 @@
+"""Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
+
+Imports `asked_samples`, `behaviours`, `draws`, `federated`, `federations`, `model`, `partition`, `profile`, `recipe`,
+`solo_test`, `solo_training`, `training` and `mechanism`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from truthfl.errors import InputError
+from truthfl.learning.asked_samples import ask_for_labels, asked_order
+from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL, behaviour
+from truthfl.learning.federated import Federated
+from truthfl.learning.federations import ServerSide
+from truthfl.learning.model import Images, Labels
+from truthfl.learning.partition import Partition
+from truthfl.learning.profile import Profile
+from truthfl.learning.recipe import MOST_SHIFTS, Recipe
+from truthfl.learning.solo_test import solo_losses
+from truthfl.learning.solo_training import train_all_alone
+from truthfl.learning.training import train
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.solo_curve import WINDOW, SoloCurve
+from truthfl.mechanism.strategies import Strategies
+
+PILOT_CLIENTS = 60  # whose solo models are trained
+RECIPE_CLIENTS = 24
+FEWEST_LABELS = 8
+CURVE_RANGE = 12.0  # the most labels of the curve over the fewest, at most
+GRID_RATIO = 1.5  # between numbers of labels of the solo curve
+MORE_LABELS = 1.35  # the curve goes so far beyond the most samples of a client, if the pilot data suffice
+STEPS, BATCH = 60, 64  # of the recipe that tuning starts from
+STEP_SIZES = (0.05, 0.15, 0.5, 1.5)
+PENALTIES = (1e-3, 1e-2, 3e-2, 1e-1)
+LONGER = 2.5  # steps of a longer recipe, as a multiple
+JOINT_CLIENTS = 10  # most clients in the runs that measure the joint curve
+JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
+ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
+SEED = 0  # of the solo models' start and draws
+
+
+@dataclass(frozen=True, eq=False)
+class PilotClients:
+    """Clients drawn from the pilot data, each with her samples in the order in which she labels them."""
+
+    side: ServerSide
+    rows: tuple[IntArray, ...]
+
+    def losses(self, labels: int, recipe: Recipe, clients: int | None = None) -> FloatArray:
+        """Solo losses of the first clients (all by default) with so many labels each."""
+        data, model = self.side.pilot.data, self.side.pilot.model
+        samples: Sequence[tuple[Images, Labels]] = [
+            (data.images[rows[:labels]], data.labels[rows[:labels]]) for rows in self.rows[:clients]
+        ]
+        trained = train_all_alone(model, samples, recipe, SEED, classes=data.classes)
+        return solo_losses(model, trained, self.side.test, SEED)
+
+
+def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
+    """`PILOT_CLIENTS` clients with so many samples each, drawn as the job's clients are thought to be."""
+    partition = side.draw_clients((most_labels,) * PILOT_CLIENTS, seed)
+    rows = [partition.rows_of(client) for client in range(PILOT_CLIENTS)]
+    return PilotClients(side, tuple(own[asked_order(len(own), k, seed)] for k, own in enumerate(rows)))
+
+
+def label_numbers(samples: int, pilot_samples: int) -> IntArray:
+    """The numbers of labels at which the solo curve is measured, for clients with at most so many samples."""
+    highest = int(min(MORE_LABELS * samples, pilot_samples))
+    if highest < 2 * FEWEST_LABELS:
+        raise InputError(
+            f"pilot_samples is {pilot_samples} and clients have up to {samples} samples; the curve of solo losses "
+            f"needs at least {2 * FEWEST_LABELS} of both."
+        )
+    lowest = max(FEWEST_LABELS, highest / CURVE_RANGE)
+    count = 1 + max(2, round(np.log(highest / lowest) / np.log(GRID_RATIO)))
+    return np.unique(np.rint(np.geomspace(lowest, highest, count)).astype(np.int64))
+
+
+def tune_recipe(pilot: PilotClients, labels: int) -> Recipe:
+    """The recipe with the least mean solo loss, one setting after the other: step size, shifts, penalty, steps."""
+    model = pilot.side.pilot.model
+    penalty, can_change = float(getattr(model, "penalty", 0.0)), hasattr(model, "classes")
+
+    def best(recipes: list[Recipe]) -> Recipe:
+        losses = [_mean(pilot.losses(labels, recipe, RECIPE_CLIENTS)) for recipe in recipes]
+        return recipes[int(np.argmin(losses))]
+
+    start = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, MOST_SHIFTS)
+    chosen = best([replace(start, step_size=size) for size in STEP_SIZES])
+    chosen = best([chosen, replace(chosen, shifts=0)])
+    if can_change:
+        chosen = best([chosen, *(replace(chosen, penalty=value) for value in PENALTIES if value != penalty)])
+    longer = replace(chosen, steps=round(LONGER * STEPS))
+    return best([chosen, longer, replace(longer, step_size=chosen.step_size / 2)])
+
+
+def _mean(losses: FloatArray) -> float:
+    return float(losses.mean()) if np.isfinite(losses).all() else np.inf
+
+
+def measure_solo_curve(
+    pilot: PilotClients, labels: IntArray, recipe: Recipe, known: SoloCurve | None = None
+) -> SoloCurve:
+    """Solo losses of all pilot clients at these numbers of labels, and at those that are known already."""
+    columns = {} if known is None else dict(zip(known.labels.astype(int).tolist(), known.loss.T, strict=True))
+    columns |= {n: pilot.losses(n, recipe) for n in labels.tolist() if n not in columns}
+    numbers = sorted(columns)
+    return SoloCurve(np.array(numbers, dtype=float), np.stack([columns[n] for n in numbers], axis=1))
+
+
+def numbers_around(labels: int, most: int) -> IntArray:
+    """The numbers of labels from which the slope at `labels` is measured; the largest is at most `most`."""
+    return np.unique([round(labels / WINDOW), labels, min(round(labels * WINDOW), most)])
+
+
+@dataclass(frozen=True)
+class JointCurve:
+    """The joint loss by labels: it falls as `curve` / (labels of all); `error` is the standard error of `curve`."""
+
+    curve: float
+    error: float
+
+
+def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
+    """The joint loss of some clients with a part of their labels, fitted by c + A/N; slopes of single draws are averaged.
+
+    Of many clients, `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the labels of
+    all.
+    """
+    losses = np.empty((JOINT_DRAWS, len(JOINT_SHARES)))
+    inverse = np.empty(len(JOINT_SHARES))
+    for draw in range(JOINT_DRAWS):
+        federated = some_clients(side, draw)
+        sizes = federated.partition.sizes
+        for k, share in enumerate(JOINT_SHARES):
+            labels = np.maximum(np.rint(share * sizes), 1).astype(np.int64)
+            inverse[k] = 1.0 / labels.sum()
+            here = ask_for_labels(federated, labels, draw)
+            batches = np.minimum(float(batch_size), labels.astype(float))
+            trained = train(here, Strategies.truthful(batches), draw, evaluate_on={"test": side.test})
+            losses[draw, k] = trained.evaluations["test"].loss[0, -1]
+    x = inverse - inverse.mean()
+    slopes = losses @ x / (x @ x)
+    return JointCurve(float(slopes.mean()), float(slopes.std(ddof=1) / np.sqrt(JOINT_DRAWS)))
+
+
+def some_clients(side: ServerSide, draw: int) -> Federated:
+    """A federation of clients drawn anew from the pilot data, evenly chosen of all sizes."""
+    sizes = np.sort(side.pilot.partition.sizes)
+    chosen = sizes[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
+    partition: Partition = side.draw_clients(tuple(chosen.tolist()), 500 + draw)
+    return Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training)
+
+
+def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
+    """By how much the joint loss rises without each client's reports, or with an echo of the common model's last change.
+
+    The lesser of the two, on average over some clients and seeds, in proportion to weight.
+    """
+    federated, count = side.pilot, len(side.pilot.partition)
+    clients = np.unique(np.linspace(0, count - 1, min(count, ABSENT_CLIENTS)).astype(int)).tolist()
+    assigned = np.maximum(np.rint(batches), 1).astype(np.int64)
+    kinds = (TRUTHFUL, FREE_RIDER, behaviour("echo"))
+    seeds, honest = list(range(ABSENCE_SEEDS)), Profile.of_kinds(kinds, np.zeros(count, dtype=np.int64), assigned)
+    profiles = [honest] * len(seeds)
+    for client in clients:
+        for kind in (1, 2):
+            kind_of = np.where(np.arange(count) == client, kind, 0)
+            profiles += [Profile.of_kinds(kinds, kind_of, assigned)] * len(seeds)
+    with np.errstate(over="ignore", invalid="ignore"):
+        trained = train(federated, profiles, seeds * (1 + 2 * len(clients)), evaluate_on={"test": side.test})
+    losses = trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))
+    rises = (losses[1:] - losses[0]).reshape(len(clients), 2, len(seeds)).mean(axis=(0, 2))
+    rise = float(rises.min()) if np.isfinite(rises).all() else 0.0
+    return rise * federated.weight / float(np.mean(federated.weight[clients]))

@@ -1,0 +1,288 @@
+"""Plans a job with the audition contract on the server's own data: labels, recipe, step size, batches, terms.
+
+First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
+what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen. Imports
+`audition_pilot`, `asked_samples`, `federations`, `loss_spread`, `pilot_design`, `pilot_measurement`, `recipe`,
+`step_size` and `mechanism`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+
+from truthfl.errors import InfeasibleError
+from truthfl.learning.asked_samples import ask_for_labels
+from truthfl.learning.audition_pilot import (
+    JointCurve,
+    draw_pilot_clients,
+    label_numbers,
+    measure_absence,
+    measure_joint_curve,
+    measure_solo_curve,
+    numbers_around,
+    some_clients,
+    tune_recipe,
+)
+from truthfl.learning.federations import ServerSide, with_training
+from truthfl.learning.loss_spread import spread_of_loss
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_measurement import PilotMeasurement, measure_pilot
+from truthfl.learning.recipe import Recipe
+from truthfl.learning.step_size import find_step_size
+from truthfl.mechanism.audition_labels import best_labels, taking_part
+from truthfl.mechanism.audition_plan import AuditionMeasurement, AuditionPlan, label_task, plan_audition
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.mechanism import PlanInputs
+from truthfl.mechanism.setting import Clients, Training
+from truthfl.mechanism.solo_curve import SoloCurve
+
+FIRST_BATCH = 20
+FIRST_DESIGN = PilotDesign(seeds=2, honest_seeds=16, search_seeds=3, batch_sizes=(10, 20, 40, 80), lie_batch_size=20)
+SECOND_DESIGN = PilotDesign(seeds=3, honest_seeds=32, search_seeds=6)
+VISIBLE_ERRORS = 2.0  # the effect of the batch size is used if it is so many standard errors above 0
+GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread is then measured
+PILOT_SEED = 11
+RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
+MOST_CHANGE = 1.2  # if the final number of labels differs by more than this factor, the pilot is run again
+
+
+@dataclass(frozen=True, eq=False)
+class AuditionDetails:
+    """How an audition plan came about.
+
+    asked         positions, in the job, of the clients who are asked; the others are left out
+    labels        numbers of labels asked of them
+    recipe        of solo training
+    solo          the solo curve
+    joint         the joint curve
+    measurement   what the contract was computed from
+    plan          the contract's plan
+    loss_value    κ
+    worth         (clients,) of those asked: what her labels are worth to the server, κ (A / (N − n_i) − A / N)
+    """
+
+    asked: IntArray
+    labels: IntArray
+    recipe: Recipe
+    solo: SoloCurve
+    joint: JointCurve
+    measurement: AuditionMeasurement
+    plan: AuditionPlan
+    loss_value: float
+    worth: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class AuditionResult:
+    """The details, the pilot's measurement at the labels asked for, the restricted side and clients, and the spread."""
+
+    details: AuditionDetails
+    pilot: PilotMeasurement
+    side: ServerSide
+    clients: Clients
+    loss_error: float
+    loss_variance: float
+
+
+@dataclass(frozen=True)
+class AuditionSettings:
+    """The operator's settings: as in `PlanInputs`, and the number of test samples."""
+
+    loss_value: float
+    budget: float | None
+    budget_bounds: str
+    margin: float
+    confidence: float
+    most_pay: float
+    test_samples: int
+
+
+def plan_on_pilot(
+    side: ServerSide,
+    settings: AuditionSettings,
+    *,
+    name: tuple[str, ...] | None,
+    sample_cost: FloatArray,
+    labeling_cost: FloatArray,
+    tune_step: bool,
+    design: PilotDesign | None = None,
+) -> AuditionResult:
+    """Plan the job. `labeling_cost` is that of all samples of a client; `design` is of the second pilot."""
+    sizes = side.pilot.partition.sizes
+    numbers = label_numbers(int(sizes.max()), len(side.pilot.data))
+    pilot_clients = draw_pilot_clients(side, int(numbers[-1]), PILOT_SEED)
+    recipe = tune_recipe(pilot_clients, int(max(RECIPE_LABELS * sizes.max(), numbers[0])))
+    solo = measure_solo_curve(pilot_clients, numbers, recipe)
+    tuned = _with_step(side, tune_step, design or SECOND_DESIGN)
+    joint = measure_joint_curve(tuned, FIRST_BATCH)
+    audition_cost = sample_cost * recipe.samples
+
+    def inputs(of: IntArray, solo: SoloCurve, training: Training, pilot: PilotMeasurement | None) -> PlanInputs:
+        """Inputs for these clients; without a pilot measurement the joint part is not known yet."""
+        clients = Clients(
+            weight=sizes[of] / sizes[of].sum(),
+            gradient_variance=1.0,
+            sample_cost=sample_cost[of],
+            labeling_cost=labeling_cost[of],
+            dataset_size=sizes[of],
+            participation=side.pilot.participation[of],
+            name=None if name is None else [name[k] for k in of],
+        )
+        nothing = np.zeros(len(of))
+        measured = AuditionMeasurement(
+            solo=solo,
+            joint_curve=max(joint.curve, 0.0),
+            joint_curve_error=joint.error,
+            constant=0.0,
+            sampling=nothing,
+            absence=nothing,
+            loss_error=0.0,
+            audition_cost=audition_cost[of],
+            budget_bounds=settings.budget_bounds,
+            most_pay=settings.most_pay,
+        )
+        model = LossModel(constant=0.0, sampling=nothing, labeling=nothing, reporting=nothing)
+        return PlanInputs(
+            clients,
+            model if pilot is None else pilot.calibration.model,
+            training,
+            settings.loss_value,
+            budget=settings.budget,
+            margin=settings.margin,
+            confidence=settings.confidence,
+            audition=measured,
+        )
+
+    everybody = np.arange(len(sizes))
+    first = inputs(everybody, solo, side.pilot.training, None)
+    asked = _asked_clients(first)
+    labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
+    solo = measure_solo_curve(
+        pilot_clients, numbers_around(int(np.median(labels)), int(numbers[-1])), recipe, known=solo
+    )
+    labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
+    for _ in range(2):
+        here = _restricted(tuned, sizes, asked, labels)
+        result = _planned_at(here, inputs(asked, solo, side.pilot.training, None), labels, settings, tune_step, design)
+        final = result[0].labels
+        if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
+            break
+        labels = final
+    plan, pilot, measured, error, variance = result
+    if (plan.labels != labels).any():
+        here = _restricted(tuned, sizes, asked, plan.labels)
+    here = replace(here, pilot=with_training(here.pilot, pilot.training))
+    total = float(plan.labels.sum())
+    with np.errstate(divide="ignore"):
+        rise = measured.joint_curve * (1.0 / (total - plan.labels) - 1.0 / total)
+    return AuditionResult(
+        AuditionDetails(
+            asked=asked,
+            labels=plan.labels.astype(np.int64),
+            recipe=recipe,
+            solo=solo,
+            joint=joint,
+            measurement=measured,
+            plan=plan,
+            loss_value=settings.loss_value,
+            worth=settings.loss_value * rise,
+        ),
+        pilot,
+        here,
+        Clients(
+            weight=plan.labels / total,
+            gradient_variance=np.maximum(pilot.gradient_variance, 1e-300),
+            sample_cost=sample_cost[asked],
+            labeling_cost=labeling_cost[asked] / sizes[asked] * plan.labels,
+            dataset_size=plan.labels.astype(np.int64),
+            participation=side.pilot.participation[asked],
+            name=None if name is None else [name[k] for k in asked],
+        ),
+        error,
+        variance,
+    )
+
+
+def _asked_clients(inputs: PlanInputs) -> IntArray:
+    """Positions of the clients worth asking; those with too few samples to label are left out."""
+    task = label_task(inputs)
+    stay = np.arange(len(inputs.clients))
+    try:
+        best_labels(task)
+    except InfeasibleError as error:
+        if not error.clients or len(error.clients) == len(stay):
+            raise
+        stay = np.setdiff1d(stay, error.clients)
+    return np.asarray(stay[taking_part(task.of_clients(stay))])
+
+
+def _with_step(side: ServerSide, tune_step: bool, design: PilotDesign) -> ServerSide:
+    """The side with a step size tuned at a usual batch size, for the joint curve."""
+    if not tune_step:
+        return side
+    low, high = design.step_range
+    search = find_step_size(
+        some_clients(side, 0), side.test, FIRST_BATCH, low=low, high=high, seeds=FIRST_DESIGN.search_seeds or 3
+    )
+    training = replace(side.pilot.training, step_size=search.parabola_minimum)
+    return replace(side, pilot=with_training(side.pilot, training))
+
+
+def _restricted(side: ServerSide, sizes: IntArray, asked: IntArray, labels: FloatArray) -> ServerSide:
+    """The pilot federation of the clients asked, with the samples that they label."""
+    of_all = np.zeros(len(sizes), dtype=np.int64)
+    of_all[asked] = labels.astype(np.int64)
+    return replace(side, pilot=ask_for_labels(side.pilot, of_all, PILOT_SEED))
+
+
+def _planned_at(
+    side: ServerSide,
+    inputs: PlanInputs,
+    labels: FloatArray,
+    settings: AuditionSettings,
+    tune_step: bool,
+    design: PilotDesign | None,
+) -> tuple[AuditionPlan, PilotMeasurement, AuditionMeasurement, float, float]:
+    """The plan from two pilots with these labels: at a usual batch size, and at the one that the first pilot chose."""
+    planned = _planned_from(
+        side, inputs, labels, settings, measure_pilot(side, FIRST_DESIGN, tune_step=tune_step), last=False
+    )
+    typical = int(np.median(planned[0].contract.batch_size))
+    smallest = int(labels.min())
+    sizes = sorted({max(1, typical // 2), typical, *(min(factor * typical, smallest) for factor in (2, 4))})
+    while len(sizes) < 3:
+        sizes.append(sizes[-1] + 1)
+    second = replace(design or SECOND_DESIGN, batch_sizes=tuple(sizes), lie_batch_size=max(typical, 2))
+    return _planned_from(side, inputs, labels, settings, measure_pilot(side, second, tune_step=tune_step), last=True)
+
+
+def _planned_from(
+    side: ServerSide,
+    inputs: PlanInputs,
+    labels: FloatArray,
+    settings: AuditionSettings,
+    pilot: PilotMeasurement,
+    *,
+    last: bool,
+) -> tuple[AuditionPlan, PilotMeasurement, AuditionMeasurement, float, float]:
+    """The plan from this pilot; what absence does is measured for the last one only."""
+    known = inputs.audition
+    assert known is not None
+    model, factor = pilot.calibration.model, pilot.calibration.factor
+    visible = factor[1] > VISIBLE_ERRORS * pilot.calibration.standard_error[1]
+    sampling = model.sampling if visible else np.zeros(len(labels))
+    trained = replace(side, pilot=with_training(side.pilot, pilot.training))
+    constant = model.constant + (0.0 if visible else float((model.sampling / FIRST_BATCH).sum()))
+    measured = replace(known, constant=constant - known.joint_curve / float(labels.sum()), sampling=sampling)
+    measured = replace(measured, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
+    guess = plan_audition(replace(inputs, training=pilot.training, audition=measured)).contract.batch_size
+    spread, variance = spread_of_loss(pilot.trial, side.test, pilot.trial_batches(guess))
+    error = sqrt(spread**2 + pilot.calibration.truthful_loss_error(guess) ** 2 + variance / settings.test_samples)
+    absence = measure_absence(trained, guess) if last else np.full(len(labels), np.inf)
+    measured = replace(measured, loss_error=error, absence=absence)
+    plan = plan_audition(replace(inputs, training=pilot.training, audition=measured))
+    return plan, pilot, measured, error, variance

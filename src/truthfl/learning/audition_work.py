@@ -1,0 +1,36 @@
+"""What a client does in the audition: the samples on which she trains her solo model, and the model.
+
+Imports `behaviour`, `local_training`, `model`, `recipe` and `solo_training`.
+"""
+
+from __future__ import annotations
+
+from truthfl.learning.behaviour import Behaviour, Unlabeled
+from truthfl.learning.local_training import samples_by_hand
+from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.recipe import Recipe, changed_recipe
+from truthfl.learning.solo_training import train_alone
+
+
+def audition_samples(
+    behaviour: Behaviour, images: Images, labels: Labels, client: int, seed: int
+) -> tuple[Images, Labels]:
+    """The samples on which she trains alone, and their labels.
+
+    There is no common model yet: samples that it would label are left out. Who has no labels of her own at all has drawn
+    them at random.
+
+    labels  of all samples that were asked for: made by hand, drawn at random or derived
+    """
+    if behaviour.labeling_effort == 1 or behaviour.unlabeled not in (Unlabeled.LEFT_OUT, Unlabeled.PREDICTED):
+        return images, labels
+    by_hand = samples_by_hand(behaviour, len(labels), client, seed)
+    return (images[by_hand], labels[by_hand]) if by_hand.any() else (images, labels)
+
+
+def audition_model(
+    behaviour: Behaviour, model: Model, images: Images, labels: Labels, recipe: Recipe, *, client: int, seed: int
+) -> Params:
+    """Her solo model."""
+    used = audition_samples(behaviour, images, labels, client, seed)
+    return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed)

@@ -1,0 +1,119 @@
+"""The test of solo models: what they can tell apart, whatever the scale of their scores and their class frequencies.
+
+Before the loss is taken, one factor of all scores and one bias per class are fitted on one half of the test samples, and
+the loss is taken on the other half; and the other way round. So over-confidence, a scaled report and a client's own class
+frequencies do not count. docs/mechanism.md, section 8. Imports `draws`, `images` and `model`.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from truthfl.learning.draws import Purpose, bits, key
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.model import Model
+
+Floats = NDArray[np.float64]
+
+MOST_TEST_SAMPLES = 2000  # of the test set, drawn by the secret
+RIDGE = 1e-3  # on the biases, so that a class which is absent in one half has a finite one
+NEWTON_STEPS, HALVINGS = 30, 8
+BLOCK = 16  # models fitted at a time
+
+
+def solo_losses(
+    model: Model, params: NDArray[np.float32], test: LabeledImages, seed: int, *, threads: int | None = None
+) -> Floats:
+    """The corrected test losses of solo models, (models,); the seed chooses the test samples and divides them in two.
+
+    A model whose scores are not finite, or all the same, has the loss of the class frequencies.
+    """
+    chosen = np.argsort(bits(key(seed, Purpose.AUDITION), len(test)), kind="stable")[:MOST_TEST_SAMPLES]
+    images, labels = test.images[chosen], test.labels[chosen]
+
+    def tested(first: int) -> Floats:
+        block = params[first : first + BLOCK]
+        return corrected_losses(np.stack([model.scores(one, images) for one in block]), labels)
+
+    workers = min(os.cpu_count() or 1, 64) if threads is None else threads
+    with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
+        if workers == 1 or len(params) <= BLOCK:
+            losses = [tested(first) for first in range(0, len(params), BLOCK)]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                losses = list(pool.map(tested, range(0, len(params), BLOCK)))
+    return np.concatenate(losses) if losses else np.empty(0)
+
+
+def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
+    """The mean losses of models with these scores (models, samples, classes); even samples are one half, odd the other."""
+    wide = _standardized(scores.astype(np.float64))
+    total = np.zeros(len(wide))
+    for fitted_on in (0, 1):
+        factor, biases = _fit(wide[:, fitted_on::2], labels[fitted_on::2])
+        tested, own = wide[:, 1 - fitted_on :: 2], labels[1 - fitted_on :: 2]
+        total -= _log_probabilities(tested, factor, biases)[:, np.arange(len(own)), own].sum(axis=1)
+    return np.asarray(total / len(labels))
+
+
+def _standardized(scores: Floats) -> Floats:
+    """Scores with mean 0 over the classes and variance 1; 0 if they are not finite or all the same."""
+    finite = np.isfinite(scores).all(axis=(1, 2), keepdims=True)
+    scores = np.where(finite, scores, 0.0)
+    largest = np.abs(scores).max(axis=(1, 2), keepdims=True)
+    scores = scores / np.where(largest > 0, largest, 1.0)
+    scores = scores - scores.mean(axis=2, keepdims=True)
+    deviation = scores.std(axis=(1, 2), keepdims=True)
+    return scores / np.where(deviation > 1e-12, deviation, 1.0)
+
+
+def _log_probabilities(scores: Floats, factor: Floats, biases: Floats) -> Floats:
+    z = factor[:, None, None] * scores + biases[:, None, :]
+    z -= z.max(axis=2, keepdims=True)
+    z -= np.log(np.exp(z).sum(axis=2, keepdims=True))
+    return z
+
+
+def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """The factor and the biases with the least cross-entropy, by Newton's method; the problem is convex."""
+    models, count, classes = scores.shape
+    one_hot = np.eye(classes)[labels]
+    theta = np.zeros((models, classes + 1))
+    theta[:, 0] = 1.0
+
+    def objective(at: Floats) -> Floats:
+        log_p = _log_probabilities(scores, at[:, 0], at[:, 1:])
+        entropy = -log_p[:, np.arange(count), labels].mean(axis=1)
+        return np.asarray(entropy + 0.5 * RIDGE * (np.square(at[:, 1:]).sum(axis=1) + 1e-3 * np.square(at[:, 0])))
+
+    value = objective(theta)
+    for _ in range(NEWTON_STEPS):
+        p = np.exp(_log_probabilities(scores, theta[:, 0], theta[:, 1:]))
+        residual, mean_score = p - one_hot, (p * scores).sum(axis=2)
+        gradient = np.empty_like(theta)
+        gradient[:, 0] = (residual * scores).sum(axis=(1, 2)) / count + 1e-3 * RIDGE * theta[:, 0]
+        gradient[:, 1:] = residual.mean(axis=1) + RIDGE * theta[:, 1:]
+        hessian = np.empty((models, classes + 1, classes + 1))
+        hessian[:, 0, 0] = ((p * np.square(scores)).sum(axis=2) - np.square(mean_score)).mean(axis=1) + 1e-3 * RIDGE
+        hessian[:, 0, 1:] = hessian[:, 1:, 0] = (p * (scores - mean_score[:, :, None])).mean(axis=1)
+        hessian[:, 1:, 1:] = -(p.transpose(0, 2, 1) @ p) / count
+        diagonal = np.arange(1, classes + 1)
+        hessian[:, diagonal, diagonal] += p.mean(axis=1) + RIDGE
+        step = np.linalg.solve(hessian, gradient[:, :, None])[:, :, 0]
+        size = np.ones(models)
+        for _ in range(HALVINGS):
+            trial = theta - size[:, None] * step
+            worse = objective(trial) > value + 1e-12
+            if not worse.any():
+                break
+            size = np.where(worse, size / 2.0, size)
+        theta = np.where(worse[:, None], theta, trial)
+        previous, value = value, np.where(worse, value, objective(trial))
+        if (previous - value < 1e-9).all():
+            break
+    return theta[:, 0], theta[:, 1:]

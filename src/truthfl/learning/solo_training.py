@@ -1,0 +1,115 @@
+"""Training of solo models: each by one client, alone, on her own samples, by a recipe.
+
+`train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
+`recipe`, `draws`, `engines`, `federated`, `images`, `local_training`, `model` and `partition`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import is_dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from truthfl.errors import InputError
+from truthfl.learning.draws import Purpose, key
+from truthfl.learning.engines import Run, make_engine
+from truthfl.learning.federated import Federated
+from truthfl.learning.images import LabeledImages
+from truthfl.learning.local_training import local_model
+from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.partition import Partition
+from truthfl.learning.recipe import Recipe
+from truthfl.mechanism.setting import Training
+
+SHIFTS = ((0, 1), (0, -1), (1, 0), (-1, 0))  # rows down, columns right
+
+
+def train_alone(model: Model, images: Images, labels: Labels, recipe: Recipe, seed: int) -> Params:
+    """The solo model of one client with these samples. `seed` is the job's."""
+    if not len(labels):
+        return model.init(seed)
+    solo, own = solo_model(model, recipe), _augmented(images, recipe.shifts)
+    repeated, params = np.tile(labels, 1 + recipe.shifts), solo.init(seed)
+    for step in range(recipe.steps):
+        params = local_model(
+            solo,
+            params,
+            own,
+            repeated,
+            client=0,
+            round_=step,
+            batch_size=recipe.batch_size,
+            local_steps=1,
+            step_size=recipe.step_size,
+            seed=audition_seed(seed),
+        )
+    return params
+
+
+def train_all_alone(
+    model: Model,
+    samples: Sequence[tuple[Images, Labels]],
+    recipe: Recipe,
+    seed: int,
+    *,
+    classes: Sequence[str],
+    threads: int | None = None,
+) -> NDArray[np.float32]:
+    """The solo models of many clients, (clients, parameters), as `train_alone` makes them but for rounding."""
+    solo = solo_model(model, recipe)
+    training = Training(recipe.steps, 1, recipe.step_size)
+    start = solo.init(seed)
+
+    def train_one(own: tuple[Images, Labels]) -> Params:
+        images, labels = own
+        if not len(labels):
+            return start
+        data = LabeledImages(_augmented(images, recipe.shifts), np.tile(labels, 1 + recipe.shifts), classes)
+        federated = Federated(solo, data, Partition(np.arange(len(data)), np.array([0, len(data)])), training)
+        engine = make_engine(federated)
+        batch = np.array([recipe.batch_size], dtype=np.int64)
+        run = Run(audition_seed(seed), recipe.step_size, batch, np.ones(1), data.labels)
+        inner = engine.pack(start)
+        engine.rounds(run, inner, 0, recipe.steps)
+        return engine.unpack(inner)
+
+    workers = min(os.cpu_count() or 1, 64) if threads is None else threads
+    with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
+        if workers == 1:
+            trained = [train_one(own) for own in samples]
+        else:
+            with ThreadPoolExecutor(workers) as pool:
+                trained = list(pool.map(train_one, samples))
+    return np.stack(trained)
+
+
+def solo_model(model: Model, recipe: Recipe) -> Model:
+    """The model with the recipe's penalty."""
+    if is_dataclass(model) and not isinstance(model, type) and hasattr(model, "penalty"):
+        return replace(model, penalty=recipe.penalty)
+    if getattr(model, "penalty", None) != recipe.penalty:
+        raise InputError("this model's penalty cannot be changed; the recipe must have the model's own.")
+    return model
+
+
+def audition_seed(seed: int) -> int:
+    """The seed of the draws of solo training, from the job's."""
+    return int(key(seed, Purpose.AUDITION))
+
+
+def _augmented(images: Images, shifts: int) -> Images:
+    """The images, followed by copies shifted by one pixel; what leaves the picture is lost, what enters is dark."""
+    copies = [images]
+    for down, right in SHIFTS[:shifts]:
+        moved = np.zeros_like(images)
+        rows, columns = images.shape[1] - abs(down), images.shape[2] - abs(right)
+        moved[:, max(down, 0) :, max(right, 0) :][:, :rows, :columns] = images[:, max(-down, 0) :, max(-right, 0) :][
+            :, :rows, :columns
+        ]
+        copies.append(moved)
+    return np.concatenate(copies)

@@ -1,0 +1,157 @@
+"""The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
+
+docs/mechanism.md, section 8. Imports `mechanism`, `observation`, `peer_level` and `checks`; `audition_plan` plans it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
+from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
+
+
+@dataclass(frozen=True, eq=False)
+class Audition(Mechanism):
+    """The terms, announced to every client before she starts.
+
+    batch_size      D'_i    assigned batch size
+    labels          n'_i    number of samples to label
+    solo_level      φ(n'_i) expected test loss of the model that she trains alone
+    solo_spread             standard deviation of that loss between honest clients
+    gate                    she takes part in the joint training if her solo loss is at most this above its level
+    label_slope     Φ^L_i   money she loses per unit of solo loss
+    label_base              label pay at the expected solo loss: cost of labels and audition, and a margin
+    label_cap               most label pay
+    joint_slope     Φ^C_i   money she loses per unit of the joint model's test loss
+    joint_base              computing pay at the expected joint loss: cost of computing, and a margin
+    joint_cap               most computing pay
+    joint_constant          the expected joint loss is joint_constant + joint_curve / (labels taking part)
+    joint_curve     A
+    total_labels            Σ n'_i of all clients
+    """
+
+    kind: ClassVar[str] = "audition"
+    needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
+    formula: ClassVar[str] = (
+        "label pay = label_base + label_slope * (solo_level + level_shift - solo_loss), from 0 to label_cap; computing "
+        "pay = (joint_base + joint_slope * (joint_constant + joint_curve / present_labels - test_loss), from 0 to "
+        "joint_cap) * delivered / asked, 0 for who did not pass the audition; pay = their sum, rounded to whole units"
+    )
+    dropping_out: ClassVar[str] = (
+        "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
+        "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
+        "refused, the others' reports keep their weights and hers counts as no change. An empty report is refused. "
+        "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
+        "never negative."
+    )
+
+    batch_size: FloatArray
+    labels: FloatArray
+    solo_level: FloatArray
+    solo_spread: FloatArray
+    gate: FloatArray
+    label_slope: FloatArray
+    label_base: FloatArray
+    label_cap: FloatArray
+    joint_slope: FloatArray
+    joint_base: FloatArray
+    joint_cap: FloatArray
+    joint_constant: FloatArray
+    joint_curve: FloatArray
+    total_labels: FloatArray
+    name: str = "audition"
+
+    @classmethod
+    def plan(cls, inputs: PlanInputs) -> Audition:
+        from truthfl.mechanism.audition_plan import plan_audition
+
+        return plan_audition(inputs).contract
+
+    def expected_solo_loss(self, observation: Observation) -> FloatArray:
+        """φ(n'_i) + shift: the solo loss that is expected of her, given those of the others."""
+        return np.asarray(self.solo_level + self.solo_spread * np.asarray(observation.level_shift, dtype=float))
+
+    def passes(self, observation: Observation) -> np.ndarray:
+        """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
+        if observation.solo_loss is None:
+            return np.ones(np.shape(self.gate), dtype=bool)
+        excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(excess <= self.gate)
+
+    def label_pay(self, observation: Observation) -> FloatArray:
+        """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one."""
+        if observation.solo_loss is None:
+            return np.clip(self.label_base, 0.0, self.label_cap)
+        solo = np.asarray(observation.solo_loss, dtype=float)
+        amount = self.label_base + self.label_slope * (self.expected_solo_loss(observation) - solo)
+        return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
+
+    def expected_joint_loss(self, observation: Observation) -> FloatArray:
+        """The joint loss that is expected with the labels that took part."""
+        present = self.total_labels if observation.present_labels is None else observation.present_labels
+        return np.asarray(self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0))
+
+    def computing_pay(self, observation: Observation) -> FloatArray:
+        """Pay for computing; 0 for those who did not pass."""
+        loss = np.asarray(observation.test_loss, dtype=float)
+        amount = self.joint_base + self.joint_slope * (self.expected_joint_loss(observation) - loss)
+        paid = delivered_share(np.clip(amount, 0.0, self.joint_cap), observation)
+        return np.asarray(np.where(self.passes(observation), paid, 0.0))
+
+    def pay(self, observation: Observation) -> FloatArray:
+        """Label pay and computing pay."""
+        return self.label_pay(observation) + self.computing_pay(observation)
+
+    def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
+        """Nothing, and both caps."""
+        return np.zeros_like(self.label_cap), self.label_cap + self.joint_cap
+
+    def explanation(self, money: Callable[[float], str]) -> list[str]:
+        labels, cap = int(self.labels[0]), float(self.label_cap[0] + self.joint_cap[0])
+        return [
+            f"You are paid for two things. For labels: when your {labels} samples are labeled, your computer trains a "
+            "small model on them alone, and that model is tested. The more you labeled and the more carefully, the "
+            f"better it does: about {money(float(self.label_base[0]))} are expected for honest labels, and each 0.01 of "
+            f"its loss is worth {money(float(self.label_slope[0]) / 100)}. How well the others’ own models do says what "
+            "can be expected of yours.",
+            f"For computing: about {money(float(self.joint_base[0]))}, if the model that all train together turns out "
+            "as expected of those who take part. What others do badly is not taken from your label pay.",
+            f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of one "
+            "honest participant in 10,000 is stopped: its labels would harm the joint model.",
+        ]
+
+    def calculation(self, observation: Observation) -> list[CalculationStep]:
+        one = {name: float(np.ravel(values)[0]) for name, values in self.terms().items()}
+        label_pay, computing = (float(np.ravel(part(observation))[0]) for part in (self.label_pay, self.computing_pay))
+        level = float(np.ravel(self.expected_solo_loss(observation))[0])
+        solo = level if observation.solo_loss is None else float(np.ravel(observation.solo_loss)[0])
+        solo_words: float | str = "no model" if np.isnan(solo) else solo
+        steps = [
+            CalculationStep(
+                "for labels = base + slope × (expected solo loss − your solo loss), from 0 to the cap",
+                (one["label_base"], "+", one["label_slope"], "× (", level, "−", solo_words, ")"),
+                label_pay,
+            )
+        ]
+        if bool(np.ravel(self.passes(observation))[0]):
+            expected = float(np.ravel(self.expected_joint_loss(observation))[0])
+            loss = float(np.ravel(observation.test_loss)[0])
+            numbers: tuple[float | int | str, ...] = (
+                one["joint_base"], "+", one["joint_slope"], "× (", expected, "−", loss, ")",
+            )  # fmt: skip
+            words = "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap"
+            if observation.delivered is not None and observation.asked is not None:
+                counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
+                numbers, words = (*numbers, "×", *counts), f"{words}, × reports taken / asked for"
+            steps.append(CalculationStep(words, numbers, computing))
+        else:
+            steps.append(CalculationStep("for computing: you did not take part in the joint training", (), 0.0))
+        total = "pay = for labels + for computing"
+        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing)]
