@@ -80,7 +80,7 @@ class Participants:
     @property
     def label_cost(self) -> FloatArray:
         """The cost of one label."""
-        return self.labeling_cost / np.array(self.dataset_size)
+        return np.asarray(self.labeling_cost / np.array(self.dataset_size))
 
     def __len__(self) -> int:
         return len(self.name)

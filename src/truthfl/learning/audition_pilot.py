@@ -126,10 +126,10 @@ class JointCurve:
 
 
 def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
-    """The joint loss of some clients with a part of their labels, fitted by c + A/N; slopes of single draws are averaged.
+    """The joint loss of some clients with a part of their labels, fitted by c + A/N; the slopes of draws are averaged.
 
-    Of many clients, `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the labels of
-    all.
+    Of many clients, `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the labels
+    of all.
     """
     losses = np.empty((JOINT_DRAWS, len(JOINT_SHARES)))
     inverse = np.empty(len(JOINT_SHARES))
@@ -157,9 +157,9 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
 
 
 def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
-    """By how much the joint loss rises without each client's reports, or with an echo of the common model's last change.
+    """By how much the joint loss rises without each client's reports, or with echoes in their place.
 
-    The lesser of the two, on average over some clients and seeds, in proportion to weight.
+    An echo is the common model's last change. The lesser of the two, on average over some clients and seeds, in proportion to weight.
     """
     federated, count = side.pilot, len(side.pilot.partition)
     clients = np.unique(np.linspace(0, count - 1, min(count, ABSENT_CLIENTS)).astype(int)).tolist()

@@ -17,7 +17,7 @@ def audition_samples(
 ) -> tuple[Images, Labels]:
     """The samples on which she trains alone, and their labels.
 
-    There is no common model yet: samples that it would label are left out. Who has no labels of her own at all has drawn
+    There is no common model yet: samples that it would label are left out. Who has no labels of her own at all draws
     them at random.
 
     labels  of all samples that were asked for: made by hand, drawn at random or derived

@@ -50,4 +50,4 @@ def sample_losses(federated: Federated, params: NDArray[np.float32], test: Label
     """The losses of single test samples, without the penalty; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
     chosen = np.linspace(0, len(test) - 1, min(len(test), SAMPLES_FOR_VARIANCE)).astype(int)
     log_probabilities = log_softmax(federated.model.scores(params, test.images[chosen]))
-    return -log_probabilities[np.arange(len(chosen)), test.labels[chosen]].astype(np.float64)
+    return np.asarray(-log_probabilities[np.arange(len(chosen)), test.labels[chosen]], dtype=np.float64)

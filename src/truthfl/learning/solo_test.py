@@ -1,8 +1,8 @@
 """The test of solo models: what they can tell apart, whatever the scale of their scores and their class frequencies.
 
-Before the loss is taken, one factor of all scores and one bias per class are fitted on one half of the test samples, and
-the loss is taken on the other half; and the other way round. So over-confidence, a scaled report and a client's own class
-frequencies do not count. docs/mechanism.md, section 8. Imports `draws`, `images` and `model`.
+One factor of all scores and one bias per class are fitted on one half of the test samples, and the loss is taken on the
+other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
+count. docs/mechanism.md, section 8. Imports `draws`, `images` and `model`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def solo_losses(
 
 
 def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
-    """The mean losses of models with these scores (models, samples, classes); even samples are one half, odd the other."""
+    """The mean losses of models with these scores (models, samples, classes); the halves are even and odd samples."""
     wide = _standardized(scores.astype(np.float64))
     total = np.zeros(len(wide))
     for fitted_on in (0, 1):

@@ -118,13 +118,13 @@ class Audition(Mechanism):
         return [
             f"You are paid for two things. For labels: when your {labels} samples are labeled, your computer trains a "
             "small model on them alone, and that model is tested. The more you labeled and the more carefully, the "
-            f"better it does: about {money(float(self.label_base[0]))} are expected for honest labels, and each 0.01 of "
-            f"its loss is worth {money(float(self.label_slope[0]) / 100)}. How well the others’ own models do says what "
-            "can be expected of yours.",
+            f"better it does: about {money(float(self.label_base[0]))} are expected for honest labels, and each 0.01 "
+            f"of its loss is worth {money(float(self.label_slope[0]) / 100)}. How well the others’ own models do says "
+            "what can be expected of yours.",
             f"For computing: about {money(float(self.joint_base[0]))}, if the model that all train together turns out "
             "as expected of those who take part. What others do badly is not taken from your label pay.",
-            f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of one "
-            "honest participant in 10,000 is stopped: its labels would harm the joint model.",
+            f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of "
+            "one honest participant in 10,000 is stopped: its labels would harm the joint model.",
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:

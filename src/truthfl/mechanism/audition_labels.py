@@ -1,7 +1,7 @@
 """How many labels the audition contract asks of each client, and who is asked at all.
 
-The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the labels
-and a margin for its spread. docs/mechanism.md, section 8. Imports `solo_curve` and `checks`.
+The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the
+labels and a margin for its spread. docs/mechanism.md, section 8. Imports `solo_curve` and `checks`.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ def best_labels(task: LabelTask, clients: int | None = None) -> FloatArray:
 def taking_part(task: LabelTask) -> np.ndarray:
     """Which clients may be worth what they are paid: a mask over clients.
 
-    Her worth is κ (A / (N − n_i) − A / N). From all clients, those are left out whose worth is clearly below their pay, by
-    two standard errors of A; the worst first, a tenth of them at a time (at least one), until none or one remains.
+    Her worth is κ (A / (N − n_i) − A / N). From all clients, those are left out whose worth is clearly below their pay,
+    by two standard errors of A; the worst first, a tenth of them at a time (at least one), until none is left out or
+    one client remains.
     """
     remaining = np.arange(len(task.samples))
     most = task.loss_value * max(task.joint_curve + CLEAR_ERRORS * task.joint_error, 0.0)
@@ -156,8 +157,8 @@ def _why_none(task: LabelTask) -> str:
     first, last = int(task.numbers[0]), int(task.numbers[-1])
     if not np.isfinite(task.risk).any():
         return (
-            f"between {first} and {last} labels, the test loss of a model that one client trains alone does not fall by "
-            "more than its error: further labels are worth nothing that can be measured. Ask for fewer (lower "
+            f"between {first} and {last} labels, the test loss of a model that one client trains alone does not fall "
+            "by more than its error: further labels are worth nothing that can be measured. Ask for fewer (lower "
             "dataset_size), or give more pilot data (pilot_samples)."
         )
     least = float(np.min(1.0 + (task.margin_deviations + CAP_DEVIATIONS) * task.risk))

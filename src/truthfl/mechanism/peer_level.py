@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.checks import FloatArray, IntArray
 
 GATE_DEVIATIONS = 3.719  # an honest normal excess is larger once in 10,000
 
@@ -35,6 +35,6 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     return np.asarray((total - np.where(counted, np.where(present, own, 0.0), 0.0)) / np.maximum(kept - counted, 1))
 
 
-def _without(ordered: FloatArray, removed: np.ndarray, position: np.ndarray) -> FloatArray:
+def _without(ordered: FloatArray, removed: IntArray, position: IntArray) -> FloatArray:
     """The value at this position of the ordered values without the one at `removed`."""
-    return ordered[np.minimum(position + (position >= removed), len(ordered) - 1)]
+    return np.asarray(ordered[np.minimum(position + (position >= removed), len(ordered) - 1)])

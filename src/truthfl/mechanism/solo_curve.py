@@ -46,15 +46,15 @@ class SoloCurve:
 
     def level(self, labels: ArrayLike) -> FloatArray:
         """φ(n): the mean loss with n labels."""
-        return self._at(labels).mean(axis=0)
+        return np.asarray(self._at(labels).mean(axis=0))
 
     def spread(self, labels: ArrayLike) -> FloatArray:
         """The standard deviation of the loss between clients with n labels."""
-        return self._at(labels).std(axis=0, ddof=1)
+        return np.asarray(self._at(labels).std(axis=0, ddof=1))
 
     def slope(self, labels: ArrayLike) -> FloatArray:
         """b(n) = −n φ'(n): by how much the loss falls per unit of log n."""
-        return self._slopes(labels).mean(axis=0)
+        return np.asarray(self._slopes(labels).mean(axis=0))
 
     def slope_error(self, labels: ArrayLike) -> FloatArray:
         """The standard error of b(n)."""
@@ -66,7 +66,7 @@ class SoloCurve:
         low = np.maximum(n / WINDOW, self.labels[0])
         high = np.minimum(n * WINDOW, self.labels[-1])
         low, high = np.minimum(low, self.labels[-1] / WINDOW), np.maximum(high, self.labels[0] * WINDOW)
-        return (self._at(low) - self._at(high)) / np.log(high / low)
+        return np.asarray((self._at(low) - self._at(high)) / np.log(high / low))
 
     def _at(self, labels: ArrayLike) -> FloatArray:
         """(clients, …) losses at these numbers of labels, interpolated linearly in log n; constant beyond the ends."""
