@@ -44,7 +44,17 @@ class KnownLosses:
             if self.runs_per_case == 2:
                 self.runs += len(self.liar)  # of the coalitions without her
             (loss, without), (joined, _) = results.loss, results.joined
-            self._honest = Honest(self.liar, self.payer, loss, without, joined, results.alone, results.nobody)
+            self._honest = Honest(
+                self.liar,
+                self.payer,
+                loss,
+                without,
+                joined,
+                results.alone,
+                results.nobody,
+                results.solo[0],
+                results.shift,
+            )
             self._known[ABSENCE] = _columns(results, 1)
         return self._honest
 
@@ -70,4 +80,4 @@ class KnownLosses:
 
 def _columns(results: LieLosses, point: int) -> FloatArray:
     """The fields of `Lied` of one point, (fields, cases)."""
-    return np.stack([results.loss[point], results.delivered[point], results.joined[point]])
+    return np.stack([results.loss[point], results.delivered[point], results.joined[point], results.solo[point]])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.learning.behaviour import Behaviour, Fabricator, Unlabeled
+from truthfl.learning.behaviour import Behaviour, Fabricator, SoloRecipe, Unlabeled
 from truthfl.learning.fabricators import Echo, Garbage, LastBit
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.formulas import work_cost
@@ -41,6 +41,7 @@ KINDS = (
     "more labels",
     "other batch",
     "scaled report",
+    "other recipe",
 )
 
 
@@ -55,6 +56,7 @@ class LiePoint:
     scale       factor of the report in the first round (of an echo or garbage: in every round)
     last_scale  factor of a scaled report in the last round; between them it changes linearly
     noise       of an echo: the noise's length, as a share of the echo's
+    recipe      of the solo model, for contracts that pay by it
     """
 
     labels: float = 1.0
@@ -64,24 +66,30 @@ class LiePoint:
     scale: float = 1.0
     last_scale: float = 1.0
     noise: float = 0.0
+    recipe: SoloRecipe = SoloRecipe.PRESCRIBED
 
     @property
     def computes(self) -> bool:
         """Whether she trains on her own samples."""
         return self.report is ReportKind.SCALED
 
-    def canonical(self) -> LiePoint:
-        """The same lie with the fields that do not matter at fixed values, so that equal lies are equal points."""
-        if not self.computes:
-            noise = self.noise if self.report is ReportKind.ECHO else 0.0
-            scale = self.scale if self.report in (ReportKind.ECHO, ReportKind.GARBAGE) else 1.0
-            return LiePoint(0.0, Unlabeled.DRAWN, 0.0, self.report, scale, scale, noise)
+    def canonical(self, *, solo: bool = False) -> LiePoint:
+        """The same lie with the fields that do not matter at fixed values, so that equal lies are equal points.
+
+        solo  whether solo models are tested: the recipe matters, and labels matter even if she does not compute rounds
+        """
+        recipe = self.recipe if solo else SoloRecipe.PRESCRIBED
         rest = self.rest
         if self.labels >= 1:
             rest = Unlabeled.LEFT_OUT
-        elif self.labels == 0 and rest is not Unlabeled.PREDICTED:
+        elif self.labels == 0 and (rest is not Unlabeled.PREDICTED or not self.computes):
             rest = Unlabeled.DRAWN
-        return replace(self, rest=rest, noise=0.0)
+        if self.computes:
+            return replace(self, rest=rest, noise=0.0, recipe=recipe)
+        noise = self.noise if self.report is ReportKind.ECHO else 0.0
+        scale = self.scale if self.report in (ReportKind.ECHO, ReportKind.GARBAGE) else 1.0
+        labels, rest = (self.labels, rest) if solo else (0.0, Unlabeled.DRAWN)
+        return LiePoint(labels, rest, 0.0, self.report, scale, scale, noise, recipe)
 
     @property
     def kind(self) -> str:
@@ -94,6 +102,8 @@ class LiePoint:
             if self.rest is Unlabeled.LEFT_OUT:
                 return "fewer labels"
             return "random labels" if self.rest is Unlabeled.DRAWN else "labels by machine"
+        if self.recipe is not SoloRecipe.PRESCRIBED:
+            return "other recipe"
         return "other batch" if self.scale == self.last_scale == 1 else "scaled report"
 
     def batch_size(self, assigned: ArrayLike, owned: ArrayLike) -> FloatArray:
@@ -130,6 +140,7 @@ class LiePoint:
             computes=self.computes,
             fabricate=fabricate,
             remembers=0 if fabricate is None or self.report is ReportKind.LAST_BIT else 1,
+            solo_recipe=self.recipe,
         )
 
     def _fabricator(self) -> Fabricator | None:
@@ -142,19 +153,22 @@ class LiePoint:
     @property
     def words(self) -> str:
         """The lie in a few words and numbers."""
+        parts = []
+        if self.labels > 1:
+            parts.append(f"labels × {self.labels:g}")
+        elif self.labels < 1 and (self.computes or self.labels):
+            made = f"{100 * self.labels:.3g}% labeled" if self.labels else "no labels"
+            parts.append(f"{made}, rest {WORDS_OF_REST[self.rest]}")
+        if self.recipe is not SoloRecipe.PRESCRIBED:
+            parts.append(f"solo model {WORDS_OF_RECIPE[self.recipe]}")
         if not self.computes:
             noise = f" with noise × {self.noise:g}" if self.noise else ""
-            return {
+            report = {
                 ReportKind.ECHO: f"echo × {self.scale:g}{noise}",
                 ReportKind.GARBAGE: f"garbage × {self.scale:g}",
                 ReportKind.LAST_BIT: "last bit",
             }.get(self.report, "sends nothing")
-        parts = []
-        if self.labels > 1:
-            parts.append(f"labels × {self.labels:g}")
-        elif self.labels < 1:
-            made = f"{100 * self.labels:.3g}% labeled" if self.labels else "no labels"
-            parts.append(f"{made}, rest {WORDS_OF_REST[self.rest]}")
+            return ", ".join([*(["all labeled"] if self.labels == 1 else []), *parts, report])
         if self.batch != 1:
             parts.append(f"batch × {self.batch:g}")
         if self.last_scale != self.scale:
@@ -165,13 +179,18 @@ class LiePoint:
 
     def document(self) -> dict[str, Any]:
         """The point as JSON values."""
-        return asdict(self) | {"rest": self.rest.name.lower(), "report": self.report.name.lower()}
+        names = {"rest": self.rest.name.lower(), "report": self.report.name.lower()}
+        values = asdict(self) | names | {"recipe": self.recipe.name.lower()}
+        if self.recipe is SoloRecipe.PRESCRIBED:
+            del values["recipe"]
+        return values
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> LiePoint:
         """The point with this document."""
         rest, report = Unlabeled[document["rest"].upper()], ReportKind[document["report"].upper()]
-        return cls(**{**document, "rest": rest, "report": report})
+        recipe = SoloRecipe[document.get("recipe", "prescribed").upper()]
+        return cls(**{**document, "rest": rest, "report": report, "recipe": recipe})
 
 
 WORDS_OF_REST = {
@@ -180,6 +199,12 @@ WORDS_OF_REST = {
     Unlabeled.PREDICTED: "by the common model",
     Unlabeled.OWN_MODEL: "by her own model",
     Unlabeled.NEAREST: "by nearest neighbour",
+}
+
+WORDS_OF_RECIPE = {
+    SoloRecipe.LONGER: "trained longer",
+    SoloRecipe.PENALIZED: "with more penalty",
+    SoloRecipe.SHIFTED: "with shifts",
 }
 
 TRUTH = LiePoint()

@@ -1,6 +1,6 @@
 """Trains federations in which one client lies, or two share labels; the other clients are honest.
 
-Imports `lie_point`, `split`, `learning` and `mechanism.checks`.
+Imports `lie_point`, `lied_solo`, `split`, `learning` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint
+from truthfl.adversary.lied_solo import SoloTerms, honest_shifts, lied_solo_losses
 from truthfl.adversary.split import Split
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL
@@ -40,6 +41,8 @@ class LieLosses:
 
     loss       test loss with all clients
     delivered  share of the rounds in which the liar was asked and her report was not empty
+    solo       loss of the liar's solo model; NaN if no rule pays by it
+    shift      (cases,) the others' shift of the expected solo loss; 0 likewise
 
     For Shapley pay, with one random coalition of other clients per case, else NaN:
 
@@ -53,6 +56,8 @@ class LieLosses:
     joined: FloatArray
     alone: FloatArray
     nobody: FloatArray
+    solo: FloatArray
+    shift: FloatArray
 
 
 def train_lies(
@@ -62,23 +67,31 @@ def train_lies(
     cases: Sequence[Case],
     *,
     coalitions: bool = False,
+    solo_terms: SoloTerms | None = None,
     threads: int | None = 1,
 ) -> LieLosses:
-    """One run for each point and case; `batch_size` are the assigned batches. With `coalitions`, two."""
+    """One run for each point and case; `batch_size` are the assigned batches. With `coalitions`, two.
+
+    With `solo_terms`, solo models are trained, too.
+    """
     count = len(split.federated.partition)
     everybody = [np.ones(count, dtype=bool)] * len(cases)
     loss, delivered = _losses(split, batch_size, points, cases, everybody, threads)
-    empty = np.full(len(cases), np.nan)
+    empty, solo, shift = np.full(len(cases), np.nan), np.full_like(loss, np.nan), np.zeros(len(cases))
+    if solo_terms is not None:
+        pairs = [(case.client, case.seed) for case in cases]
+        solo = lied_solo_losses(split, solo_terms, points, pairs, threads=threads)
+        shift = honest_shifts(split, solo_terms, [client for client, _ in pairs], threads=threads)
     if not coalitions:
-        return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty)
+        return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty, solo, shift)
     members = [coalition(case.client, count, case.seed) for case in cases]
     joined, _ = _losses(split, batch_size, points, cases, members, threads)
     if TRUTH not in points:
-        return LieLosses(loss, delivered, joined, empty, empty)
+        return LieLosses(loss, delivered, joined, empty, empty, solo, shift)
     alone, _ = _losses(split, batch_size, [ABSENCE], cases, members, threads)
     model, test = split.federated.model, split.test
     nobody = [model.loss(model.init(case.seed), test.images, test.labels) for case in cases]
-    return LieLosses(loss, delivered, joined, alone[0], np.array(nobody))
+    return LieLosses(loss, delivered, joined, alone[0], np.array(nobody), solo, shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +102,8 @@ class PairLosses:
     without        without this one
     joined, alone  of a random coalition with her and without her; NaN unless coalitions were trained
     nobody         (pairs,) of the initial model; NaN likewise
+    solo           of solo models: with shared labels, of the labeler's samples; NaN unless a rule pays by them
+    shift          (pairs, 2) the others' shift of the expected solo loss; 0 likewise
     """
 
     loss: FloatArray
@@ -96,6 +111,8 @@ class PairLosses:
     joined: FloatArray
     alone: FloatArray
     nobody: FloatArray
+    solo: FloatArray
+    shift: FloatArray
 
 
 def train_pairs(
@@ -105,14 +122,20 @@ def train_pairs(
     seeds: Sequence[int],
     *,
     coalitions: bool = False,
+    solo_terms: SoloTerms | None = None,
     threads: int = 1,
 ) -> PairLosses:
     """Runs of honest pairs, and of pairs of whom the second uses the samples and labels of the first; one seed each."""
     shape, model = (2, len(pairs), 2), split.federated.model
-    loss, without, joined, alone = (np.full(shape, np.nan) for _ in range(4))
-    result = PairLosses(loss, without, joined, alone, np.full(len(pairs), np.nan))
+    loss, without, joined, alone, solo = (np.full(shape, np.nan) for _ in range(5))
+    shift = np.zeros((len(pairs), 2))
+    result = PairLosses(loss, without, joined, alone, np.full(len(pairs), np.nan), solo, shift)
     count = len(split.federated.partition)
     for number, (pair, seed) in enumerate(zip(pairs, seeds, strict=True)):
+        if solo_terms is not None:
+            own = lied_solo_losses(split, solo_terms, [TRUTH], [(client, seed) for client in pair], threads=threads)[0]
+            solo[0, number], solo[1, number] = own, own[0]
+            shift[number] = honest_shifts(split, solo_terms, list(pair), threads=threads)
         for shared, federated in enumerate((split.federated, split.with_shared_labels(*pair))):
             batches = np.minimum(batch_size, federated.partition.sizes)
             absent: list[list[int]] = [[], [pair[0]], [pair[1]]]

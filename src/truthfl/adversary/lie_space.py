@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from truthfl.adversary.lie_point import FABRICATED_SCALES, MOST_LABELS, SCALES, TRUTH, LiePoint, ReportKind
-from truthfl.learning.behaviour import Unlabeled
+from truthfl.learning.behaviour import SoloRecipe, Unlabeled
 from truthfl.mechanism.checks import FloatArray, IntArray
 
 REPORTS = (ReportKind.SCALED, ReportKind.ECHO, ReportKind.GARBAGE, ReportKind.LAST_BIT)
 CHANCE_OF_REPORT = (0.76, 0.12, 0.08, 0.04)
-RESTS = tuple(Unlabeled)
+RESTS, RECIPES = tuple(Unlabeled), tuple(SoloRecipe)
 MOST_NOISE = 2.0
 
 HONEST = 1 / 3  # chance that a random point has the honest value of labels, batch or scale
@@ -33,16 +33,20 @@ class LieSpace:
 
     batches      smallest and largest batch, as shares of the assigned one
     most_labels  labels made by hand, as a share of those asked for; more than 1 if clients own more samples
+    solo         whether a rule pays by solo models: then a lie also has a recipe, and labels without computing
     """
 
     batches: tuple[float, float]
     most_labels: float = 1.0
+    solo: bool = False
 
     @classmethod
-    def of_job(cls, batch_size: FloatArray, dataset_size: IntArray, most_labels: float = 1.0) -> LieSpace:
+    def of_job(
+        cls, batch_size: FloatArray, dataset_size: IntArray, most_labels: float = 1.0, *, solo: bool = False
+    ) -> LieSpace:
         """The space of a job with these assigned batches and numbers of samples."""
         smallest, largest = 1.0 / float(np.max(batch_size)), float(np.max(dataset_size / batch_size))
-        return cls((smallest, largest), min(most_labels, MOST_LABELS))
+        return cls((smallest, largest), min(most_labels, MOST_LABELS), solo)
 
     def draw(self, random: np.random.Generator, count: int) -> list[LiePoint]:
         """`count` different random points, none of them the truth."""
@@ -60,7 +64,8 @@ class LieSpace:
         scale = 1.0 if random.random() < HONEST and report is ReportKind.SCALED else _between(random, *limits)
         last = _between(random, SCALES[0], scale) if random.random() < FALLING else scale
         noise = float(random.uniform(0.0, MOST_NOISE)) if random.random() < 0.5 else 0.0
-        return _rounded(LiePoint(labels, _rest(random), batch, report, scale, last, noise))
+        point = LiePoint(labels, _rest(random), batch, report, scale, last, noise)
+        return self._rounded(replace(point, recipe=_recipe(random)) if self.solo else point)
 
     def _labels(self, random: np.random.Generator) -> float:
         return 0.0 if random.random() < NO_LABELS else float(random.uniform(0.0, self.most_labels))
@@ -77,7 +82,8 @@ class LieSpace:
         report = _report(random) if chance[5] < RETURN else point.report
         most = _scales(report)[1]
         noise = min(abs(point.noise + float(random.normal(0.0, NOISE_STEP))), MOST_NOISE) if point.noise else 0.0
-        return _rounded(LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise))
+        near = LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise, point.recipe)
+        return self._rounded(replace(near, recipe=_recipe(random)) if self.solo and random.random() < RETURN else near)
 
     def _labels_near(self, random: np.random.Generator, labels: float, chance: float) -> float:
         """The share itself, or 1, or 0, or a share near it, by `chance`."""
@@ -87,6 +93,14 @@ class LieSpace:
         if chance >= 0.5 - RETURN:
             return 1.0 if chance < 0.5 - RETURN / 2 else 0.0
         return labels
+
+    def _rounded(self, point: LiePoint) -> LiePoint:
+        """The canonical point with three significant digits, so that its words say nearly all of it."""
+        labels, batch, scale, last_scale, noise = (
+            float(f"{number:.3g}") for number in (point.labels, point.batch, point.scale, point.last_scale, point.noise)
+        )
+        rounded = replace(point, labels=labels, batch=batch, scale=scale, last_scale=last_scale, noise=noise)
+        return rounded.canonical(solo=self.solo)
 
 
 def _between(random: np.random.Generator, low: float, high: float) -> float:
@@ -110,17 +124,14 @@ def _scales(report: ReportKind) -> tuple[float, float]:
     return SCALES if report is ReportKind.SCALED else FABRICATED_SCALES
 
 
+def _recipe(random: np.random.Generator) -> SoloRecipe:
+    """Half of the time the prescribed recipe."""
+    return SoloRecipe.PRESCRIBED if random.random() < 0.5 else RECIPES[int(random.integers(len(RECIPES)))]
+
+
 def _rest(random: np.random.Generator) -> Unlabeled:
     return RESTS[int(random.integers(len(RESTS)))]
 
 
 def _report(random: np.random.Generator) -> ReportKind:
     return REPORTS[int(random.choice(len(REPORTS), p=CHANCE_OF_REPORT))]
-
-
-def _rounded(point: LiePoint) -> LiePoint:
-    """The canonical point with three significant digits, so that its words say nearly all of it."""
-    labels, batch, scale, last_scale, noise = (
-        float(f"{number:.3g}") for number in (point.labels, point.batch, point.scale, point.last_scale, point.noise)
-    )
-    return replace(point, labels=labels, batch=batch, scale=scale, last_scale=last_scale, noise=noise).canonical()

@@ -17,6 +17,7 @@ from truthfl.adversary.lie_point import TRUTH, LiePoint
 from truthfl.adversary.lie_runs import Case, LieLosses, train_lies
 from truthfl.adversary.lie_search import rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
+from truthfl.adversary.lied_solo import SoloTerms
 from truthfl.adversary.split import Split
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide, with_training
@@ -46,12 +47,16 @@ class PilotLie:
     """A lie, and what it does to the loss for each client who tells it.
 
     delivered         the share of the rounds in which her report is taken
+    solo_rise, solo_rise_error
+                      by how much the loss of her solo model rises, and its standard error; 0 if none is tested
     gain, gain_error  (clients,) money beyond what honest work leaves her, and its standard error
     """
 
     point: LiePoint
     rise: LossRise
     delivered: float
+    solo_rise: float
+    solo_rise_error: float
     gain: FloatArray
     gain_error: FloatArray
 
@@ -78,12 +83,14 @@ class _Stage:
 
     clients  the numbers in the job of those who may lie; they come first in the federation
     payer    of the job
+    solo_terms  of the clients of this federation; None if the contract does not pay by solo models
     """
 
     split: Split
     clients: IntArray
     batch_size: FloatArray
     payer: Payer
+    solo_terms: SoloTerms | None
 
     def known_losses(self, cases: Sequence[Case]) -> KnownLosses:
         """The losses of lies in these cases."""
@@ -91,7 +98,14 @@ class _Stage:
 
         def train(groups: Sequence[tuple[Sequence[LiePoint], range]]) -> list[LieLosses]:
             return [
-                train_lies(self.split, self.batch_size, points, [cases[k] for k in numbers], threads=None)
+                train_lies(
+                    self.split,
+                    self.batch_size,
+                    points,
+                    [cases[k] for k in numbers],
+                    solo_terms=self.solo_terms,
+                    threads=None,
+                )
                 for points, numbers in groups
             ]
 
@@ -116,9 +130,12 @@ def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, se
         return PilotLies((), rise(honest.without), 0, measured.runs)
     points, tried, search_runs = _searched(stage, plan, runs, seed)
     lied = measured.lied(points, len(cases))
+    measured_gains = gains([stage.payer], points, lied, honest).gain
     lies = [
-        _pilot_lie(plan, point, rise(loss), float(delivered.mean()))
-        for point, loss, delivered in zip(points, lied.loss, lied.delivered, strict=True)
+        _pilot_lie(plan, point, rise(loss), float(delivered.mean()), solo - honest.solo, gain)
+        for point, loss, delivered, solo, gain in zip(
+            points, lied.loss, lied.delivered, lied.solo, measured_gains, strict=True
+        )
     ]
     return PilotLies(tuple(lies), rise(honest.without), tried, search_runs + measured.runs)
 
@@ -132,7 +149,8 @@ def _searched(stage: _Stage, plan: Plan, runs: int, seed: int) -> tuple[list[Lie
         lied, honest = known.lied(points, cases), known.honest().first(cases)
         return gains([stage.payer], points, lied, honest).gain[None]
 
-    space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size)
+    solo = stage.solo_terms is not None
+    space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size, solo=solo)
     found = search(measure, space, rungs, 1, seed)
     best = found.best(0)
     others = [point for point in found.best_of_kinds(0) if point != best]
@@ -153,7 +171,19 @@ def rise_by_weight(weight: FloatArray, rise: FloatArray, all_weights: FloatArray
     return LossRise(wanted @ factor, np.sqrt(variance * np.einsum("ij,jk,ik->i", wanted, inverse, wanted).clip(min=0)))
 
 
-def _pilot_lie(plan: Plan, point: LiePoint, rise: LossRise, delivered: float) -> PilotLie:
+def _pilot_lie(
+    plan: Plan, point: LiePoint, rise: LossRise, delivered: float, solo_rise: FloatArray, measured: FloatArray
+) -> PilotLie:
+    """The lie with its effects.
+
+    Under a contract that pays by solo models its gain is the mean of the measured gains (cases,), the same for all: pay
+    is not linear there. Under others it follows from the rise of the loss by each client's weight.
+    """
+    if plan.audition is not None:
+        count, root = len(plan.clients), np.sqrt(len(measured))
+        solo, solo_error = float(solo_rise.mean()), float(solo_rise.std(ddof=1) / root)
+        mean, error = np.full(count, measured.mean()), np.full(count, measured.std(ddof=1) / root)
+        return PilotLie(point, rise, delivered, solo, solo_error, mean, error)
     clients, contract, price = plan.clients, plan.contract, batch_price(plan.clients, plan.training)
     own = (clients.labeling_cost, price, contract.batch_size, clients.dataset_size)
     expected = plan.calibration.model.truthful_loss(contract.batch_size)
@@ -165,21 +195,26 @@ def _pilot_lie(plan: Plan, point: LiePoint, rise: LossRise, delivered: float) ->
     saved = TRUTH.cost(*own) - point.cost(*own)
     gain = pay(expected + rise.mean, delivered) - pay(expected, 1.0) + saved
     low, high = (pay(expected + rise.mean + step * rise.error, delivered) for step in (1.0, -1.0))
-    return PilotLie(point, rise, delivered, gain, np.abs(high - low) / 2.0)
+    return PilotLie(point, rise, delivered, 0.0, 0.0, gain, np.abs(high - low) / 2.0)
 
 
 def _stage(side: ServerSide, plan: Plan) -> _Stage:
     """The pilot federation; with many clients, a reduced one in which only single clients lie."""
     pilot, batches = with_training(side.pilot, plan.training), plan.contract.batch_size
-    payer = Payer(plan.contract, plan.clients, plan.training)
+    audition = plan.audition
+    cost = 0.0 if audition is None else audition.measurement.audition_cost
+    payer = Payer(plan.contract, plan.clients, plan.training, cost)
+    terms = None if audition is None else SoloTerms.of_contract(plan.contract, audition.recipe)
     if len(pilot.partition) <= WHOLE_PILOT_CLIENTS:
-        return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer)
+        return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer, terms)
     reduced = reduce_federation(pilot)
     single = np.concatenate(reduced.members[: reduced.single_clients])
     grouped = reduced.sum_by_group(batches)[reduced.single_clients :]
     grouped *= min(1.0, MAX_GROUPED_SAMPLES / max(float(grouped.sum()), 1.0))
     assigned = np.concatenate((batches[single], np.maximum(np.rint(grouped), 1.0)))
-    return _Stage(_split(reduced.federated, side), single, assigned, payer)
+    if terms is not None:
+        terms = terms.of_clients(single, len(reduced.members))
+    return _Stage(_split(reduced.federated, side), single, assigned, payer, terms)
 
 
 def _split(federated: Federated, side: ServerSide) -> Split:

@@ -159,7 +159,8 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
 def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
     """By how much the joint loss rises without each client's reports, or with echoes in their place.
 
-    An echo is the common model's last change. The lesser of the two, on average over some clients and seeds, in proportion to weight.
+    An echo repeats the common model's last change. The lesser of the two, on average over some clients and seeds, in
+    proportion to weight.
     """
     federated, count = side.pilot, len(side.pilot.partition)
     clients = np.unique(np.linspace(0, count - 1, min(count, ABSENT_CLIENTS)).astype(int)).tolist()

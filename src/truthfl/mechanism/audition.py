@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
@@ -77,7 +78,7 @@ class Audition(Mechanism):
         """φ(n'_i) + shift: the solo loss that is expected of her, given those of the others."""
         return np.asarray(self.solo_level + self.solo_spread * np.asarray(observation.level_shift, dtype=float))
 
-    def passes(self, observation: Observation) -> np.ndarray:
+    def passes(self, observation: Observation) -> NDArray[np.bool_]:
         """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
         if observation.solo_loss is None:
             return np.ones(np.shape(self.gate), dtype=bool)

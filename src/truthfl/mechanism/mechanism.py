@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.mechanism.assignment import optimal_batch_sizes
@@ -119,6 +120,10 @@ class Mechanism(ABC):
     @abstractmethod
     def pay(self, observation: Observation) -> FloatArray:
         """The pay of each client in the job's money, before rounding; an array (…, N)."""
+
+    def passes(self, observation: Observation) -> NDArray[np.bool_]:  # noqa: ARG002
+        """Whether each client takes part in the joint training; under most mechanisms all do."""
+        return np.ones(np.shape(self.batch_size), dtype=bool)
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.

@@ -7,13 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.learning.asked_samples import ask_for_labels
+from truthfl.learning.audition_planning import PILOT_SEED
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build_federation, with_training
 from truthfl.learning.gradients import measure_gradients
@@ -30,18 +32,25 @@ TRAIN_LOSS_SAMPLES = 1000  # number of the clients' samples on which the trainin
 
 @dataclass(frozen=True)
 class FederationSpec:
-    """A federation in plain values: data, model, number of samples of each client, and participation (default 1)."""
+    """A federation in plain values.
+
+    sizes          number of samples of each client
+    participation  default 1
+    labels         number of samples that each client is asked to label, 0 for those who take no part; all by default
+    """
 
     data: Data
     model: ModelChoice
     sizes: tuple[int, ...]
     participation: tuple[float, ...] | None = None
+    labels: tuple[int, ...] | None = None
 
     def settings(self) -> dict[str, Any]:
         """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
         settings = {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
         absent = self.participation is not None and min(self.participation) < 1.0
-        return settings | ({"participation": list(self.participation or ())} if absent else {})
+        settings |= {"participation": list(self.participation or ())} if absent else {}
+        return settings | ({} if self.labels is None else {"labels": list(self.labels)})
 
 
 @dataclass(frozen=True)
@@ -188,17 +197,27 @@ def federation_of(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None,
 ) -> SimulatedFederation:
-    """The federation of these JSON values; cached."""
+    """The federation of these JSON values; cached. With `labels`, each client has the samples that she labels."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances)
+    asked = None if labels is None else tuple(labels)
+    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked)
 
 
 @lru_cache(maxsize=8)
 def _federation(
-    data: Data, model: ModelChoice, sizes: tuple[int, ...], participation: tuple[float, ...]
+    data: Data,
+    model: ModelChoice,
+    sizes: tuple[int, ...],
+    participation: tuple[float, ...],
+    labels: tuple[int, ...] | None,
 ) -> SimulatedFederation:
-    return build_federation(data, model, sizes, Training(1), participation)
+    federation = build_federation(data, model, sizes, Training(1), participation)
+    if labels is None:
+        return federation
+    federated = ask_for_labels(federation.federated, labels, data.seed)
+    return replace(federation, federated=federated, pilot=ask_for_labels(federation.pilot, labels, PILOT_SEED))
 
 
 def with_exceptions(value: float, count: int, other: float, clients: Sequence[int]) -> tuple[float, ...]:

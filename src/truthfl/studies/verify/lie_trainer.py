@@ -1,6 +1,6 @@
 """Trains lies in the cases of a rule test, as work items.
 
-Imports `rule_tests`, `adversary` and `studies.work`; the work items call `lie_training`.
+Imports `rule_tests`, `adversary`, `mechanism.observation` and `studies.work`; the work items call `lie_training`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Payer
 from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_runs import LieLosses
+from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.rule_tests import RuleTest
 from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
 
 RUNS_PER_ITEM = 40
-BY_POINT, BY_CASE = ("loss", "delivered", "joined"), ("alone", "nobody")
+BY_POINT, BY_CASE = ("loss", "delivered", "joined", "solo"), ("alone", "nobody", "shift")
 
 
 @dataclass(frozen=True)
@@ -58,19 +59,26 @@ def known_losses(
 
 def payers_of(test: RuleTest, rule: int) -> list[Payer]:
     """The payers of one rule of a test, one per draw."""
-    return [Payer(draw.rules[rule], draw.clients, draw.training) for draw in test.draws]
+    return [
+        Payer(draw.rules[rule], draw.clients, draw.training, draw.plan.audition_cost(draw.rules[rule]))
+        for draw in test.draws
+    ]
 
 
 def place_settings(test: RuleTest, place: Place) -> dict[str, object]:
     """The settings of work items that say which federation is trained, and how."""
     here = test.draws[place.draw]
-    return here.plan.federation.settings() | {
-        "split": place.split,
-        "rounds": here.training.rounds,
-        "local_steps": here.training.local_steps,
-        "step_size": here.training.step_size,
-        "batch_size": here.batch_size.tolist(),
-    }
+    return (
+        here.plan.federation.settings()
+        | {
+            "split": place.split,
+            "rounds": here.training.rounds,
+            "local_steps": here.training.local_steps,
+            "step_size": here.training.step_size,
+            "batch_size": here.batch_size.tolist(),
+        }
+        | ({"solo": here.plan.solo.document()} if test.needs(Evidence.SOLO_LOSS) and here.plan.solo is not None else {})
+    )
 
 
 def _train(
@@ -112,7 +120,8 @@ def _item(test: RuleTest, place: Place, points: Sequence[LiePoint], cases: Seque
 
 
 def _empty(points: int, cases: int) -> LieLosses:
-    return LieLosses(*(np.empty((points, cases)) for _ in BY_POINT), *(np.empty(cases) for _ in BY_CASE))
+    by_point = {name: np.empty((points, cases)) for name in BY_POINT}
+    return LieLosses(**by_point, **{name: np.empty(cases) for name in BY_CASE})
 
 
 def _fill(losses: LieLosses, points: list[int], cases: list[int], result: Result) -> None:

@@ -14,7 +14,9 @@ import numpy as np
 
 from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_runs import Case, train_lies, train_pairs
+from truthfl.adversary.lied_solo import SoloTerms
 from truthfl.adversary.split import Split, make_split
+from truthfl.learning.asked_samples import ask_for_labels
 from truthfl.learning.constants import measure_constants
 from truthfl.learning.federations import Data, ModelChoice, clients_federation, with_training
 from truthfl.learning.training import train
@@ -30,9 +32,13 @@ def lied_losses(
     points: Sequence[Mapping[str, Any]],
     cases: Sequence[Sequence[int]],
     coalitions: bool = False,
+    solo: dict[str, Any] | None = None,
     **place: Any,
 ) -> Result:
-    """The fields of `LieLosses` for these points and cases (client, seed); for `place` see `_split_and_batches`."""
+    """The fields of `LieLosses` for these points and cases (client, seed); for `place` see `_split_and_batches`.
+
+    solo  the document of `SoloTerms`, if a rule pays by solo models
+    """
     split, batches = _split_and_batches(**place)
     losses = train_lies(
         split,
@@ -40,17 +46,24 @@ def lied_losses(
         [LiePoint.of_document(point) for point in points],
         [Case(client, seed) for client, seed in cases],
         coalitions=coalitions,
+        solo_terms=None if solo is None else SoloTerms.of_document(solo),
     )
     return vars(losses)
 
 
 def pair_losses(
-    *, pairs: Sequence[Sequence[int]], seeds: Sequence[int], coalitions: bool = False, **place: Any
+    *,
+    pairs: Sequence[Sequence[int]],
+    seeds: Sequence[int],
+    coalitions: bool = False,
+    solo: dict[str, Any] | None = None,
+    **place: Any,
 ) -> Result:
-    """The fields of `PairLosses`; for `place` see `_split_and_batches`."""
+    """The fields of `PairLosses`; for `place` see `_split_and_batches`, for `solo` `lied_losses`."""
     split, batches = _split_and_batches(**place)
     chosen = [(labeler, partner) for labeler, partner in pairs]
-    return vars(train_pairs(split, batches, chosen, list(seeds), coalitions=coalitions))
+    terms = None if solo is None else SoloTerms.of_document(solo)
+    return vars(train_pairs(split, batches, chosen, list(seeds), coalitions=coalitions, solo_terms=terms))
 
 
 def _split_and_batches(
@@ -59,6 +72,7 @@ def _split_and_batches(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None,
     split: int,
     rounds: int,
     local_steps: int,
@@ -67,18 +81,26 @@ def _split_and_batches(
 ) -> tuple[Split, FloatArray]:
     """The split with this seed and training, and the assigned batches."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
-    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, split)
+    asked = None if labels is None else tuple(labels)
+    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, split)
     training = Training(rounds, local_steps, step_size)
     return replace(here, federated=with_training(here.federated, training)), np.asarray(batch_size, dtype=float)
 
 
 @lru_cache(maxsize=8)
 def _cached_split(
-    data: Data, model: ModelChoice, sizes: tuple[int, ...], participation: tuple[float, ...], split: int
+    data: Data,
+    model: ModelChoice,
+    sizes: tuple[int, ...],
+    participation: tuple[float, ...],
+    labels: tuple[int, ...] | None,
+    split: int,
 ) -> Split:
     """The split with this seed, under the pilot and test data of `data.seed`."""
     one_round = Training(1)
     federated, test = clients_federation(data, model, sizes, one_round, participation, split_seed=split)
+    if labels is not None:
+        federated = ask_for_labels(federated, labels, split)
     return make_split(federated, test, one_round, split)
 
 
@@ -88,6 +110,7 @@ def losses_without(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None,
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -99,10 +122,11 @@ def losses_without(
 
     The array is (1 + clients left out, seeds).
     """
-    federation = federation_of(data, model, sizes, participation)
+    federation = federation_of(data, model, sizes, participation, labels)
     federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
-    left_out = np.eye(len(sizes))[list(without)]
-    present = np.repeat(np.concatenate((np.ones((1, len(sizes))), 1.0 - left_out)), len(seeds), axis=0)
+    count = len(federated.partition)
+    left_out = np.eye(count)[list(without)]
+    present = np.repeat(np.concatenate((np.ones((1, count)), 1.0 - left_out)), len(seeds), axis=0)
     strategies = Strategies(1.0, np.broadcast_to(np.asarray(batch_size, dtype=float), present.shape), present)
     draws = np.tile(np.asarray(seeds), 1 + len(without))
     trained = train(federated, strategies, draws, evaluate_on={"test": federation.test}, threads=1)
@@ -115,12 +139,13 @@ def bound_constants(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    labels: Sequence[int] | None = None,
     rounds: int,
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
     """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
-    pilot = federation_of(data, model, sizes, participation).pilot
+    pilot = federation_of(data, model, sizes, participation, labels).pilot
     first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
     measured = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))

@@ -56,6 +56,8 @@ def pair_gains(
     fields = ("loss", "without", "joined", "alone")
     arrays = [np.concatenate([result[name] for result in results], axis=1) for name in fields]
     nobody = np.repeat(np.concatenate([result["nobody"] for result in results]), 2)
+    solo = np.concatenate([result["solo"] for result in results], axis=1)
+    shift = np.concatenate([result["shift"] for result in results]).ravel()
     liar, payer = np.array(pairs, dtype=np.int64).ravel(), np.repeat([place.draw for place in places], 2)
     labeling = [test.draws[place.draw].clients.labeling_cost for place in places]
     saved = np.array([costs[partner] for costs, (_, partner) in zip(labeling, pairs, strict=True)])
@@ -63,8 +65,10 @@ def pair_gains(
     def pay_of_pairs(rule: int, shared: int) -> FloatArray:
         """The pay of both together, (pairs,); with honest labels or shared ones."""
         loss, without, joined, alone = (values[shared].ravel() for values in arrays)
-        observed = Honest(liar, payer, loss, without, joined, alone, nobody)
-        paid = pay(payers_of(test, rule), Lied(loss[None], np.ones((1, len(loss))), joined[None]), observed)
+        alike = solo[shared].ravel()
+        observed = Honest(liar, payer, loss, without, joined, alone, nobody, alike, shift)
+        lied = Lied(loss[None], np.ones((1, len(loss))), joined[None], alike[None])
+        paid = pay(payers_of(test, rule), lied, observed)
         return np.asarray(paid[0].reshape(-1, 2).sum(axis=1))
 
     return [

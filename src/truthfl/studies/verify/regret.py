@@ -83,7 +83,8 @@ def share_below_cost(payers: Sequence[Payer], honest: Honest, gains: Gains, test
         shifted = replace(
             honest, without=honest.without + shift, alone=honest.alone + shift, nobody=honest.nobody + shift
         )
-        truth = Lied((honest.loss + shift)[None], np.ones((1, len(shift))), (honest.joined + shift)[None])
+        joined = (honest.joined + shift)[None]
+        truth = Lied((honest.loss + shift)[None], np.ones((1, len(shift))), joined, honest.solo[None])
         below.append(pay(payers, truth, shifted)[0] < gains.cost - 1e-9 * gains.cost)
     return float(np.mean(below))
 

@@ -16,6 +16,7 @@ from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_search import SearchResult, client_and_split, rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
 from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, payers_of
 from truthfl.studies.verify.pairs import PairGains, pair_gains, runs_per_pair
 from truthfl.studies.verify.regret import BATCH_CURVE, LABEL_CURVE
@@ -90,7 +91,8 @@ def measure_lies(
     progress: Progress | None = None,
 ) -> LieMeasurement:
     """Search the lies that gain most under each rule, and measure them on the other splits."""
-    space = LieSpace.of_job(test.draws[0].batch_size, test.draws[0].clients.dataset_size, design.most_labels)
+    sizes, solo = test.draws[0].clients.dataset_size, test.needs(Evidence.SOLO_LOSS)
+    space = LieSpace.of_job(test.draws[0].batch_size, sizes, design.most_labels, solo=solo)
     found, searched = _search(test, design, space, store, workers, progress)
     points = _finalists(test, design, space, found)
     cases = _measured_cases(test, design, len(points))
