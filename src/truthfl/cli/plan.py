@@ -1,4 +1,4 @@
-"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `job` and
+"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `audition_output`, `job` and
 `mechanism.deviation`.
 """
 
@@ -13,18 +13,37 @@ from truthfl.cli.output import JobFile, print_json
 
 def plan(
     job_file: JobFile = None,
+    contract: Annotated[
+        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """What each client would be asked to do and paid for it. Of a job on data, nothing runs but the server's own pilot.
 
-    Example: truthfl plan hospital.toml --json
+    Example: truthfl plan hospital.toml --contract lceme --json
     """
-    from truthfl.cli.plan_output import as_json, plan_constants_job, plan_data_job, print_plan
+    from truthfl.cli.plan_output import as_json, plan_and_search, plan_constants_job, plan_data_job, print_plan
     from truthfl.job import ConstantsJob, read_job
     from truthfl.mechanism.deviation import best_deviation
 
     job = read_job(job_file)
-    planned = plan_constants_job(job) if isinstance(job, ConstantsJob) else plan_data_job(job)
+    if contract is not None:
+        job = job.with_contract(contract)
+    if isinstance(job, ConstantsJob):
+        planned = plan_constants_job(job)
+    else:
+        plan, lies = plan_and_search(job)
+        if plan.audition is not None:
+            from truthfl.cli.audition_output import audition_json, print_audition
+
+            asked = set(plan.clients.name or ())
+            left_out = [name for name in job.clients.name if name not in asked]
+            if json:
+                print_json(audition_json(plan, lies, left_out))
+            else:
+                print_audition(plan, lies, left_out)
+            return
+        planned = plan_data_job(job, plan, lies)
     deviation = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
     if json:
         print_json(as_json(planned, deviation))

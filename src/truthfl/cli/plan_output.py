@@ -27,6 +27,7 @@ from truthfl.mechanism.strategies import Strategies
 if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLie, PilotLies
     from truthfl.job import ConstantsJob, DataJob
+    from truthfl.learning.planning import Plan
 
 ROWS_SHOWN = 40
 HUNDREDTH = 0.01
@@ -99,7 +100,7 @@ def plan_constants_job(job: ConstantsJob) -> Planned:
     )
 
 
-def plan_data_job(job: DataJob) -> Planned:
+def plan_and_search(job: DataJob) -> tuple[Plan, PilotLies]:
     """Plan on pilot data and search for lies there, with a progress bar."""
     from truthfl.adversary.pilot_lies import search_on_pilot
 
@@ -110,7 +111,11 @@ def plan_data_job(job: DataJob) -> Planned:
         plan = job.plan(side)
         if report_progress is not None:
             report_progress("searching for lies", 0, 0)
-        lies = search_on_pilot(side, plan)
+        return plan, search_on_pilot(plan.side, plan)
+
+
+def plan_data_job(job: DataJob, plan: Plan, lies: PilotLies) -> Planned:
+    """The plan of a job on data."""
     return Planned(
         plan.clients,
         plan.training,

@@ -37,6 +37,10 @@ class ConstantsJob:
     server: ServerSettings
     contract: ContractChoice
 
+    def with_contract(self, kind: str) -> ConstantsJob:
+        """The same job with another contract."""
+        return replace(self, contract=ContractChoice(kind))
+
     def loss_model(self) -> LossModel:
         """The bound that the server's settings select, as a loss model."""
         return BOUNDS[self.server.bound](self.clients, self.training, self.constants)

@@ -33,7 +33,13 @@ from truthfl.learning.pilot_measurement import PilotMeasurement, measure_pilot
 from truthfl.learning.recipe import Recipe
 from truthfl.learning.step_size import find_step_size
 from truthfl.mechanism.audition_labels import best_labels, taking_part
-from truthfl.mechanism.audition_plan import AuditionMeasurement, AuditionPlan, label_task, plan_audition
+from truthfl.mechanism.audition_plan import (
+    AuditionMeasurement,
+    AuditionPlan,
+    label_task,
+    plan_audition,
+    require_measured,
+)
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import PlanInputs
@@ -59,9 +65,8 @@ class AuditionDetails:
     recipe        of solo training
     solo          the solo curve
     joint         the joint curve
-    measurement   what the contract was computed from
+    inputs        from which the contract was computed
     plan          the contract's plan
-    loss_value    κ
     worth         (clients,) of those asked: what her labels are worth to the server, κ (A / (N − n_i) − A / N)
     """
 
@@ -70,10 +75,22 @@ class AuditionDetails:
     recipe: Recipe
     solo: SoloCurve
     joint: JointCurve
-    measurement: AuditionMeasurement
+    inputs: PlanInputs
     plan: AuditionPlan
-    loss_value: float
     worth: FloatArray
+
+    @property
+    def measurement(self) -> AuditionMeasurement:
+        """What the pilot measured for the contract."""
+        return require_measured(self.inputs)
+
+    def at_labels(self, factor: float) -> tuple[float, float, float]:
+        """Joint loss, cost of labels and label pay of all, if this factor of the labels were asked of everybody."""
+        task = label_task(self.inputs)
+        labels = np.clip(np.rint(self.labels * factor), task.numbers[0], task.numbers[-1])
+        noise = float((self.measurement.sampling / self.plan.contract.batch_size).sum())
+        loss = self.measurement.constant + self.measurement.joint_curve / float(labels.sum()) + noise
+        return loss, float((task.label_cost * labels).sum()), float(task.expected_pay(labels).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +189,8 @@ def plan_on_pilot(
         if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
             break
         labels = final
-    plan, pilot, measured, error, variance = result
+    plan, pilot, final_inputs, error, variance = result
+    measured = require_measured(final_inputs)
     if (plan.labels != labels).any():
         here = _restricted(tuned, sizes, asked, plan.labels)
     here = replace(here, pilot=with_training(here.pilot, pilot.training))
@@ -186,9 +204,8 @@ def plan_on_pilot(
             recipe=recipe,
             solo=solo,
             joint=joint,
-            measurement=measured,
+            inputs=final_inputs,
             plan=plan,
-            loss_value=settings.loss_value,
             worth=settings.loss_value * rise,
         ),
         pilot,
@@ -246,7 +263,7 @@ def _planned_at(
     settings: AuditionSettings,
     tune_step: bool,
     design: PilotDesign | None,
-) -> tuple[AuditionPlan, PilotMeasurement, AuditionMeasurement, float, float]:
+) -> tuple[AuditionPlan, PilotMeasurement, PlanInputs, float, float]:
     """The plan from two pilots with these labels: at a usual batch size, and at the one that the first pilot chose."""
     planned = _planned_from(
         side, inputs, labels, settings, measure_pilot(side, FIRST_DESIGN, tune_step=tune_step), last=False
@@ -268,7 +285,7 @@ def _planned_from(
     pilot: PilotMeasurement,
     *,
     last: bool,
-) -> tuple[AuditionPlan, PilotMeasurement, AuditionMeasurement, float, float]:
+) -> tuple[AuditionPlan, PilotMeasurement, PlanInputs, float, float]:
     """The plan from this pilot; what absence does is measured for the last one only."""
     known = inputs.audition
     assert known is not None
@@ -284,5 +301,5 @@ def _planned_from(
     error = sqrt(spread**2 + pilot.calibration.truthful_loss_error(guess) ** 2 + variance / settings.test_samples)
     absence = measure_absence(trained, guess) if last else np.full(len(labels), np.inf)
     measured = replace(measured, loss_error=error, absence=absence)
-    plan = plan_audition(replace(inputs, training=pilot.training, audition=measured))
-    return plan, pilot, measured, error, variance
+    final = replace(inputs, training=pilot.training, audition=measured)
+    return plan_audition(final), pilot, final, error, variance

@@ -151,7 +151,8 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
 
         Φ^C_i = T q_i c_p D'_i² / v_i        Φ^L_i = (u_i − Φ^C_i A / N²) n'_i / b(n'_i),  N = Σ n'_j
 
-    Margins are z times the standard deviation of total pay, divided between the two parts by their variances.
+    Margins are z times the standard deviation of total pay, divided between the two parts by their variances. Caps are
+    so far above the expected pay that one honest client in 1,000 reaches one, and at most `most_pay` times cost in all.
     """
     measured, clients = require_measured(inputs), inputs.clients
     count, total = len(clients), float(labels.sum())
@@ -169,6 +170,9 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
     share = np.square(label_error) / variance
     label_base = task.label_cost * labels + measured.audition_cost + margin * share + inputs.margin
     joint_base = price * batches + margin * (1.0 - share)
+    label_cap = label_base + CAP_DEVIATIONS * label_error
+    cost = task.label_cost * labels + measured.audition_cost + price * batches
+    most_joint = np.maximum(measured.most_pay * cost - label_cap, joint_base)
     noise = float((measured.sampling / batches).sum())
     return Audition(
         batch_size=batches,
@@ -178,10 +182,10 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
         gate=GATE_DEVIATIONS * np.sqrt(1.0 + 1.0 / count) * spread,
         label_slope=label_slope,
         label_base=label_base,
-        label_cap=label_base + CAP_DEVIATIONS * label_error,
+        label_cap=label_cap,
         joint_slope=joint_slope,
         joint_base=joint_base,
-        joint_cap=joint_base + CAP_DEVIATIONS * joint_error,
+        joint_cap=np.minimum(joint_base + CAP_DEVIATIONS * joint_error, most_joint),
         joint_constant=np.full(count, measured.constant + noise),
         joint_curve=np.full(count, measured.joint_curve),
         total_labels=np.full(count, total),

@@ -118,10 +118,11 @@ def rule_tests(
 
 
 def _grouped(rules: Mapping[str, list[DrawnRules]]) -> list[RuleTest]:
-    """One test for each training and kind of evidence."""
-    groups: dict[tuple[float, bool], dict[str, list[DrawnRules]]] = {}
+    """One test for each training (step size and batches) and kind of evidence."""
+    groups: dict[tuple[float, bool, bytes], dict[str, list[DrawnRules]]] = {}
     for name, draws in rules.items():
-        key = (draws[0].training.step_size, Evidence.SHAPLEY in draws[0].rules[0].needs)
+        batches = np.concatenate([draw.batch_size for draw in draws]).tobytes()
+        key = (draws[0].training.step_size, Evidence.SHAPLEY in draws[0].rules[0].needs, batches)
         groups.setdefault(key, {})[name] = draws
     return [
         RuleTest(
@@ -172,11 +173,12 @@ def _leave_one_out(plan: DrawnPlan, without: Result) -> Mechanism:
 
 
 def _calibrated(plan: DrawnPlan) -> Mechanism:
-    """LCEME on the calibrated loss model, with the batches of the job's own contract."""
-    bare = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size)
+    """LCEME on the calibrated loss model, with the batches of the job's own contract, or larger ones where it must."""
+    floor = np.ceil(labeling_floor(plan.clients, plan.loss_model, plan.training))
+    batches = np.maximum(plan.contract.batch_size, np.minimum(floor, plan.clients.dataset_size))
+    bare = lceme(plan.clients, plan.loss_model, plan.training, batches)
     margin = confidence_margin(bare, plan.loss_error, confidence=plan.confidence)
-    with_margin = lceme(plan.clients, plan.loss_model, plan.training, plan.contract.batch_size, margin=margin)
-    return with_margin.renamed(CALIBRATED)
+    return lceme(plan.clients, plan.loss_model, plan.training, batches, margin=margin).renamed(CALIBRATED)
 
 
 def _lceme_on_bound(plan: DrawnPlan, rule: BoundRule, constants: Result) -> DrawnRules:

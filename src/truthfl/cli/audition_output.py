@@ -1,0 +1,200 @@
+"""Prints the plan of an audition contract as tables or JSON, for `truthfl plan`.
+
+Imports `output`, `learning.planning`, `adversary.pilot_lies` and `mechanism`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from truthfl.adversary.pilot_lies import PilotLies
+from truthfl.cli.output import console, table
+from truthfl.learning.audition_planning import AuditionDetails
+from truthfl.learning.planning import Plan
+from truthfl.mechanism.audition import Audition
+from truthfl.mechanism.audition_deviation import best_choice
+from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.setting import batch_price
+
+ROWS_SHOWN = 40
+FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
+
+
+def details_of(plan: Plan) -> AuditionDetails:
+    """How the plan came about."""
+    assert plan.audition is not None
+    return plan.audition
+
+
+def costs(plan: Plan) -> FloatArray:
+    """The cost of each client's honest work: labels, training alone, rounds."""
+    computing = batch_price(plan.clients, plan.training) * plan.contract.batch_size
+    return np.asarray(plan.clients.labeling_cost + details_of(plan).measurement.audition_cost + computing)
+
+
+def audition_json(plan: Plan, lies: PilotLies, left_out: list[str]) -> dict[str, Any]:
+    """Everything of the plan as JSON values."""
+    details, contract = details_of(plan), plan.contract
+    assert isinstance(contract, Audition)
+    choice = best_choice(details.inputs, contract)
+    return {
+        "contract": contract.kind,
+        "clients": {
+            "name": plan.clients.name,
+            **contract.terms(),
+            "batch_size": contract.batch_size,
+            "cost": costs(plan),
+            "expected_pay": contract.label_base + contract.joint_base,
+            "most_pay": contract.label_cap + contract.joint_cap,
+            "worth": details.worth,
+            "largest_gain_on_the_curves": choice.gain,
+            "not_computing_gains": details.plan.unproven,
+        },
+        "left_out": left_out,
+        "recipe": details.recipe.document(),
+        "solo_curve": {
+            "labels": details.solo.labels,
+            "loss": details.solo.level(details.solo.labels),
+            "spread": details.solo.spread(details.solo.labels),
+            "slope": details.solo.slope(details.solo.labels),
+            "slope_error": details.solo.slope_error(details.solo.labels),
+        },
+        "joint_curve": {"curve": details.joint.curve, "error": details.joint.error},
+        "labels_bought": [_bought(plan, factor) for factor in FACTORS],
+        "lies": [
+            {
+                "words": lie.point.words,
+                "kind": lie.point.kind,
+                "solo_rise": lie.solo_rise,
+                "loss_rise": lie.rise.mean,
+                "gain": lie.gain,
+                "gain_error": lie.gain_error,
+            }
+            for lie in lies.lies
+        ],
+        "lies_tried": lies.points,
+        "step_size": plan.training.step_size,
+        "expected_loss": plan.expected_loss,
+        "total_pay": float((contract.label_base + contract.joint_base).sum()),
+    }
+
+
+def _bought(plan: Plan, factor: float) -> dict[str, float]:
+    """Loss, cost and pay if this factor of the labels were bought, and what that leaves the server with."""
+    details = details_of(plan)
+    loss, cost, pay = details.at_labels(factor)
+    labels = float(np.rint(details.labels * factor).sum())
+    server = details.inputs.loss_value * loss + pay
+    return {"factor": factor, "labels": labels, "loss": loss, "cost": cost, "label_pay": pay, "server_cost": server}
+
+
+def print_audition(plan: Plan, lies: PilotLies, left_out: list[str]) -> None:
+    """Two tables and some sentences."""
+    details, contract, clients = details_of(plan), plan.contract, plan.clients
+    assert isinstance(contract, Audition)
+    cost, pay = costs(plan), contract.label_base + contract.joint_base
+    label_error = (contract.label_cap - contract.label_base) / CAP_DEVIATIONS
+    deviation = np.sqrt(np.square(label_error) + np.square(contract.joint_slope * plan.loss_error))
+    rows = [
+        [
+            str(i) if clients.name is None else clients.name[i],
+            f"{contract.labels[i]:.0f}",
+            f"{contract.batch_size[i]:.0f}",
+            f"{cost[i]:,.2f}",
+            f"{contract.label_base[i]:,.2f}",
+            f"{contract.joint_base[i]:,.2f}",
+            f"{deviation[i]:,.2f}",
+            f"{contract.label_cap[i] + contract.joint_cap[i]:,.2f}",
+            f"{details.worth[i]:,.0f}",
+        ]
+        for i in range(min(len(clients), ROWS_SHOWN))
+    ]
+    if len(clients) > ROWS_SHOWN:
+        rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 8])
+    sums = (contract.label_base.sum(), contract.joint_base.sum())
+    caps = float((contract.label_cap + contract.joint_cap).sum())
+    rows.append(
+        [
+            "total",
+            f"{contract.labels.sum():,.0f}",
+            "",
+            f"{cost.sum():,.2f}",
+            *(f"{s:,.2f}" for s in sums),
+            "",
+            f"{caps:,.2f}",
+            "",
+        ]
+    )
+    columns = ["client", "labels", "batch", "cost", "for labels", "computing", "± pay", "most", "worth"]
+    out, count = console(), len(clients)
+    title = f"Plan for {count} client{'s' * (count > 1)}, {plan.training.rounds} rounds, contract audition"
+    out.print(table(title, columns, rows))
+    bought = [_bought(plan, factor) for factor in FACTORS]
+    best = min(row["server_cost"] for row in bought)
+    out.print(
+        table(
+            "Labels bought",
+            ["of the plan", "labels", "joint loss", "cost", "pay for them", "loss and pay", ""],
+            [
+                [
+                    f"{row['factor']:.0%}",
+                    f"{row['labels']:,.0f}",
+                    f"{row['loss']:.4f}",
+                    f"{row['cost']:,.0f}",
+                    f"{row['label_pay']:,.0f}",
+                    f"{row['server_cost']:,.0f}",
+                    "least" if row["server_cost"] == best else "",
+                ]
+                for row in bought
+            ],
+        )
+    )
+    for sentence in sentences(plan, lies, left_out, float(pay.sum() / cost.sum())):
+        out.print(sentence)
+
+
+def sentences(plan: Plan, lies: PilotLies, left_out: list[str], pay_over_cost: float) -> list[str]:
+    """What an operator should know besides the tables."""
+    details, contract = details_of(plan), plan.contract
+    assert isinstance(contract, Audition)
+    choice, recipe = best_choice(details.inputs, contract), details.recipe
+    shifts = "with shifted copies" if recipe.shifts else "without shifted copies"
+    result = [
+        f"Expected joint loss {plan.expected_loss:.4f}; honest pay is {pay_over_cost:.2f} times its cost. A client's "
+        f"own model is expected at a loss of {contract.solo_level.min():.3f} to {contract.solo_level.max():.3f} ± "
+        f"{contract.solo_spread.mean():.3f}, trained in {recipe.steps} steps of {recipe.batch_size}, {shifts}.",
+        "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs more.",
+        f"The most anybody gains by other labels or batches, on these curves: {max(choice.gain.max(), 0.0):.2f}.",
+    ]
+    if left_out:
+        names = ", ".join(left_out[:5]) + (f" and {len(left_out) - 5} more" if len(left_out) > 5 else "")
+        result.append(
+            f"Not asked: {names}. Their labels are worth less than their price, or they hold too few samples."
+        )
+    if details.joint.curve < CERTAIN * details.joint.error:
+        result.append(
+            "Beware: the joint loss does not clearly fall with labels on this pilot; pilot_samples may be few."
+        )
+    if contract.joint_slope.max() == 0:
+        result.append("The joint loss does not show the batch size: computing is paid a fixed amount.")
+    if details.plan.unproven.any():
+        unproven = int(details.plan.unproven.sum())
+        result.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
+    short = int((details.worth < contract.label_base + contract.joint_base).sum())
+    if short:
+        result.append(
+            f"{short} of {len(plan.clients)} are paid more than their labels are worth to the server; a higher "
+            "loss_value, or fewer clients, would change that."
+        )
+    if lies.lies:
+        best = lies.lies[0]
+        gain, error = float(best.gain.mean()), float(best.gain_error.mean())
+        tried = f"he best of {lies.points} lies tried on pilot data ({best.point.words})"
+        known = gain > CERTAIN * error
+        start = f"Beware: t{tried} gains" if known else f"T{tried} is not known to gain:"
+        result.append(f"{start} {gain:,.2f} ± {CERTAIN * error:,.2f} on average. truthfl verify searches longer.")
+    return result
