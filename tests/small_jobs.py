@@ -16,6 +16,9 @@ rounds = 30
 loss_value = 4000.0
 test_samples = 2000
 
+[contract]
+kind = "lceme"
+
 [clients]
 name = ["Ada", "Ben", "Cleo", "Dora"]
 dataset_size = [120, 120, 150, 90]
@@ -39,6 +42,9 @@ rounds = 15
 [server]
 loss_value = 8000.0
 test_samples = 2000
+
+[contract]
+kind = "lceme"
 
 [clients]
 dataset_size = [60, 70, 80, 60, 70, 80, 60, 70, 80, 90]

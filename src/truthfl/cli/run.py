@@ -31,9 +31,13 @@ def run(
     simulation: Annotated[
         bool, typer.Option("--simulation", help="On Flower's simulation, if it is installed, in place of one process.")
     ] = False,
+    contract: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print results.json.")] = False,
 ) -> None:
-    """Run a job in one process: enrol, plan, offer, label, train, test, pay, report.
+    """Run a job in one process: enrol, plan, offer, label, audition, train, test, pay, report.
 
     It is the protocol of a real federation, with simulated clients; what was promised and paid is in the ledger. A job
     that was interrupted goes on where it was.
@@ -44,10 +48,10 @@ def run(
     """
     from truthfl.federation.simulated.embedded import run_job
     from truthfl.federation.simulated.run_report import (
-        COLUMNS,
         client_rows,
         results_document,
         summary_sentences,
+        table_columns,
         write_run_report,
     )
     from truthfl.job import DataJob, read_job
@@ -60,6 +64,8 @@ def run(
     job = read_job(job_file)
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; a job without data can be planned (truthfl plan), but not run.")
+    if contract is not None:
+        job = job.with_contract(contract)
     require_writable(out)
     started = time.monotonic()
     try:
@@ -94,7 +100,7 @@ def run(
     screen = console()
     terms = outcome.agreement.terms
     title = f"{len(job.clients)} clients, {terms.rounds} rounds, step size {terms.step_size:.3g}"
-    screen.print(table(title, COLUMNS, client_rows(outcome), text=(0, 1)))
+    screen.print(table(title, table_columns(outcome), client_rows(outcome), text=(0, 1)))
     for sentence in summary_sentences(job, outcome):
         screen.print(sentence)
     screen.print(f"Report: {report}")

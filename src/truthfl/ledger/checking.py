@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
 Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `payments`, `receipts`, `settlement`,
-`signing`, `terms`.
+`signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import signed_by
+from truthfl.ledger.solo_evidence import level_shifts, passes
 from truthfl.ledger.terms import Offer, offer_from
 
 
@@ -50,7 +51,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    for check_kind in (_openings, _offers, _answers, _rounds, _test, _settlements):
+    for check_kind in (_openings, _offers, _answers, _auditions, _rounds, _test, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
     fault = payment_fault(view.payments)
@@ -115,7 +116,48 @@ def _answers(view: JobView) -> Iterator[Fault]:
             yield _fault(entry, fault)
 
 
+def _auditions(view: JobView) -> Iterator[Fault]:
+    """Faults of commitments and auditions: whose they are, their order, shifts of the level, and who passed."""
+    in_force = {offer.client.name: offer for offer in _offers_in_force(view)}
+    terms = None if view.agreement is None else view.agreement.terms
+    for entry in (*view.commitments.values(), *view.auditions.values()):
+        offer, document = in_force.get(entry.key), entry.document
+        if terms is None or not terms.has_audition or offer is None:
+            yield _fault(entry, "she has no contract with an audition")
+        elif (document["client"], document["offer"]) != (offer.client.name, offer.hash):
+            yield _fault(entry, "it is of another client or offer")
+    if terms is None or not terms.has_audition:
+        return
+    if not view.auditions:
+        if view.rounds or view.test is not None:
+            yield _fault((*view.rounds, *filter(None, [view.test]))[0], "it comes before the auditions")
+        return
+    first = next(iter(view.auditions.values()))
+    if set(view.auditions) != set(in_force):
+        yield _fault(first, "not all clients with a contract, or others, have an audition")
+        return
+    for later in (*view.rounds[:1], *filter(None, [view.test])):
+        if later.sequence < max(entry.sequence for entry in view.auditions.values()):
+            yield _fault(later, "it comes before the auditions")
+    shifts = level_shifts(
+        tuple(in_force.values()), {name: entry.document["solo_loss"] for name, entry in view.auditions.items()}
+    )
+    for name, entry in view.auditions.items():
+        document, committed = entry.document, view.commitments.get(name)
+        has_model = document["model"] is not None
+        if has_model != (document["solo_loss"] is not None) or document["passed"] != (document["reason"] is None):
+            yield _fault(entry, "it has a model and no loss, or did not pass for no reason")
+        if has_model and (committed is None or committed.sequence > entry.sequence):
+            yield _fault(entry, "its model was not committed to before")
+        if document["level_shift"] != shifts[name]:
+            yield _fault(entry, f"the level's shift is {document['level_shift']}; recomputed it is {shifts[name]}")
+        elif document["passed"] != passes(in_force[name], document["solo_loss"], shifts[name]):
+            yield _fault(entry, "whether she passed is not what her offer says")
+
+
 def _rounds(view: JobView) -> Iterator[Fault]:
+    if view.agreement is not None and view.agreement.terms.has_audition:
+        yield from _stopped_clients(view)
     names = {offer.client.name for offer in _offers_in_force(view)}
     for number, entry in enumerate(view.rounds, start=1):
         document = entry.document
@@ -129,6 +171,15 @@ def _rounds(view: JobView) -> Iterator[Fault]:
             yield _fault(entry, "reports are counted of clients who were not asked, or clients were asked twice")
 
 
+def _stopped_clients(view: JobView) -> Iterator[Fault]:
+    """Faults of rounds in which somebody was asked who did not pass the audition."""
+    names = [offer.client.name for offer in _offers_in_force(view)]
+    passed = set() if view.taking_part is None else {offer.client.name for offer in view.taking_part.offers}
+    for entry in view.rounds:
+        if not set(entry.document.get("asked", names)) <= passed:
+            yield _fault(entry, "clients were asked who did not pass the audition")
+
+
 def _test(view: JobView) -> Iterator[Fault]:
     if view.test is None:
         return
@@ -136,7 +187,7 @@ def _test(view: JobView) -> Iterator[Fault]:
     if not view.finished or view.agreement is None:
         yield _fault(view.test, "it comes before all rounds are there")
         return
-    if document["model"] != view.rounds[-1].document["model"]:
+    if view.rounds and document["model"] != view.rounds[-1].document["model"]:
         yield _fault(view.test, "another model was tested than the last round's")
     if commitment(document["test_set"], document["samples"], document["secret"]) != view.agreement.terms.commitment:
         yield _fault(view.test, "test set, number of draws and secret are not those committed to")

@@ -1,6 +1,7 @@
 """Commit and reveal: a hash of test set and secret is published before training, the secret itself after it.
 
-The secret determines which test samples are drawn. Imports `canonical`.
+The secret determines which test samples are drawn. Clients commit themselves likewise to the models that they train
+alone. Imports `canonical`.
 """
 
 from __future__ import annotations
@@ -42,3 +43,10 @@ def commitment(test_set: str, samples: int, secret: str) -> str:
 def draw_seed(secret: str) -> int:
     """The seed of the test draw ξ, derived from the secret."""
     return int.from_bytes(sha256(bytes.fromhex(secret)).digest()[:8], "big")
+
+
+def audition_commitment(offer: str, salt: str, model: NDArray[np.float32]) -> str:
+    """A client's commitment to the model that she trained alone: a hash of the offer's hash, her salt and the model."""
+    hasher = sha256(bytes.fromhex(offer) + bytes.fromhex(salt))
+    hasher.update(np.ascontiguousarray(model, dtype="<f4").tobytes())
+    return hasher.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, off
 class JobView:
     """The entries of one job by kind; kinds without entries are empty or None.
 
-    enrolments, settlements, receipts   by client
+    enrolments, commitments, auditions, settlements, receipts   by client
     offers, answers                     by the offer's key, "version/client"
     """
 
@@ -26,6 +27,8 @@ class JobView:
     plans: list[Entry] = field(default_factory=list)
     offers: dict[str, Entry] = field(default_factory=dict)
     answers: dict[str, Entry] = field(default_factory=dict)
+    commitments: dict[str, Entry] = field(default_factory=dict)
+    auditions: dict[str, Entry] = field(default_factory=dict)
     rounds: list[Entry] = field(default_factory=list)
     rejections: list[Entry] = field(default_factory=list)
     test: Entry | None = None
@@ -53,6 +56,20 @@ class JobView:
         return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
 
     @cached_property
+    def taking_part(self) -> Agreement | None:
+        """The agreement with those who take part in the joint training: all, or who passed the audition.
+
+        None if that is not known yet.
+        """
+        agreement = self.agreement
+        if agreement is None or not agreement.terms.has_audition:
+            return agreement
+        if not self.auditions:
+            return None
+        passed = {name for name, entry in self.auditions.items() if entry.document["passed"] is True}
+        return Agreement(agreement.terms, tuple(offer for offer in agreement.offers if offer.client.name in passed))
+
+    @cached_property
     def delivered(self) -> Counter[str]:
         """Number of rounds in which each client's report was taken."""
         return Counter(client for entry in self.rounds for client in entry.document["taken"])
@@ -65,8 +82,29 @@ class JobView:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds were trained."""
-        return self.agreement is not None and len(self.rounds) == self.agreement.terms.rounds
+        """Whether all rounds were trained; there are none if nobody passed the audition."""
+        if self.taking_part is None:
+            return False
+        return len(self.rounds) == (self.taking_part.terms.rounds if self.taking_part.offers else 0)
+
+    @cached_property
+    def delivered_labels(self) -> dict[str, float]:
+        """The labels of each client who takes part in the joint training, times her share of rounds delivered."""
+        offers = () if self.taking_part is None else self.taking_part.offers
+        return {
+            name: offer.client.samples * self.delivered[name] / self.asked[name] if self.asked[name] else 0.0
+            for offer in offers
+            for name in (offer.client.name,)
+        }
+
+    @cached_property
+    def _all_delivered_labels(self) -> float:
+        return math.fsum(self.delivered_labels.values())
+
+    def present_labels(self, offer: Offer) -> float:
+        """Her own labels, and those of the others who take part, each times her share of rounds delivered."""
+        others = self._all_delivered_labels - self.delivered_labels.get(offer.client.name, 0.0)
+        return offer.client.samples + max(others, 0.0)
 
     def entry_of(self, offer: Offer) -> Entry:
         return self.offers[offer.key]

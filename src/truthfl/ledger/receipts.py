@@ -1,6 +1,7 @@
 """Receipts: the server makes them from the ledger, and a client can check hers without the ledger.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `settlement`, `signing`, `terms`.
+Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `settlement`, `signing`, `solo_evidence`,
+`terms`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
+from truthfl.ledger.solo_evidence import SoloEvidence
 from truthfl.ledger.terms import Offer, offer_from
 
 FIELDS = frozenset(
@@ -36,7 +38,8 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
         raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
     settlement = view.settlements[offer.client.name]
     first, last = view.entry_of(offer).sequence, settlement.sequence
-    return {
+    audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
+    return audition | {
         "kind": "receipt",
         "job": offer.job.name,
         "client": offer.client.name,
@@ -46,6 +49,15 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
         "settlement": settlement.document,
         "chain": [entry.link() for entry in entries if first <= entry.sequence <= last],
         "public_key": operator_key,
+    }
+
+
+def _audition_part(offer: Offer, view: JobView) -> dict[str, Any]:
+    """Her commitment, None if there is none, and the result of her audition, as they stand in the ledger."""
+    commitment_entry = view.commitments.get(offer.client.name)
+    return {
+        "commitment": None if commitment_entry is None else commitment_entry.document,
+        "result": view.auditions[offer.client.name].document,
     }
 
 
@@ -66,9 +78,11 @@ def _fault(receipt: Document) -> str | None:
     document = receipt.get("document")
     if set(receipt) != {"document", "signature"} or not isinstance(document, Mapping):
         return "it is no signed document"
-    if document.get("kind") != "receipt" or set(document) != FIELDS:
+    if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | {"audition"}:
         return "it does not have the parts of a receipt"
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
+    if ("audition" in document) != offer.job.has_audition:
+        return "it has an audition and its offer none, or the other way round"
     if document["public_key"] != offer.job.operator_key:
         return "it is signed with another key than the one that the offer names"
     if not signed_by(offer.job.operator_key, document, str(receipt["signature"])):
@@ -80,13 +94,37 @@ def _fault(receipt: Document) -> str | None:
         return f"its acceptance does not hold: {fault}"
     if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:
         return "test set, number of draws and secret are not those the server committed itself to in the offer"
-    asked, rounds = settlement["asked"], offer.job.rounds
-    if settlement["client"] != offer.client.name or (asked != rounds and offer.client.participation == 1):
+    asked, stopped = settlement["asked"], settlement.get("passed") is False
+    expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
+    if (settlement["client"], asked) != (offer.client.name, expected):
         return "its settlement is for other rounds or another client than the offer"
-    recomputed = settled_for(offer, test["loss"], settlement["delivered"], asked)
+    evidence = None
+    if offer.job.has_audition:
+        fault = _audition_fault(document["audition"], settlement, offer)
+        if fault is not None:
+            return fault
+        result = document["audition"]["result"]
+        evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"])
+    recomputed = settled_for(offer, test["loss"], settlement["delivered"], asked, evidence)
     if dict(settlement) != settlement_document(recomputed, offer):
         return f"the pay is {settlement['pay']}; by the offer's formula it is {recomputed.pay}"
     return _chain_fault(document, offer)
+
+
+def _audition_fault(audition: Document, settlement: Document, offer: Offer) -> str | None:
+    """Fault of the receipt's audition: it must be of this offer, and the settlement must be computed from it."""
+    committed, result = audition["commitment"], audition["result"]
+    for part in (committed, result):
+        if part is not None and (part["client"], part["offer"]) != (offer.client.name, offer.hash):
+            return "its audition is of another client or offer"
+    if result["model"] is not None and committed is None:
+        return "its audition was not committed to"
+    for name in ("solo_loss", "level_shift", "passed"):
+        if settlement[name] != result[name]:
+            return f"the settlement's {name} is {settlement[name]}; that of the audition is {result[name]}"
+    if not offer.client.samples <= settlement["present_labels"]:
+        return "its settlement counts fewer labels than her own"
+    return None
 
 
 def _chain_fault(document: Document, offer: Offer) -> str | None:
@@ -95,12 +133,16 @@ def _chain_fault(document: Document, offer: Offer) -> str | None:
     broken = broken_proof(links)
     if broken is not None:
         return f"its chain is broken: {broken.message}"
-    expected = (
+    expected = [
         ("offer", offer.key, document["offer"]),
         ("answer", offer.key, document["acceptance"]),
         ("test", "test", document["test"]),
         ("settlement", offer.client.name, document["settlement"]),
-    )
+    ]
+    if "audition" in document:
+        committed, result = document["audition"]["commitment"], document["audition"]["result"]
+        expected += [("commitment", offer.client.name, committed)] if committed is not None else []
+        expected += [("audition", offer.client.name, result)]
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]
         if len(matching) != 1 or matching[0]["payload"] != digest(payload):

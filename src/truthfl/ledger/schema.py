@@ -14,6 +14,8 @@ KINDS = (
     "plan",
     "offer",
     "answer",
+    "commitment",
+    "audition",
     "round",
     "rejection",
     "test",

@@ -1,7 +1,8 @@
 """Settlement of a job: each client's pay is computed from the ledger and written into it once.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
-keys, and their content depends only on earlier entries. Imports `book`, `entry`, `job_view`, `payments`, `terms`.
+keys, and their content depends only on earlier entries. Imports `book`, `entry`, `job_view`, `payments`,
+`solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import due_items
+from truthfl.ledger.solo_evidence import SoloEvidence, label_and_computing_pay, passes
 from truthfl.ledger.terms import Offer
 
 
@@ -24,6 +26,12 @@ class Settled:
     delivered, asked   number of rounds in which she sent a report, and was asked for one
     amount             in the job's currency, before rounding
     pay                in whole minor units
+
+    With an audition, and None without:
+
+    solo_loss, level_shift, present_labels    as in `SoloEvidence`
+    passed                     whether she took part in the joint training
+    label_pay, computing_pay   the two parts of the amount
     """
 
     client: str
@@ -31,26 +39,65 @@ class Settled:
     asked: int
     amount: float
     pay: int
+    solo_loss: float | None = None
+    level_shift: float | None = None
+    present_labels: float | None = None
+    passed: bool | None = None
+    label_pay: float | None = None
+    computing_pay: float | None = None
 
 
-def settled_for(offer: Offer, test_loss: float, delivered: int, asked: int) -> Settled:
-    """The settlement of this offer for this test loss and these numbers of rounds."""
-    pay = offer.pay(test_loss, delivered, asked)
-    amount = offer.amount(test_loss) if offer.is_flat else offer.amount(test_loss, delivered, asked)
-    return Settled(offer.client.name, delivered, asked, amount, pay)
+OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "passed", "label_pay", "computing_pay")
+
+
+def settled_for(
+    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence | None = None
+) -> Settled:
+    """The settlement of this offer for this test loss, these numbers of rounds and this evidence of an audition."""
+    pay = offer.pay(test_loss, delivered, asked, evidence)
+    if evidence is None:
+        amount = offer.amount(test_loss) if offer.is_flat else offer.amount(test_loss, delivered, asked)
+        return Settled(offer.client.name, delivered, asked, amount, pay)
+    label_pay, computing_pay = label_and_computing_pay(offer, test_loss, delivered, asked, evidence)
+    return Settled(
+        client=offer.client.name,
+        delivered=delivered,
+        asked=asked,
+        amount=offer.amount(test_loss, delivered, asked, evidence),
+        pay=pay,
+        solo_loss=evidence.solo_loss,
+        level_shift=evidence.level_shift,
+        present_labels=evidence.present_labels,
+        passed=passes(offer, evidence.solo_loss, evidence.level_shift),
+        label_pay=label_pay,
+        computing_pay=computing_pay,
+    )
 
 
 def settled_from_entries(offer: Offer, view: JobView) -> Settled:
     """The settlement of this offer, for the test loss and the rounds in the ledger."""
     if view.test is None or not view.finished:
         raise InputError(f"job {view.name} has not been trained and tested yet; it cannot be settled.")
-    name = offer.client.name
-    return settled_for(offer, float(view.test.document["loss"]), view.delivered[name], view.asked[name])
+    name, loss = offer.client.name, float(view.test.document["loss"])
+    evidence = evidence_of(offer, view) if offer.job.has_audition else None
+    return settled_for(offer, loss, view.delivered[name], view.asked[name], evidence)
+
+
+def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
+    """The evidence of her audition and of the rounds in the ledger."""
+    recorded = view.auditions[offer.client.name].document
+    return SoloEvidence(recorded["solo_loss"], recorded["level_shift"], view.present_labels(offer))
 
 
 def settlement_document(settled: Settled, offer: Offer) -> dict[str, Any]:
-    """The settlement as ledger document; with offers in the first format, `amount` is called `reward`."""
+    """The settlement as ledger document; with offers in the first format, `amount` is called `reward`.
+
+    The fields of an audition are omitted if there was none.
+    """
     document = dict(vars(settled))
+    if settled.passed is None:
+        for name in OF_AUDITION:
+            del document[name]
     if offer.is_flat:
         document["reward"] = document.pop("amount")
     return document

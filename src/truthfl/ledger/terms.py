@@ -1,8 +1,8 @@
 """Offers: the terms that are the same for all clients of a job, and the terms of one client.
 
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
-`earlier_offers`, `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page that only lists
-offers starts without NumPy.
+`earlier_offers`, `solo_evidence`, `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page
+that only lists offers starts without NumPy.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.earlier_offers import in_present_format, is_flat
+from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.mechanism import formulas
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ class JobTerms:
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_seconds: float = 0.0
+
+    @property
+    def has_audition(self) -> bool:
+        """Whether clients train alone before the joint training, and are paid by that too."""
+        return self.recipe is not None
 
     def document(self) -> dict[str, Any]:
         """The terms as JSON values; those of an audition are omitted if there is none."""
@@ -173,6 +179,17 @@ class Offer:
         pay = self.expected_pay
         if not math.isfinite(pay):
             raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
+        if self.pays_by_solo_model != self.job.has_audition:
+            raise InputError(
+                f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
+            )
+
+    @property
+    def pays_by_solo_model(self) -> bool:
+        """Whether its contract needs the test of a model that the client trains alone."""
+        from truthfl.mechanism.observation import Evidence
+
+        return Evidence.SOLO_LOSS in self.mechanism.needs
 
     @property
     def batch_price(self) -> float:
@@ -190,27 +207,34 @@ class Offer:
         """Pay in the job's currency if all clients are honest and all rounds are delivered."""
         return self.amount(self.job.expected_loss)
 
-    def amount(self, test_loss: float, delivered: float | None = None, asked: int | None = None) -> float:
+    def amount(
+        self,
+        test_loss: float,
+        delivered: float | None = None,
+        asked: int | None = None,
+        evidence: SoloEvidence | None = None,
+    ) -> float:
         """Pay in the job's currency, not rounded; infinite or NaN where the terms are absurd.
 
         delivered, asked   numbers of rounds, or the share of them and 1; by default, all rounds count as delivered
+        evidence           of an audition; by default, her solo loss is the expected one and all labels take part
         """
         import numpy as np
 
-        from truthfl.mechanism.observation import Observation
-
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(self.mechanism.pay(Observation(test_loss, delivered=delivered, asked=asked))[0])
+            return float(self.mechanism.pay(observation_of(test_loss, delivered, asked, evidence))[0])
 
-    def pay(self, test_loss: float, delivered: int, asked: int) -> int:
-        """Pay in whole minor units, rounded half to even."""
+    def pay(self, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence | None = None) -> int:
+        """Pay in whole minor units, rounded half to even; with an audition, its evidence is needed."""
         if not math.isfinite(test_loss):
             raise InputError("the test loss is not finite; such a model cannot settle a contract.")
         if not 0 <= delivered <= asked <= self.job.rounds:
             raise InputError(
                 f"{delivered} of {asked} rounds were delivered; it must be from 0 to all, of at most {self.job.rounds}."
             )
-        amount = self.amount(test_loss, delivered, asked)
+        if self.job.has_audition and evidence is None:
+            raise InputError(f"the contract {self.job.contract!r} pays by an audition; its result must be given.")
+        amount = self.amount(test_loss, delivered, asked, evidence)
         if not math.isfinite(amount):
             raise InputError(f"the contract {self.job.contract!r} pays {self.client.name} {amount}; it must be finite.")
         return round(amount * self.job.minor_units)

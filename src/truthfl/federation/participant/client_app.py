@@ -11,6 +11,8 @@ from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.messages import (
+    AUDITION_COMMIT,
+    AUDITION_OPEN,
     DOCUMENT,
     ENROL,
     LABELS,
@@ -58,9 +60,22 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
 
 
 def client_app(participant_of: ParticipantOf) -> ClientApp:
-    """The whole app of a participant with pictures: query handlers and training."""
+    """The whole app of a participant with pictures: query handlers, audition and training."""
     app = ClientApp()
     add_query_handlers(app, participant_of)
+
+    @app.query(AUDITION_COMMIT)
+    def commit(message: Message, context: Context) -> Message:
+        commitment = participant_of(context).commit_audition(str(document_in(message).get("offer")))
+        return Message(document_record({"commitment": commitment}), reply_to=message)
+
+    @app.query(AUDITION_OPEN)
+    def open_audition(message: Message, context: Context) -> Message:
+        offer = str(document_in(message).get("offer"))
+        kept = participant_of(context).open_audition(offer)
+        content = document_record({"offer": offer, "salt": kept.salt})
+        content.array_records[MODEL] = model_record(kept.model)
+        return Message(content, reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -1,6 +1,7 @@
 """`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
-Imports `received_models`, `signatory`, the protocol's `job_model`, `learning` and the ledger's `terms`.
+Imports `kept_audition`, `received_models`, `signatory`, the protocol's `job_model`, `learning`, and the ledger's
+`commitment` and `terms`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
+from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
 from truthfl.learning.local_training import report_of_round
 from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.recipe import recipe_of
+from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
 
 LabelSource = Callable[[Offer], Labels | None]
@@ -47,6 +52,8 @@ class Participant(Signatory):
         offer = offer_from(document)
         if offer.job.image_shape != self.images.shape[1:]:
             raise InputError(f"the offer asks for pictures of shape {offer.job.image_shape}.")
+        if offer.job.has_audition:
+            recipe_of(offer.job.recipe)
         return super().answer_offer(document)
 
     def has_labels(self, offer_hash: str) -> bool:
@@ -55,14 +62,36 @@ class Participant(Signatory):
         labels = self.labels(offer)
         return labels is not None and len(labels) >= offer.client.samples
 
+    def commit_audition(self, offer_hash: str) -> str:
+        """Train alone, keep the model, and return her commitment to it; the same one when asked again."""
+        kept = read_audition(self.folder, offer_hash)
+        if kept is None:
+            offer, model = self._accepted_offer_and_model(offer_hash)
+            labels = self._labels_for(offer)
+            with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
+                trained = audition_model(
+                    behaviour(self.behaviour),
+                    model,
+                    self.images[: offer.client.samples],
+                    labels,
+                    recipe_of(offer.job.recipe),
+                    client=offer.client.index,
+                    seed=offer.job.seed,
+                )
+            kept = keep_audition(self.folder, offer_hash, trained)
+        return audition_commitment(offer_hash, kept.salt, kept.model)
+
+    def open_audition(self, offer_hash: str) -> KeptAudition:
+        """The salt and the model that she committed herself to."""
+        kept = read_audition(self.folder, offer_hash)
+        if kept is None:
+            raise InputError("no model was committed to for this offer.")
+        return kept
+
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Return her report of one round, as her behaviour makes it; rounds count from 0."""
         offer, model = self._accepted_offer_and_model(offer_hash)
-        labels = self.labels(offer)
-        if labels is None or len(labels) < offer.client.samples:
-            raise InputError("not all samples are labeled yet.")
-        if labels.max(initial=0) >= len(offer.job.classes):
-            raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
+        labels = self._labels_for(offer)
         own_behaviour = behaviour(self.behaviour)
         received = received_models(self.folder / RECEIVED / offer_hash, own_behaviour, common, round_)
         with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
@@ -71,7 +100,7 @@ class Participant(Signatory):
                 model,
                 received,
                 self.images[: offer.client.samples],
-                labels[: offer.client.samples],
+                labels,
                 client=offer.client.index,
                 round_=round_,
                 rounds=offer.job.rounds,
@@ -80,6 +109,15 @@ class Participant(Signatory):
                 step_size=offer.job.step_size,
                 seed=offer.job.seed,
             )
+
+    def _labels_for(self, offer: Offer) -> Labels:
+        """The labels of the samples that the offer asks for."""
+        labels = self.labels(offer)
+        if labels is None or len(labels) < offer.client.samples:
+            raise InputError("not all samples are labeled yet.")
+        if labels.max(initial=0) >= len(offer.job.classes):
+            raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
+        return labels[: offer.client.samples]
 
     def _accepted_offer_and_model(self, offer_hash: str) -> tuple[Offer, Model]:
         """Return an offer that she accepted, and its model."""

@@ -1,11 +1,13 @@
 """Publish the final model and the test set of a job, and recompute the recorded test loss from them.
 
-The ledger has the hashes of both files and, after the test, the secret that determines the test draw. Imports
-`job_model`, `recorder`, `rounds`, `files`, `learning` and the ledger.
+The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
+the solo models are beside them, and their losses are recomputed too. Imports `job_model`, `recorder`, `rounds`,
+`files`, `learning` and the ledger.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,13 @@ from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npy, read_np
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
-from truthfl.ledger.commitment import draw_seed, test_set_digest
+from truthfl.learning.solo_test import solo_losses
+from truthfl.ledger.commitment import audition_commitment, draw_seed, test_set_digest
 from truthfl.ledger.job_view import JobView
+from truthfl.ledger.solo_evidence import level_shifts
 
 RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different orders
+SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
 def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
@@ -34,6 +39,11 @@ def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, s
 def published_files(folder: Path, job: str) -> tuple[Path, Path]:
     """The paths of a job's final model and of its test set."""
     return folder / "models" / f"{job}.npy", folder / "models" / f"{job}-test.npz"
+
+
+def solo_file(models: Path, job: str) -> Path:
+    """The path of a job's solo models; `models` is the folder of published files."""
+    return models / f"{job}-solo.npy"
 
 
 def publish_model(folder: Path, job: str, params: Params, test: LabeledImages) -> None:
@@ -48,8 +58,9 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
     if view.test is None or view.agreement is None:
         raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
     recorded, terms = view.test.document, view.agreement.terms
+    assert view.taking_part is not None
     for number, entry in enumerate(view.rounds):
-        drawn = asked_field(view.agreement, offers_in_round(view.agreement, number))
+        drawn = asked_field(view.agreement, offers_in_round(view.taking_part, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
     params = read_npy(model_file)
@@ -57,6 +68,8 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != recorded["model"]:
         return f"{model_file} is not the model that was tested"
+    if not view.rounds and model_digest(model_of(terms).init(terms.seed)) != recorded["model"]:
+        return "the model that was tested is not the one from which training starts, and there were no rounds"
     arrays = read_npz(test_file, ["images", "labels"])
     test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
     if test_set_digest(test.images, test.labels) != recorded["test_set"]:
@@ -64,4 +77,45 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
     loss = test_loss(model_of(terms), params, test, recorded["samples"], recorded["secret"])
     if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
         return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
+    return _solo_fault(view, solo_file(model_file.parent, view.name), test) if terms.has_audition else None
+
+
+def tested_losses(model: Model, models: Sequence[Params], test: LabeledImages, secret: str) -> list[float]:
+    """The losses of solo models, on the part of the test set that the secret draws."""
+    if not models:
+        return []
+    return [float(loss) for loss in solo_losses(model, np.stack(models), test, draw_seed(secret))]
+
+
+def _solo_fault(view: JobView, path: Path, test: LabeledImages) -> str | None:
+    """Recompute digests, commitments, losses and the shifts of their level from the solo models in this file."""
+    assert view.test is not None
+    assert view.agreement is not None
+    offers, terms = view.agreement.offers, view.agreement.terms
+    recorded = [view.auditions[offer.client.name].document for offer in offers]
+    present = [row for row, document in enumerate(recorded) if document["model"] is not None]
+    if not present:
+        return None
+    models, model = read_npy(path), model_of(terms)
+    if models.dtype != np.float32 or models.shape != (len(offers), len(model.init(terms.seed))):
+        return f"{path} does not hold the solo models"
+    for row in present:
+        document, name = recorded[row], offers[row].client.name
+        if model_digest(models[row]) != document["model"]:
+            return f"{path} does not hold the model with which {name} auditioned"
+        committed = view.commitments[name].document["commitment"]
+        if audition_commitment(offers[row].hash, document["salt"], models[row]) != committed:
+            return f"{name} committed herself to another model"
+    losses = tested_losses(model, list(models[present]), test, view.test.document["secret"])
+    recomputed: dict[str, float | None] = {offer.client.name: None for offer in offers}
+    for row, loss in zip(present, losses, strict=True):
+        document, name = recorded[row], offers[row].client.name
+        recomputed[name] = loss
+        if abs(loss - document["solo_loss"]) > RELATIVE_TOLERANCE * abs(loss):
+            return f"{name}'s solo loss is {document['solo_loss']!r} in the ledger; recomputed it is {loss!r}"
+    shifts = level_shifts(offers, recomputed)
+    for document in recorded:
+        shift = shifts[document["client"]]
+        if abs(shift - document["level_shift"]) > SHIFT_TOLERANCE:
+            return f"{document['client']}'s level shift is {document['level_shift']!r}; recomputed it is {shift!r}"
     return None

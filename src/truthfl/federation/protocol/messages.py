@@ -14,7 +14,7 @@ from truthfl.ledger.canonical import canonical_bytes, read_document
 
 # Actions of query messages.
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
-NEWS = "truthfl_news"
+AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters

@@ -24,6 +24,10 @@ def describe_entry(entry: Entry) -> str | None:
     if entry.kind == "answer":
         answer = document["document"]
         return f"{answer['client']} {'accepts' if answer['kind'] == 'acceptance' else 'declines'}"
+    if entry.kind == "audition":
+        loss = "no solo model" if document["solo_loss"] is None else f"solo loss {document['solo_loss']:.4f}"
+        stopped = "" if document["passed"] else "; she takes no part in the rounds"
+        return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
         return f"round {document['round']}: {len(document['taken'])} reports{loss}"

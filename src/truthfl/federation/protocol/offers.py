@@ -6,7 +6,7 @@ Imports `ask_nodes`, `enrolment`, `messages`, `news`, the ledger and Flower.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flwr.app import Message
@@ -23,6 +23,8 @@ from truthfl.ledger.terms import Agreement, Offer
 
 DECLINED_NEWS = "The job goes on without you: you declined its offer, or did not answer in time."
 LATE_LABELS_NEWS = "Training has begun; rounds without your labels are not paid."
+LEFT_OUT_REASON = "her labels would be worth less than their price"
+LEFT_OUT_NEWS = "You are not asked this time: your labels would be worth less than their price."
 
 MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 """Called with client names and a version; returns the plan's ledger document without the terms, and the offers."""
@@ -38,7 +40,11 @@ def reach_agreement(roster: Roster, make_offers: MakeOffers) -> Agreement:
         if offered is None:
             plan, offered = make_offers(names, version)
             plan_item = Item(roster.job_name, "plan", str(version), plan | {"terms": offered.terms.document()})
-            roster.ledger.append_all([plan_item, *_offer_items(offered)])
+            left_out = _left_out_items(roster.job_name, version, plan)
+            roster.ledger.append_all([plan_item, *left_out, *_offer_items(offered)])
+        else:
+            plan = next((entry.document for entry in view.plans if entry.key == str(version)), {})
+        send_news(roster.grid, _connected_nodes(roster, _left_out(plan)), LEFT_OUT_NEWS, over=True)
         declined = _collect_answers(roster, view, offered.offers)
         if not declined:
             return offered
@@ -49,8 +55,8 @@ def reach_agreement(roster: Roster, make_offers: MakeOffers) -> Agreement:
         version += 1
 
 
-def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[int], None]) -> None:
-    """Wait until all clients have labeled or the labeling time is up.
+def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[int], None]) -> set[str]:
+    """Wait until all clients have labeled or the labeling time is up; return the names of those who have.
 
     progress  called with the number of clients who have labeled
     """
@@ -69,11 +75,24 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
                 del waiting[name]
         progress(len(agreement.offers) - len(waiting))
         if not waiting:
-            return
+            break
         if time.monotonic() >= deadline:
-            send_news(roster.grid, _connected_nodes(roster, waiting), LATE_LABELS_NEWS, over=False)
-            return
+            if not agreement.terms.has_audition:  # who has no labels then is told so after the audition
+                send_news(roster.grid, _connected_nodes(roster, waiting), LATE_LABELS_NEWS, over=False)
+            break
         _wait_and_refresh(roster, deadline)
+    return {offer.client.name for offer in agreement.offers} - set(waiting)
+
+
+def _left_out(plan: Mapping[str, Any]) -> list[str]:
+    """The names of the enrolled clients whom this plan does not ask."""
+    return list(plan.get("audition", {}).get("left_out", ()))
+
+
+def _left_out_items(job: str, version: int, plan: Mapping[str, Any]) -> list[Item]:
+    """A rejection for each client whom this plan does not ask."""
+    document = {"stage": "plan", "round": None, "node": None, "reason": LEFT_OUT_REASON}
+    return [Item(job, "rejection", f"plan/{version}/{name}", document | {"client": name}) for name in _left_out(plan)]
 
 
 def _recorded_offers(view: JobView, version: int) -> Agreement | None:

@@ -13,6 +13,7 @@ from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.job import DataJob, Participants
+from truthfl.learning.audition_planning import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
 from truthfl.ledger.terms import Agreement, TriedLie
@@ -27,7 +28,8 @@ def planned_offers(
     planned_job = _with_enrolled_clients(roster, job, names)
     side = planned_job.server_side()
     plan = make_plan(planned_job, side)
-    found = search_on_pilot(side, plan)
+    found = search_on_pilot(plan.side, plan)
+    audition = plan.audition
     promise = Promise(
         plan.clients,
         plan.training,
@@ -36,11 +38,17 @@ def planned_offers(
         plan.loss_error,
         lies=_lies_by_client(plan, found),
         lies_tried=found.points,
+        recipe=None if audition is None else audition.recipe.document(),
+        audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
     samples = planned_job.server.test_samples
     task = TrainingTask(asdict(planned_job.model), side.test.images.shape[1:], side.test.classes, samples)
     worth = planned_job.server.loss_value * found.absence.mean
-    return _plan_document(plan) | {"worth": worth.tolist()}, agreement_of(promise, roster, opening, task, version)
+    document = _plan_document(plan) | {"worth": worth.tolist()}
+    if audition is not None:
+        asked = plan.clients.name or ()
+        document["audition"] = _audition_document(audition, [name for name in names if name not in asked])
+    return document, agreement_of(promise, roster, opening, task, version)
 
 
 def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
@@ -73,6 +81,17 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
         "sampling_r_squared": calibration.sampling_r_squared,
         "factor": calibration.factor.tolist(),
         "standard_error": calibration.standard_error.tolist(),
+    }
+
+
+def _audition_document(audition: AuditionDetails, left_out: list[str]) -> dict[str, Any]:
+    """How the plan of an audition came about, and the names of the clients who are not asked."""
+    solo, joint = audition.solo, audition.joint
+    return {
+        "recipe": audition.recipe.document(),
+        "solo": {"labels": solo.labels.tolist(), "loss": solo.loss.mean(axis=0).tolist()},
+        "joint": {"curve": float(joint.curve), "error": float(joint.error)},
+        "left_out": left_out,
     }
 
 

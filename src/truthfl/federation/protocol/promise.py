@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer, TriedLie
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
 
 
@@ -42,6 +44,7 @@ class Promise:
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
+    recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
 
     clients: Clients
@@ -51,6 +54,8 @@ class Promise:
     loss_error: float = 0.0
     lies: Sequence[tuple[TriedLie, ...]] = ()
     lies_tried: int = 0
+    recipe: Mapping[str, Any] | None = None
+    audition_cost: Sequence[float] = ()
 
     @property
     def expected_loss(self) -> float:
@@ -61,6 +66,11 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
     """Return the job's terms and one offer to each of the promise's clients."""
     require_collected(type(promise.contract))
     require_sound(promise.contract, promise.clients, promise.expected_loss)
+    if (Evidence.SOLO_LOSS in promise.contract.needs) != (promise.recipe is not None):
+        raise InputError(
+            f"the contract {promise.contract.kind!r} pays by models that clients train alone, which this job does not "
+            "ask for; LCEME is a contract that does without."
+        )
     terms = _job_terms(promise, roster, opening, task, version)
     return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
 
@@ -89,11 +99,14 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         currency=roster.server.currency,
         minor_units=roster.server.minor_units,
         lies_tried=promise.lies_tried,
+        recipe=promise.recipe,
+        audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
     )
 
 
 def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
     clients, lies = promise.clients, promise.lies or [()] * len(promise.clients)
+    audition_cost = promise.audition_cost or [0.0] * len(clients)
     terms = promise.contract.terms()
     pay = np.stack(list(terms.values()), axis=1).tolist() if terms else [[]] * len(clients)
     return [
@@ -108,6 +121,7 @@ def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
             labeling_cost=float(clients.labeling_cost[i]),
             sample_cost=float(clients.sample_cost[i]),
             pay=dict(zip(terms, pay[i], strict=True)),
+            audition_cost=float(audition_cost[i]),
             lies=lies[i],
         )
         for i, name in enumerate(clients.name or ())

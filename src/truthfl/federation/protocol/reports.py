@@ -49,7 +49,7 @@ def report_or_reason(
         return f"its arrays are {', '.join(map(repr, arrays)) or 'none'}"[:LONGEST_REASON]
     report: dict[str, AnyArray] = {}
     for name, received in arrays.items():
-        array = _array_or_reason(received, common[name])
+        array = array_or_reason(received, common[name])
         if isinstance(array, str):
             return array
         report[name] = array
@@ -58,7 +58,7 @@ def report_or_reason(
     return report
 
 
-def _array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
+def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
     """Check size, shape and dtype before decoding, so that no large or executable content is decoded."""
     if len(received.data) > common.nbytes + HEADER_BYTES:
         return f"oversized: {len(received.data):,} bytes for an array of {common.nbytes:,}"

@@ -5,8 +5,10 @@ Imports `ask_nodes`, `enrolment`, `messages`, `recorder`, `reports`, `learning`,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +32,32 @@ Rejection = tuple[str | None, int | None, str]
 
 @dataclass(frozen=True, eq=False)
 class TrainingRun:
-    """The model to train, the agreement, and the path of the checkpoint file."""
+    """The model to train, the agreement, the path of the checkpoint file, and who takes part.
+
+    taking_part  the agreement with those only who passed the audition; the whole agreement if there was none
+    """
 
     model: Model
     agreement: Agreement
     checkpoint_file: Path
+    taking_part: Agreement
 
     @property
     def rounds(self) -> int:
-        return self.agreement.terms.rounds
+        """The number of rounds; 0 if nobody takes part."""
+        return self.agreement.terms.rounds if self.taking_part.offers else 0
+
+    @cached_property
+    def weights(self) -> dict[str, float]:
+        """The weight of each client who takes part, by name."""
+        return joint_weights(self.agreement, self.taking_part)
+
+
+def joint_weights(agreement: Agreement, taking_part: Agreement) -> dict[str, float]:
+    """The offers' weights, by client; if not all take part, divided by their sum."""
+    weights = {offer.client.name: offer.client.weight for offer in taking_part.offers}
+    total = 1.0 if len(taking_part.offers) == len(agreement.offers) else math.fsum(weights.values())
+    return {name: weight / total for name, weight in weights.items()}
 
 
 def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, progress: Callable[[int], None]) -> Params:
@@ -50,7 +69,7 @@ def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, pro
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
-            offers = offers_in_round(training.agreement, round_)
+            offers = offers_in_round(training.taking_part, round_)
             params, taken, rejected = run_round(roster, training, params, round_, offers)
             document: dict[str, object] = {"round": round_ + 1, "taken": taken, "model": model_digest(params)}
             document |= asked_field(training.agreement, offers)
@@ -67,6 +86,8 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
     """The offers of the clients who are asked for a report in this round.
 
     Each client is drawn with the probability q_i of her offer, by the same draws as in `learning.training`.
+
+    agreement  with those who take part
     """
     probability = np.array([offer.client.participation for offer in agreement.offers])
     if probability.min() >= 1.0:
@@ -77,7 +98,7 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
 
 
 def asked_field(agreement: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
-    """The field `asked` of a round's ledger entry: the names of the drawn clients; no field if all were drawn."""
+    """The field `asked` of a round's ledger entry: the names of the clients asked; no field if all of them were."""
     return {} if len(offers) == len(agreement.offers) else {"asked": [offer.client.name for offer in offers]}
 
 
@@ -108,7 +129,7 @@ def run_round(
     change = np.zeros_like(params)
     for client in (offer.client for offer in offers):
         if client.name in reports:
-            change += np.float32(client.weight / client.participation) * (reports[client.name] - params)
+            change += np.float32(training.weights[client.name] / client.participation) * (reports[client.name] - params)
     return params + change, [offer.client.name for offer in offers if offer.client.name in reports], rejected
 
 

@@ -1,8 +1,8 @@
-"""The server's side of a whole job: enrol, plan, offer, label, train, test, settle, send receipts.
+"""The server's side of a whole job: enrol, plan, offer, label, audition, train, test, settle, send receipts.
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
-job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `rounds`), `ask_nodes`, `audit`, `job_model`,
-`messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
+job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`), `ask_nodes`, `audit`,
+`job_model`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from flwr.serverapp import Grid
 from truthfl.errors import InputError, TruthflError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import publish_model, test_loss
+from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster, wait_for_clients
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.messages import RECEIPT, query_message
@@ -38,6 +39,7 @@ from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.mechanism import require_collected
 
 ActivityProgress = Callable[[str, int, int], None]
@@ -99,9 +101,11 @@ def conduct_job(
         agreement = reach_agreement(roster, partial(planned_offers, roster, job, make_plan, opening))
         if earlier.test is None:
             if not earlier.rounds:
-                clients = len(agreement.offers)
-                wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
-            training = TrainingRun(model_of(agreement.terms), agreement, operator.folder / "checkpoints" / name)
+                _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
+            taking_part = job_view(name, ledger.entries(name)).taking_part
+            assert taking_part is not None
+            checkpoint_file = operator.folder / "checkpoints" / name
+            training = TrainingRun(model_of(agreement.terms), agreement, checkpoint_file, taking_part)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
@@ -112,6 +116,31 @@ def conduct_job(
         settle(ledger, name)
         send_receipts(roster, name, operator)
     return job_view(name, ledger.entries(name))
+
+
+def _label_and_audition(
+    roster: Roster,
+    agreement: Agreement,
+    earlier: JobView,
+    operator: Operator,
+    test: LabeledImages,
+    progress: ActivityProgress,
+) -> None:
+    """Wait for labels, and hold the audition if the contract pays by one; what the ledger has is not done again."""
+    clients, labeled = len(agreement.offers), set[str]()
+    if not earlier.auditions:
+        labeled = wait_for_labels(roster, agreement, lambda labeled: progress("labeling", labeled, clients))
+    if agreement.terms.has_audition:
+        progress("training alone", 0, clients)
+        hold_auditions(
+            roster,
+            agreement,
+            labeled,
+            operator.folder,
+            test,
+            operator.secret,
+            lambda committed: progress("training alone", committed, clients),
+        )
 
 
 def test_document(

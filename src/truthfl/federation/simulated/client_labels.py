@@ -8,19 +8,67 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from truthfl.federation.participant.participant import LabelSource
 from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.behaviours import behaviour
+from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.derived_labels import derived_labels
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import samples_by_hand
 from truthfl.learning.model import Labels
-from truthfl.ledger.terms import JobTerms
+from truthfl.learning.partition import Partition
+from truthfl.learning.profile import Profile
+from truthfl.ledger.terms import JobTerms, Offer
+from truthfl.mechanism.checks import IntArray
+from truthfl.mechanism.setting import Training
+
+
+def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels:
+    """The labels that a client with these samples makes for an offer that asks for some of them.
+
+    The draws are those of a federation of the clients asked, in which she has the position `offer.client.index`. The
+    labels of a client do not depend on the others, so each of these has one sample here.
+
+    rows  the positions in the data of the samples that she is asked to label
+    """
+    before, job = offer.client.index, offer.job
+    partition = Partition(
+        np.concatenate((np.zeros(before, dtype=np.int64), rows)), np.append(np.arange(before + 1), before + len(rows))
+    )
+    training = Training(job.rounds, job.local_steps, job.step_size)
+    alone = Federated(federated.model, federated.data, partition, training)
+    profile = Profile([TRUTHFUL] * before + [kind], 1)
+    return profile.labels(alone, job.seed)[alone.samples_of(before)]
+
+
+@dataclass(eq=False)
+class AskedLabels:
+    """The labels of all clients of a job that asks them to label a part of their samples.
+
+    federated   with each client's samples in the order in which she is asked to label them
+    made        those made already, by the offer's hash
+    """
+
+    federated: Federated
+    behaviours: Sequence[str | Behaviour]
+    made: dict[str, Labels] = field(default_factory=dict)
+
+    def source(self, client: int) -> LabelSource:
+        """Returns this client's labels for an offer."""
+        kind, rows = behaviour(self.behaviours[client]), self.federated.partition.rows_of(client)
+
+        def labels(offer: Offer) -> Labels:
+            if offer.hash not in self.made:
+                self.made[offer.hash] = labels_of_asked(self.federated, rows[: offer.client.samples], kind, offer)
+            return self.made[offer.hash]
+
+        return labels
 
 
 @dataclass(eq=False)
 class ClientLabels:
-    """The labels of all clients.
+    """The labels of all clients of a job that asks them to label all of their samples.
 
     labels   of all clients' samples before training; those to be derived are not read
     derived  those derived already, by client and training parameters

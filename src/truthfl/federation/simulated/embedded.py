@@ -1,13 +1,13 @@
 """Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
-Imports `client_labels`, `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`, `rounds`, `server`),
-`client_app`, `participant`, `job`, `learning`, the ledger, the mechanism and Flower.
+Imports `audition_payoff`, `client_labels`, `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`,
+`server`), `client_app`, `participant`, `job`, `learning`, the ledger, the mechanism and Flower.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,16 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
-from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
-from truthfl.federation.simulated.client_labels import ClientLabels
+from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
+from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
+from truthfl.learning.asked_samples import in_asked_order
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
+from truthfl.learning.federated import Federated
 from truthfl.learning.federations import SimulatedFederation, with_training
 from truthfl.learning.model import Labels
 from truthfl.learning.pilot_design import PilotDesign
@@ -39,8 +41,9 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import read_settlement
-from truthfl.ledger.terms import Agreement
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.ledger.terms import Agreement, Offer
+from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
@@ -49,13 +52,16 @@ RESULTS = "results.json"
 
 @dataclass(frozen=True, eq=False)
 class RunOutcome:
-    """A finished simulated job. Money is in the job's currency; arrays have one value per client.
+    """A finished simulated job. Money is in the job's currency; arrays have one value per client of the job.
 
     view              the ledger's entries of the job
     behaviour         the name of each client's behaviour
-    refused           whether none of her reports was taken
-    pay, cost         what she is paid, and what her work really costs her
+    refused           whether none of her reports was taken, of those she was asked for
+    pay, cost         what she is paid, and what her work really costs her; 0 for who was not asked by the plan
     payoff_if_honest  her payoff if she alone had been honest instead; NaN for honest clients
+    offers            her offer; None for who was not asked by the plan
+    stopped_at_gate   whether she did not pass the audition
+    label_pay, computing_pay   the two parts of pay under an audition, before rounding; 0 under other contracts
     """
 
     view: JobView
@@ -64,6 +70,10 @@ class RunOutcome:
     pay: FloatArray
     cost: FloatArray
     payoff_if_honest: FloatArray
+    offers: tuple[Offer | None, ...]
+    stopped_at_gate: NDArray[np.bool_]
+    label_pay: FloatArray
+    computing_pay: FloatArray
 
     @property
     def agreement(self) -> Agreement:
@@ -90,7 +100,7 @@ def run_job(
     progress: ActivityProgress = lambda *_: None,
     in_flower: bool = False,
 ) -> RunOutcome:
-    """Run a job: plan, offer, label, train, test, pay. Then train once more for each liar, with her alone honest.
+    """Run a job: plan, offer, label, audition, train, test, pay. Then train again for each liar, with her alone honest.
 
     An interrupted job in this folder is continued.
 
@@ -111,7 +121,7 @@ def run_job(
             participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
             view = run_in_simulation(len(job.clients), participant_at, serve)
         else:
-            labels = Profile(job.clients.behaviour, 1).labels_before_derived(federation.federated, seed)
+            labels = None if _has_audition(job) else _drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return _outcome(job, federation, view, operator)
 
@@ -124,15 +134,46 @@ def _has_results(folder: Path, name: str) -> bool:
         return False
 
 
+def _has_audition(job: DataJob) -> bool:
+    return Evidence.SOLO_LOSS in job.contract.mechanism.needs
+
+
+def _drawn_labels(job: DataJob, federation: SimulatedFederation, seed: int) -> Labels:
+    """The labels of all clients' samples, before some are derived."""
+    return Profile(job.clients.behaviour, 1).labels_before_derived(federation.federated, seed)
+
+
 def simulated_participants(
-    job: DataJob, federation: SimulatedFederation, folder: Path, labels: Labels
+    job: DataJob, federation: SimulatedFederation, folder: Path, labels: Labels | None = None
 ) -> dict[int, Participant]:
     """By node id: the job's clients, who accept any offer.
 
-    labels  of all clients' samples; those that a behaviour derives are derived when the offer tells the step size
+    With an audition, each holds her samples in the order in which she is asked to label them, and labels those that her
+    offer asks for.
+
+    labels  of all clients' samples, if there is no audition; those that a behaviour derives are derived when the offer
+            tells the step size
     """
-    all_labels = ClientLabels(federation.federated, job.clients.behaviour, labels)
-    return {FIRST_NODE + i: _participant(job, federation, i, folder, all_labels) for i in range(len(job.clients))}
+    federated, all_labels = _labeling(job, federation, labels)
+    return {FIRST_NODE + i: _participant(job, federated, i, folder, all_labels) for i in range(len(job.clients))}
+
+
+def _labeling(
+    job: DataJob, federation: SimulatedFederation, labels: Labels | None
+) -> tuple[Federated, ClientLabels | AskedLabels]:
+    """The federation with each client's samples in her own order, and the sources of labels."""
+    federated, behaviours = federation.federated, job.clients.behaviour
+    if labels is not None and not _has_audition(job):
+        return federated, ClientLabels(federated, behaviours, labels)
+    ordered = Federated(
+        federated.model,
+        federated.data,
+        in_asked_order(federated.partition, job.data.seed),
+        federated.training,
+        weight=federated.weight,
+        participation=federated.participation,
+    )
+    return ordered, AskedLabels(ordered, behaviours)
 
 
 def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
@@ -144,29 +185,29 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
     return InProcessGrid(client_app(participant_of), {node: {} for node in participants})
 
 
-_REBUILT: dict[str, tuple[SimulatedFederation, ClientLabels]] = {}
+_REBUILT: dict[str, tuple[Federated, ClientLabels | AskedLabels]] = {}
 
 
 def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> Participant:
     """Build a client from the job alone, in another process; data and labels are cached."""
     cache_key = digest({"job": job.document(), "seed": seed})
     if cache_key not in _REBUILT:
-        federation, behaviours = job.simulated_federation(), job.clients.behaviour
-        drawn = Profile(behaviours, 1).labels_before_derived(federation.federated, seed)
-        _REBUILT[cache_key] = federation, ClientLabels(federation.federated, behaviours, drawn)
-    federation, labels = _REBUILT[cache_key]
-    return _participant(job, federation, client, folder, labels)
+        federation = job.simulated_federation()
+        drawn = None if _has_audition(job) else _drawn_labels(job, federation, seed)
+        _REBUILT[cache_key] = _labeling(job, federation, drawn)
+    federated, labels = _REBUILT[cache_key]
+    return _participant(job, federated, client, folder, labels)
 
 
 def _participant(
-    job: DataJob, federation: SimulatedFederation, client: int, folder: Path, labels: ClientLabels
+    job: DataJob, federated: Federated, client: int, folder: Path, labels: ClientLabels | AskedLabels
 ) -> Participant:
     home = folder / "participants" / _folder_name(job, client)
-    rows = federation.federated.partition.rows_of(client)
+    rows = federated.partition.rows_of(client)
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),
-        images=federation.federated.data.images[rows],
+        images=federated.data.images[rows],
         labels=labels.source(client),
         key=kept_key(home / "key"),
         folder=home,
@@ -183,23 +224,61 @@ def _folder_name(job: DataJob, client: int) -> str:
 
 
 def _outcome(job: DataJob, federation: SimulatedFederation, view: JobView, operator: Operator) -> RunOutcome:
-    agreement, behaviours = view.agreement, job.clients.behaviour
-    if agreement is None or len(agreement.offers) != len(behaviours):
+    agreement, behaviours = view.agreement, tuple(map(behaviour, job.clients.behaviour))
+    left_out = set(view.plans[-1].document.get("audition", {}).get("left_out", ())) if view.plans else set()
+    names = [name for name in job.clients.name if name not in left_out]
+    if agreement is None or [offer.client.name for offer in agreement.offers] != names:
         raise InputError("a simulated job has all of its clients; this ledger has another number of offers.")
+    asked = [i for i, name in enumerate(job.clients.name) if name not in left_out]
     settlements = [read_settlement(view.settlements[offer.client.name]) for offer in agreement.offers]
-    payoff_if_honest = np.full(len(behaviours), np.nan)
-    for client, name in enumerate(behaviours):
-        if not behaviour(name).truthful:
-            one_honest = (*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :])
-            payoff_if_honest[client] = _simulated_payoff(job, federation, agreement, one_honest, operator)[client]
+    own = tuple(behaviours[i] for i in asked)
+    if _has_audition(job):
+        passed = {settled.client for settled in settlements if settled.passed}
+        cost = audition_costs(agreement, own, set(view.commitments), passed)
+        solo_loss = {settled.client: settled.solo_loss for settled in settlements}
+        draws = (operator.seed, operator.secret)
+        if_honest = payoffs_if_honest(job, federation, agreement, own, solo_loss, draws)
+    else:
+        cost, if_honest = _cost(agreement, own), _payoffs_if_honest(job, federation, agreement, own, operator)
+
+    def of_all(values: Sequence[float], otherwise: float = 0.0) -> FloatArray:
+        """The values of those with an offer at their positions among all clients."""
+        result = np.full(len(behaviours), otherwise, dtype=float)
+        result[asked] = values
+        return result
+
+    offers: list[Offer | None] = [None] * len(behaviours)
+    for position, offer in zip(asked, agreement.offers, strict=True):
+        offers[position] = offer
+    never_honest = np.array([np.nan if kind.truthful else 0.0 for kind in behaviours])
     return RunOutcome(
-        view,
-        tuple(behaviour(name).name for name in behaviours),
-        np.array([settlement.delivered == 0 for settlement in settlements]),
-        np.array([settlement.pay / job.server.minor_units for settlement in settlements]),
-        _cost(agreement, behaviours),
-        payoff_if_honest,
+        view=view,
+        behaviour=tuple(kind.name for kind in behaviours),
+        refused=of_all([one.delivered == 0 and one.passed is not False for one in settlements]).astype(bool),
+        pay=of_all([settled.pay / job.server.minor_units for settled in settlements]),
+        cost=of_all(cost.tolist()),
+        payoff_if_honest=np.where([offer is None for offer in offers], never_honest, of_all(if_honest.tolist())),
+        offers=tuple(offers),
+        stopped_at_gate=of_all([settled.passed is False for settled in settlements]).astype(bool),
+        label_pay=of_all([settled.label_pay or 0.0 for settled in settlements]),
+        computing_pay=of_all([settled.computing_pay or 0.0 for settled in settlements]),
     )
+
+
+def _payoffs_if_honest(
+    job: DataJob,
+    federation: SimulatedFederation,
+    agreement: Agreement,
+    behaviours: tuple[Behaviour, ...],
+    operator: Operator,
+) -> FloatArray:
+    """Each liar's payoff if she alone had been honest, under a contract without audition; NaN for honest clients."""
+    payoff = np.full(len(behaviours), np.nan)
+    for client, kind in enumerate(behaviours):
+        if not kind.truthful:
+            one_honest = (*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :])
+            payoff[client] = _simulated_payoff(job, federation, agreement, one_honest, operator)[client]
+    return payoff
 
 
 def _cost(agreement: Agreement, behaviours: tuple[str | Behaviour, ...]) -> FloatArray:
@@ -226,19 +305,10 @@ def _simulated_payoff(
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, operator.seed)
     loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, operator.secret)
-    asked = _rounds_asked(agreement)
+    asked = rounds_asked(agreement, agreement)
     delivered = np.where(profile.reports_nothing, 0, asked)
     for client, empty in trained.empty_reports[0].items():
         delivered[client] -= empty
     counts = zip(agreement.offers, delivered.tolist(), asked.tolist(), strict=True)
     pay = [offer.pay(loss, reports, rounds) for offer, reports, rounds in counts]
     return np.array(pay) / job.server.minor_units - _cost(agreement, behaviours)
-
-
-def _rounds_asked(agreement: Agreement) -> IntArray:
-    """The number of rounds in which each client is asked for a report."""
-    asked = np.zeros(len(agreement.offers), dtype=np.int64)
-    for round_ in range(agreement.terms.rounds):
-        for offer in offers_in_round(agreement, round_):
-            asked[offer.client.index] += 1
-    return asked

@@ -1,6 +1,6 @@
 """The results of a simulated job as JSON, tables, plots and an HTML report.
 
-Imports `embedded`, `files`, `job` and `reporting`.
+Imports `audition_report`, `embedded`, `files`, `job`, `reporting` and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -11,39 +11,62 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.federation.simulated.audition_report import audition_sentences
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
+from truthfl.ledger.terms import Offer
 from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 
 COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
+AUDITION_COLUMNS = ("client", "behaviour", "labels", "for labels", "computing", "cost", "payoff", "if honest")
+
+
+def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
+    """The columns of `client_rows`."""
+    return AUDITION_COLUMNS if outcome.agreement.terms.has_audition else COLUMNS
 
 
 def client_rows(outcome: RunOutcome) -> list[list[str]]:
     """Return one row of cells per client, and a row with totals."""
+    audition = outcome.agreement.terms.has_audition
+    paid = (outcome.label_pay, outcome.computing_pay) if audition else (outcome.pay,)
+    money = (*paid, outcome.cost, outcome.payoff)
     rows = [
         [
-            offer.client.name,
+            name,
             outcome.behaviour[i],
-            str(offer.client.batch_size),
-            f"{outcome.pay[i]:,.2f}",
-            f"{outcome.cost[i]:,.2f}",
-            f"{outcome.payoff[i]:,.2f}",
+            str(_samples(outcome, i) if audition else _batch_size(outcome, i)),
+            *(f"{values[i]:,.2f}" for values in money),
             "" if np.isnan(outcome.payoff_if_honest[i]) else f"{outcome.payoff_if_honest[i]:,.2f}",
         ]
-        for i, offer in enumerate(outcome.agreement.offers)
+        for i, name in enumerate(_names(outcome))
     ]
-    totals = (outcome.pay.sum(), outcome.cost.sum(), outcome.payoff.sum())
-    return [*rows, ["total", "", "", *(f"{total:,.2f}" for total in totals), ""]]
+    return [*rows, ["total", "", "", *(f"{values.sum():,.2f}" for values in money), ""]]
+
+
+def _names(outcome: RunOutcome) -> list[str]:
+    """The names of all clients of the job, also of those without an offer."""
+    assert outcome.view.job is not None
+    return list(outcome.view.job.document["job"]["clients"]["name"])
+
+
+def _samples(outcome: RunOutcome, client: int) -> int:
+    offer = outcome.offers[client]
+    return 0 if offer is None else offer.client.samples
+
+
+def _batch_size(outcome: RunOutcome, client: int) -> int:
+    offer = outcome.offers[client]
+    return 0 if offer is None else offer.client.batch_size
 
 
 def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     """Return the results of server and dishonest clients in sentences."""
     assert outcome.view.test is not None
-    loss, offers = outcome.test_loss, outcome.agreement.offers
-    expected = outcome.agreement.terms.expected_loss
+    loss, expected = outcome.test_loss, outcome.agreement.terms.expected_loss
     liars = np.flatnonzero(~np.isnan(outcome.payoff_if_honest)).tolist()
     loss_cost = job.server.loss_value * loss
     sentences = [
@@ -52,10 +75,13 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
         f"The server: the loss costs it {loss_cost:,.2f}, it pays {outcome.pay.sum():,.2f}, which makes its payoff "
         f"{-loss_cost - outcome.pay.sum():,.2f}.",
     ]
+    if outcome.agreement.terms.has_audition:
+        return [*sentences, *audition_sentences(outcome)]
+    names = _names(outcome)
     for i in liars:
         lost = outcome.payoff_if_honest[i] - outcome.payoff[i]
         sentences.append(
-            f"{offers[i].client.name} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
+            f"{names[i]} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
             f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
         )
     if liars and loss > expected:
@@ -70,24 +96,27 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
     """Return the document of results.json; `provenance`: command, seed, version, engine and seconds."""
     view, plan = outcome.view, outcome.view.plans[-1].document
     assert view.test is not None
-    evaluations = [entry.document for entry in view.rounds if "loss" in entry.document]
+    evaluations = _evaluations(outcome)
     return {
         "job": view.name,
         "clients": [
             {
-                "name": offer.client.name,
+                **_terms(outcome.offers[i]),
+                "name": name,
                 "behaviour": outcome.behaviour[i],
-                "batch_size": offer.client.batch_size,
-                **offer.client.pay,
-                "labeling_cost": offer.client.labeling_cost,
-                "rounds_delivered": view.delivered[offer.client.name],
+                "labels": _samples(outcome, i),
+                "batch_size": _batch_size(outcome, i),
+                "rounds_delivered": view.delivered[name],
                 "refused": bool(outcome.refused[i]),
+                "stopped_at_gate": bool(outcome.stopped_at_gate[i]),
                 "pay": float(outcome.pay[i]),
+                "label_pay": float(outcome.label_pay[i]),
+                "computing_pay": float(outcome.computing_pay[i]),
                 "cost": float(outcome.cost[i]),
                 "payoff": float(outcome.payoff[i]),
                 "payoff_if_honest": _number_or_none(outcome.payoff_if_honest[i]),
             }
-            for i, offer in enumerate(outcome.agreement.offers)
+            for i, name in enumerate(_names(outcome))
         ],
         "server": {
             "test_loss": outcome.test_loss,
@@ -109,13 +138,25 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
     }
 
 
+def _terms(offer: Offer | None) -> dict[str, Any]:
+    """The terms of pay and the labeling cost in an offer; nothing without one."""
+    return {} if offer is None else {**offer.client.pay, "labeling_cost": offer.client.labeling_cost}
+
+
+def _evaluations(outcome: RunOutcome) -> list[dict[str, Any]]:
+    """Rounds after which the model was evaluated; without rounds, the test of the model from which training starts."""
+    assert outcome.view.test is not None
+    evaluated = [entry.document for entry in outcome.view.rounds if "loss" in entry.document]
+    return evaluated or [{"round": 0} | outcome.view.test.document]
+
+
 def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
 def training_figure(outcome: RunOutcome) -> Figure:
     """Return a figure of test loss and accuracy by round."""
-    evaluations = [entry.document for entry in outcome.view.rounds if "loss" in entry.document]
+    evaluations = _evaluations(outcome)
     rounds = tuple(float(evaluation["round"]) for evaluation in evaluations)
 
     def line(title: str, label: str, values: tuple[float, ...]) -> Panel:
@@ -143,11 +184,15 @@ def write_run_report(
     png, svg = figure_pictures(figure)
     files = ("training.png", "training.svg", "training.csv", RESULTS)
     summary = summary_sentences(job, outcome)
+    clients = Table(table_columns(outcome), client_rows(outcome))
     report = Report(
         "A job, run",
         summary[0],
         [
-            Section("Assignment, pay and payoff", [Table(COLUMNS, client_rows(outcome)), *map(Paragraph, summary[1:])]),
+            Section(
+                "Assignment, pay and payoff",
+                [clients, *map(Paragraph, summary[1:])],
+            ),
             Section(
                 "Training",
                 [Plot([panel_svg(p, f"run{k}") for k, p in enumerate(figure.panels)], figure.caption, files)],

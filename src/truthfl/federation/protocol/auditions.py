@@ -1,0 +1,242 @@
+"""The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
+
+No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
+in the ledger. Imports `ask_nodes`, `audit`, `enrolment`, `job_model`, `messages`, `news`, `openings`, `recorder`,
+`learning`, the ledger and Flower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Message
+from flwr.common.constant import ErrorCode
+
+from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.audit import solo_file, tested_losses
+from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
+from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
+from truthfl.federation.protocol.recorder import model_digest
+from truthfl.files import write_file
+from truthfl.learning.array_files import npy_bytes
+from truthfl.learning.images import LabeledImages
+from truthfl.ledger.entry import Item
+from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.solo_evidence import SoloEvidence, audition_of, expected_solo_loss, level_shifts, passes
+from truthfl.ledger.terms import Agreement, Offer
+
+NO_LABELS, LATE, NOT_OPENED = "labels were not there in time", "no commitment in time", "it was not opened in time"
+AGAIN = "duplicated: it came after another one of hers"
+ShowProgress = Callable[[int], None]
+
+
+@dataclass(eq=False)
+class Refusals:
+    """Why auditions were refused: by client, and of those that came after another one."""
+
+    of_client: dict[str, str] = field(default_factory=dict)
+    again: dict[str, str] = field(default_factory=dict)
+
+
+def hold_auditions(
+    roster: Roster,
+    agreement: Agreement,
+    labeled: Collection[str],
+    folder: Path,
+    test: LabeledImages,
+    secret: str,
+    progress: ShowProgress,
+) -> None:
+    """Hold the auditions of all accepted offers, unless the ledger has their results; then tell who did not pass.
+
+    labeled   names of the clients whose labels are there
+    folder    the operator's
+    secret    of the test draw
+    progress  called with the number of clients who have committed themselves
+    """
+    view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
+    if not view.auditions:
+        refusals = Refusals()
+        commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
+        opened = _collect_openings(roster, agreement, commitments, refusals)
+        _record_results(roster, agreement, opened, refusals, folder, test, secret)
+        view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
+    if not view.rounds:
+        _tell_stopped(roster, agreement, view)
+
+
+def _collect_commitments(
+    roster: Roster,
+    agreement: Agreement,
+    view: JobView,
+    labeled: Collection[str],
+    refusals: Refusals,
+    progress: ShowProgress,
+) -> dict[str, str]:
+    """Ask clients with labels for their commitments until all are in or time is up; they are in the ledger then."""
+    commitments = {name: str(entry.document["commitment"]) for name, entry in view.commitments.items()}
+    refusals.of_client |= {
+        offer.client.name: NO_LABELS
+        for offer in agreement.offers
+        if offer.client.name not in labeled and offer.client.name not in commitments
+    }
+
+    def take(offer: Offer, reply: Message) -> str | None:
+        name = offer.client.name
+        commitment, reason = commitment_or_reason(reply)
+        if commitment is None:
+            return reason
+        document = {"client": name, "offer": offer.hash, "commitment": commitment}
+        roster.ledger.append(roster.job_name, "commitment", name, document)
+        commitments[name] = commitment
+        progress(len(commitments))
+        return None
+
+    waiting = [offer for offer in agreement.offers if not {offer.client.name} & {*commitments, *refusals.of_client}]
+    _ask_until_late(roster, AUDITION_COMMIT, waiting, agreement.terms.audition_seconds, take, refusals, LATE)
+    return commitments
+
+
+def _collect_openings(
+    roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals
+) -> dict[str, Opened]:
+    """Ask those who have committed themselves for salt and model; return those that are sound."""
+    start = model_of(agreement.terms).init(agreement.terms.seed)
+    opened: dict[str, Opened] = {}
+
+    def take(offer: Offer, reply: Message) -> str | None:
+        found = opening_or_reason(reply, start, offer.hash, commitments[offer.client.name])
+        if isinstance(found, str):
+            return found
+        opened[offer.client.name] = found
+        return None
+
+    waiting = [offer for offer in agreement.offers if offer.client.name in commitments]
+    _ask_until_late(roster, AUDITION_OPEN, waiting, agreement.terms.audition_seconds, take, refusals, NOT_OPENED)
+    return opened
+
+
+def _ask_until_late(
+    roster: Roster,
+    action: str,
+    offers: list[Offer],
+    seconds: float,
+    take: Callable[[Offer, Message], str | None],
+    refusals: Refusals,
+    late: str,
+) -> None:
+    """Ask the clients with these offers until all have answered or the time is up.
+
+    A client's first answer counts: `take` returns None if it is taken, or the reason why it is refused. Nodes that are
+    away, or disconnect while they are asked, are asked again.
+    """
+    waiting = {offer.client.name: offer for offer in offers}
+    answered: set[str] = set()
+    deadline = time.monotonic() + seconds
+    while waiting:
+        offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
+        messages = [query_message(action, node, {"offer": offer.hash}) for node, offer in offer_at.items()]
+        seconds_left = max(deadline - time.monotonic(), 0.0)
+        for node, reply in ask_nodes(roster.grid, messages, timeout=min(REPLY_TIMEOUT, seconds_left)):
+            offer = offer_at.get(node)
+            if offer is None or (reply.has_error() and reply.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION):
+                continue
+            name = offer.client.name
+            if name in answered:
+                refusals.again[name] = AGAIN
+                continue
+            answered.add(name)
+            del waiting[name]
+            reason = take(offer, reply)
+            if reason is not None:
+                refusals.of_client[name] = reason
+        if waiting and time.monotonic() >= deadline:
+            refusals.of_client |= dict.fromkeys(waiting, late)
+            return
+        if waiting:
+            time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            roster.refresh()
+
+
+def _record_results(
+    roster: Roster,
+    agreement: Agreement,
+    opened: Mapping[str, Opened],
+    refusals: Refusals,
+    folder: Path,
+    test: LabeledImages,
+    secret: str,
+) -> None:
+    """Test the solo models; write them to a file, then all results and refusals to the ledger at once."""
+    offers, model = agreement.offers, model_of(agreement.terms)
+    names = [offer.client.name for offer in offers if offer.client.name in opened]
+    losses = tested_losses(model, [opened[name].model for name in names], test, secret)
+    solo_loss: dict[str, float | None] = {offer.client.name: None for offer in offers}
+    solo_loss |= dict(zip(names, losses, strict=True))
+    shifts = level_shifts(offers, solo_loss)
+    models = np.full((len(offers), len(model.init(agreement.terms.seed))), np.nan, dtype=np.float32)
+    results = []
+    for row, offer in enumerate(offers):
+        name = offer.client.name
+        one = opened.get(name)
+        if one is not None:
+            models[row] = one.model
+        passed = passes(offer, solo_loss[name], shifts[name])
+        document = {
+            "client": name,
+            "offer": offer.hash,
+            "model": None if one is None else model_digest(one.model),
+            "salt": None if one is None else one.salt,
+            "solo_loss": solo_loss[name],
+            "level_shift": shifts[name],
+            "passed": passed,
+            "reason": None if passed else _reason(offer, solo_loss[name], shifts[name], refusals.of_client.get(name)),
+        }
+        results.append(Item(roster.job_name, "audition", name, document))
+    write_file(solo_file(folder / "models", roster.job_name), npy_bytes(models))
+    rejections = [
+        _rejection(roster, name, reason, key)
+        for key, reasons in (("first", refusals.of_client), ("again", refusals.again))
+        for name, reason in reasons.items()
+    ]
+    roster.ledger.append_all([*rejections, *results])
+
+
+def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: str | None) -> str:
+    """Why a client does not take part, in a sentence."""
+    if solo_loss is None:
+        return f"No model was taken: {refusal or NOT_OPENED}."
+    expected = expected_solo_loss(offer, level_shift)
+    limit = expected + float(audition_of(offer).gate[0])
+    return (
+        f"The model has a loss of {solo_loss:.2f}; {expected:.2f} was expected, and honest work is above {limit:.2f} "
+        "once in 10,000 times."
+    )
+
+
+def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
+    document = {"stage": "audition", "round": None, "client": client, "node": None, "reason": reason}
+    return Item(roster.job_name, "rejection", f"audition/{client}/{which}", document)
+
+
+def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
+    """Tell each client who does not take part why, and what it means for her pay."""
+    for offer in agreement.offers:
+        result = view.auditions[offer.client.name].document
+        node = roster.node_of.get(offer.client.name)
+        if result["passed"] or node is None:
+            continue
+        evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
+        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
+        sentence = (
+            f"You did not pass the audition. {result['reason']} You take no part in the joint training and are paid "
+            f"for labels by the formula: {pay:,.2f} {offer.job.currency}."
+        )
+        send_news(roster.grid, [node], sentence, over=False)

@@ -1,0 +1,202 @@
+"""Payoffs of a simulated job with an audition: what work costs, and what each client would have if one were honest.
+
+Imports the protocol (`audit`, `operator_folder`, `rounds`), `job`, `learning`, the ledger and the mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from truthfl.federation.protocol.audit import test_loss, tested_losses
+from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
+from truthfl.job import DataJob
+from truthfl.learning.asked_samples import ask_for_labels
+from truthfl.learning.audition_work import audition_model
+from truthfl.learning.behaviour import Behaviour
+from truthfl.learning.behaviours import TRUTHFUL, behaviour
+from truthfl.learning.federated import Federated
+from truthfl.learning.federations import SimulatedFederation
+from truthfl.learning.model import Params
+from truthfl.learning.profile import Profile
+from truthfl.learning.recipe import changed_recipe, recipe_of
+from truthfl.learning.training import train
+from truthfl.ledger.solo_evidence import SoloEvidence, level_shifts, passes
+from truthfl.ledger.terms import Agreement, Offer
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.setting import Training
+
+ABSENT = Behaviour(
+    "absent",
+    "Is not asked for reports.",
+    labels_honestly=False,
+    computes_honestly=False,
+    reports_honestly=False,
+    report_scale=0.0,
+    computes=False,
+)
+
+
+def audition_costs(
+    agreement: Agreement, behaviours: Sequence[Behaviour], auditioned: Collection[str], passed: Collection[str]
+) -> FloatArray:
+    """What the work of each client with an offer really costs her.
+
+    auditioned, passed   names of those who trained alone, and of those who computed in the joint training
+    """
+    return np.array(
+        [
+            kind.cost(
+                offer.client.labeling_cost,
+                offer.batch_price if offer.client.name in passed else 0.0,
+                offer.client.batch_size,
+            )
+            + (_audition_cost(offer, kind) if offer.client.name in auditioned else 0.0)
+            for offer, kind in zip(agreement.offers, behaviours, strict=True)
+        ]
+    )
+
+
+def payoffs_if_honest(
+    job: DataJob,
+    federation: SimulatedFederation,
+    agreement: Agreement,
+    behaviours: Sequence[Behaviour],
+    solo_loss: Mapping[str, float | None],
+    draws: tuple[int, str],
+) -> FloatArray:
+    """The payoff of each client with an offer if she alone had been honest; NaN for honest clients.
+
+    behaviours  of those with an offer
+    solo_loss   of all of them in the job, None for none
+    draws       the seed and the secret of the job
+    """
+    restricted = federation_of_asked(job, federation.federated, agreement)
+    payoff = np.full(len(agreement.offers), np.nan)
+    for client, (offer, kind) in enumerate(zip(agreement.offers, behaviours, strict=True)):
+        if not kind.truthful:
+            honest_loss = honest_solo_loss(restricted, federation, offer, draws)
+            others = [*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :]]
+            losses = {**solo_loss, offer.client.name: honest_loss}
+            payoff[client] = simulated_payoffs(job, federation, restricted, agreement, others, losses, draws)[client]
+    return payoff
+
+
+def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement) -> Federated:
+    """The federation of the clients with offers, with the samples that they are asked to label."""
+    labels = np.zeros(len(job.clients), dtype=np.int64)
+    for offer in agreement.offers:
+        labels[job.clients.name.index(offer.client.name)] = offer.client.samples
+    asked = ask_for_labels(federated, labels, job.data.seed)
+    terms = agreement.terms
+    training = Training(terms.rounds, terms.local_steps, terms.step_size)
+    return Federated(asked.model, asked.data, asked.partition, training, participation=asked.participation)
+
+
+def honest_solo_loss(
+    restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: tuple[int, str]
+) -> float:
+    """The loss of her solo model if she labels all samples by hand and follows the recipe."""
+    rows = restricted.partition.rows_of(offer.client.index)
+    model: Params = audition_model(
+        TRUTHFUL,
+        model_of(offer.job),
+        restricted.data.images[rows],
+        restricted.data.labels[rows],
+        recipe_of(offer.job.recipe),
+        client=offer.client.index,
+        seed=draws[0],
+    )
+    return tested_losses(model_of(offer.job), [model], federation.test, draws[1])[0]
+
+
+def simulated_payoffs(
+    job: DataJob,
+    federation: SimulatedFederation,
+    restricted: Federated,
+    agreement: Agreement,
+    behaviours: Sequence[Behaviour],
+    solo_loss: Mapping[str, float | None],
+    draws: tuple[int, str],
+) -> FloatArray:
+    """The payoffs of all clients with offers, by the fast trainer, with the same draws as the job."""
+    seed, secret = draws
+    shifts = level_shifts(agreement.offers, solo_loss)
+    present = [
+        offer for offer in agreement.offers if passes(offer, solo_loss[offer.client.name], shifts[offer.client.name])
+    ]
+    taking_part = Agreement(agreement.terms, tuple(present))
+    passed = {offer.client.name for offer in present}
+    kinds = [
+        kind if offer.client.name in passed else ABSENT
+        for offer, kind in zip(agreement.offers, behaviours, strict=True)
+    ]
+    asked = rounds_asked(agreement, taking_part)
+    params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, seed)
+    loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, secret)
+    samples = np.array([offer.client.samples for offer in agreement.offers], dtype=float)
+    counted = np.divide(samples * delivered, asked, out=np.zeros(len(samples)), where=asked > 0)
+    pay = [
+        offer.pay(
+            loss,
+            int(delivered[i]),
+            int(asked[i]),
+            SoloEvidence(
+                solo_loss[offer.client.name],
+                shifts[offer.client.name],
+                float(counted.sum() - counted[i] + samples[i]),
+            ),
+        )
+        for i, offer in enumerate(agreement.offers)
+    ]
+    auditioned = {name for name, value in solo_loss.items() if value is not None}
+    return np.array(pay) / job.server.minor_units - audition_costs(agreement, behaviours, auditioned, passed)
+
+
+def rounds_asked(agreement: Agreement, taking_part: Agreement) -> IntArray:
+    """The number of rounds in which each client with an offer is asked for a report."""
+    asked = np.zeros(len(agreement.offers), dtype=np.int64)
+    for round_ in range(agreement.terms.rounds if taking_part.offers else 0):
+        for offer in offers_in_round(taking_part, round_):
+            asked[offer.client.index] += 1
+    return asked
+
+
+def _trained(
+    restricted: Federated,
+    agreement: Agreement,
+    taking_part: Agreement,
+    kinds: Sequence[Behaviour],
+    asked: IntArray,
+    seed: int,
+) -> tuple[Params, IntArray]:
+    """The model that those who take part train, and the number of reports taken of each client.
+
+    All clients keep their positions, so that the draws are those of the job; who is absent changes nothing.
+    """
+    if not taking_part.offers:
+        return restricted.model.init(seed), np.zeros_like(asked)
+    weights = joint_weights(agreement, taking_part)
+    federated = Federated(
+        restricted.model,
+        restricted.data,
+        restricted.partition,
+        restricted.training,
+        weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
+        participation=restricted.participation,
+    )
+    profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])
+    trained = train(federated, profile, seed)
+    delivered = np.where(profile.reports_nothing, 0, asked)
+    for client, empty in trained.empty_reports[0].items():
+        delivered[client] -= empty
+    return trained.params[0], delivered
+
+
+def _audition_cost(offer: Offer, kind: Behaviour) -> float:
+    """What training alone costs her, by the recipe that she really uses."""
+    recipe = recipe_of(offer.job.recipe)
+    used = changed_recipe(recipe, behaviour(kind).solo_recipe)
+    return offer.client.audition_cost * used.samples / recipe.samples

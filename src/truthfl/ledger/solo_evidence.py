@@ -1,0 +1,102 @@
+"""`SoloEvidence`: what a contract with an audition pays by besides the joint test, and how it follows from all rows.
+
+Imports `terms`; `mechanism` when something is computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.ledger.terms import Offer
+    from truthfl.mechanism.audition import Audition
+    from truthfl.mechanism.observation import Observation
+
+
+@dataclass(frozen=True)
+class SoloEvidence:
+    """The evidence for one client's pay.
+
+    solo_loss       test loss of the model that she trained alone; None if there is none
+    level_shift     shift of the expected solo loss by those of the others, in standard deviations
+    present_labels  her labels and those of the others who passed, each times the share of rounds delivered
+    """
+
+    solo_loss: float | None
+    level_shift: float
+    present_labels: float
+
+
+def audition_of(offer: Offer) -> Audition:
+    """The terms of this offer's audition."""
+    from truthfl.mechanism.audition import Audition
+
+    if not isinstance(offer.mechanism, Audition):
+        raise InputError(f"the contract {offer.job.contract!r} has no terms of an audition; a job cannot run it.")
+    return offer.mechanism
+
+
+def level_shifts(offers: Sequence[Offer], solo_loss: Mapping[str, float | None]) -> dict[str, float]:
+    """The shift of each client's expected solo loss, by name; solo_loss has those of all clients, None for none."""
+    import numpy as np
+
+    from truthfl.mechanism.peer_level import peer_shifts
+
+    terms = [audition_of(offer) for offer in offers]
+    losses = np.array([_number(solo_loss[offer.client.name]) for offer in offers])
+    level = np.array([float(one.solo_level[0]) for one in terms])
+    spread = np.array([float(one.solo_spread[0]) for one in terms])
+    shifts = peer_shifts((losses - level) / spread)
+    return {offer.client.name: float(shift) for offer, shift in zip(offers, shifts, strict=True)}
+
+
+def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
+    """Whether a client with this solo loss takes part in the joint training."""
+    return bool(audition_of(offer).passes(_solo_observation(solo_loss, level_shift))[0])
+
+
+def expected_solo_loss(offer: Offer, level_shift: float) -> float:
+    """The solo loss that is expected of her, given those of the others."""
+    return float(audition_of(offer).expected_solo_loss(_solo_observation(None, level_shift))[0])
+
+
+def label_and_computing_pay(
+    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence
+) -> tuple[float, float]:
+    """The two parts of pay, in the job's currency, not rounded."""
+    observed = observation_of(test_loss, delivered, asked, evidence)
+    terms = audition_of(offer)
+    return float(terms.label_pay(observed)[0]), float(terms.computing_pay(observed)[0])
+
+
+def observation_of(
+    test_loss: float, delivered: float | None, asked: int | None, evidence: SoloEvidence | None
+) -> Observation:
+    """The observation that the mechanism pays by; without evidence, the expected solo loss and all labels."""
+    from truthfl.mechanism.observation import Observation
+
+    if evidence is None:
+        return Observation(test_loss, delivered=delivered, asked=asked)
+    return Observation(
+        test_loss,
+        delivered=delivered,
+        asked=asked,
+        solo_loss=_number(evidence.solo_loss),
+        level_shift=evidence.level_shift,
+        present_labels=evidence.present_labels,
+    )
+
+
+def _solo_observation(solo_loss: float | None, level_shift: float) -> Observation:
+    from truthfl.mechanism.observation import Observation
+
+    return Observation(0.0, solo_loss=_number(solo_loss), level_shift=level_shift)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
