@@ -200,9 +200,10 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.page.offer_outlook import pay_deviation
 
     job, client, deviation = offer.job, offer.client, pay_deviation(offer)
+    alone = " train a model on them alone," if job.has_audition else ""
     print(
-        f"Offer of job {job.name}: label {client.samples} pictures ({', '.join(job.classes)}), then {job.rounds} "
-        f"rounds with batches of {client.batch_size}.\n"
+        f"Offer of job {job.name}: label {client.samples} pictures ({', '.join(job.classes)}),{alone} then "
+        f"{job.rounds} rounds with batches of {client.batch_size}.\n"
         f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {deviation:,.2f}; "
         f"your cost is taken to be {offer.cost:,.2f}.\n{job.formula}.\n{job.dropping_out}",
         flush=True,
@@ -222,9 +223,14 @@ def _show_receipt(receipt: dict[str, object]) -> None:
         raise typer.Exit(FAILED)
     document = receipt["document"]
     assert isinstance(document, dict)
-    pay, currency = document["settlement"]["pay"], offer_from(document["offer"]).job.currency
-    loss = document["test"]["loss"]
-    print(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {pay:,} {currency}. It holds.", flush=True)
+    settled, currency = document["settlement"], offer_from(document["offer"]).job.currency
+    loss, parts = document["test"]["loss"], ""
+    if "label_pay" in settled:
+        parts = f" ({settled['label_pay']:,.2f} for labels, {settled['computing_pay']:,.2f} for computing)"
+    print(
+        f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {settled['pay']:,} {currency}{parts}. It holds.",
+        flush=True,
+    )
 
 
 def _require_running(node: SuperNode) -> None:

@@ -44,8 +44,12 @@ def serve(
     seed: Annotated[
         int | None, typer.Option(help="To repeat a job exactly; whoever knows it knows the test draw.")
     ] = None,
+    contract: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
+    ] = None,
 ) -> None:
-    """Start a SuperLink, or join one, and run a job on it: enrol, plan, offer, label, train, test, pay.
+    """Start a SuperLink, or join one, and run a job on it: enrol, plan, offer, label, audition, train, test, pay.
 
     A job that was interrupted goes on where it was: give the same command again.
 
@@ -63,6 +67,8 @@ def serve(
     job = read_job(job_file)
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; a job without data can be planned (truthfl plan), but not run.")
+    if contract is not None:
+        job = job.with_contract(contract)
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
     if not 0 < port < 65536:
@@ -86,6 +92,7 @@ def serve(
             "operator-key": str(operator_key.resolve()),
             "seed": -1 if seed is None else seed,
             "authenticated": keys is not None,
+            "contract": contract or "",
         }
         link, connection = _superlink(out, host, port, keys, running)
         try:

@@ -27,6 +27,7 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
     "operator-key": "",
     "seed": -1,
     "authenticated": False,
+    "contract": "",
 }
 
 
@@ -47,6 +48,8 @@ def main(grid: Grid, context: Context) -> None:
         job = read_job(Path(str(config["job-file"])))
         if not isinstance(job, DataJob):
             raise InputError("the job has no [data]; it can be planned, but not run.")
+        if config["contract"]:
+            job = job.with_contract(str(config["contract"]))
         draws = _draws(folder, int(config["seed"]))
         with open_ledger(str(config["ledger"])) as ledger:
             key = kept_key(Path(str(config["operator-key"])))

@@ -17,6 +17,7 @@ from truthfl.federation.participant.participant import LabelSource, Participant
 from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Images
+from truthfl.learning.recipe import recipe_of
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
@@ -83,7 +84,7 @@ def participant_of(settings: Settings) -> Participant:
         labels=labels,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
-        decide=lambda offer: decision(settings, offer),
+        decide=lambda offer: decision(settings, offer, samples=len(images)),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,
     )
@@ -116,13 +117,21 @@ def labeled_pictures(data: Path) -> LabeledImages | None:
     return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
 
 
-def decision(settings: Settings, offer: Offer) -> bool | None:
-    """Whether to accept an offer by the setting `accept`; None if she answers herself."""
+def decision(settings: Settings, offer: Offer, *, samples: int | None = None) -> bool | None:
+    """Whether to accept an offer by the setting `accept`; None if she answers herself.
+
+    samples  the number of samples that her stated labeling cost is for; None for those that the offer asks for
+    """
     if settings.accept == ACCEPT_ALL:
         return True
     if settings.accept == ACCEPT_IF_IT_PAYS:
         client = offer.client
         labeling, sample = settings.labeling_cost or client.labeling_cost, settings.sample_cost or client.sample_cost
+        alone = 0.0
+        if offer.job.has_audition:
+            alone = sample * recipe_of(offer.job.recipe).samples
+            if settings.labeling_cost and samples is not None:
+                labeling *= client.samples / samples
         price = formulas.batch_price(offer.job.rounds, client.participation, sample)
-        return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size))
+        return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size) + alone)
     return None

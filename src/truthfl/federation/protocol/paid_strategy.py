@@ -1,7 +1,7 @@
 """`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
 Imports the stages (`enrolment`, `offers`, `rounds`, `server`), `messages`, `promise`, `recorder`, `reports`, `job`,
-`learning.draws`, the ledger and Flower.
+`learning.draws`, the ledger, `mechanism.observation` and Flower.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from truthfl.ledger.entry import Item
 from truthfl.ledger.settlement import Settled, settle
 from truthfl.ledger.signing import public_line
 from truthfl.ledger.terms import Agreement, Offer
+from truthfl.mechanism.observation import Evidence
 
 WEIGHT = "num-examples"
 Metrics = dict[str, int | float | list[int] | list[float]]
@@ -266,6 +267,11 @@ class PaidStrategy(Strategy):
     ) -> tuple[dict[str, Any], Agreement]:
         promise = self.promise(names)
         clients, training = promise.clients, promise.training
+        if Evidence.SOLO_LOSS in promise.contract.needs:
+            raise InputError(
+                f"the contract {promise.contract.kind!r} pays by models that clients train alone, which a Flower app "
+                "of one's own does not; the promise must be of another contract, such as LCEME."
+            )
         if clients.name != names or training.rounds != rounds:
             raise InputError(f"the promise is to {clients.name} for {training.rounds} rounds, not {names}, {rounds}.")
         task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)

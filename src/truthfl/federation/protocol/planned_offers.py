@@ -89,7 +89,7 @@ def _audition_document(audition: AuditionDetails, left_out: list[str]) -> dict[s
     solo, joint = audition.solo, audition.joint
     return {
         "recipe": audition.recipe.document(),
-        "solo": {"labels": solo.labels.tolist(), "loss": solo.loss.mean(axis=0).tolist()},
+        "solo": {"labels": solo.labels.tolist(), "loss": solo.level(solo.labels).tolist()},
         "joint": {"curve": float(joint.curve), "error": float(joint.error)},
         "left_out": left_out,
     }

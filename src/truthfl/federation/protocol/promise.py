@@ -68,8 +68,8 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
     require_sound(promise.contract, promise.clients, promise.expected_loss)
     if (Evidence.SOLO_LOSS in promise.contract.needs) != (promise.recipe is not None):
         raise InputError(
-            f"the contract {promise.contract.kind!r} pays by models that clients train alone, which this job does not "
-            "ask for; LCEME is a contract that does without."
+            f"the contract is {promise.contract.kind!r}; it must have a recipe just if it pays by models that clients "
+            "train alone."
         )
     terms = _job_terms(promise, roster, opening, task, version)
     return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
