@@ -15,7 +15,6 @@ from truthfl.learning.audition_planning import AuditionDetails
 from truthfl.learning.planning import Plan
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_deviation import best_choice
-from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import batch_price
 
@@ -97,8 +96,7 @@ def print_audition(plan: Plan, lies: PilotLies, left_out: list[str]) -> None:
     details, contract, clients = details_of(plan), plan.contract, plan.clients
     assert isinstance(contract, Audition)
     cost, pay = costs(plan), contract.label_base + contract.joint_base
-    label_error = (contract.label_cap - contract.label_base) / CAP_DEVIATIONS
-    deviation = np.sqrt(np.square(label_error) + np.square(contract.joint_slope * plan.loss_error))
+    deviation = contract.deviation(plan.expected_loss, plan.loss_error)
     rows = [
         [
             str(i) if clients.name is None else clients.name[i],

@@ -27,7 +27,8 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.solo_curve import WINDOW, SoloCurve
 from truthfl.mechanism.strategies import Strategies
 
-PILOT_CLIENTS = 60  # whose solo models are trained
+PILOT_CLIENTS = 120  # whose solo models are trained with the number of labels that is asked for
+CURVE_CLIENTS = 40  # and with other numbers
 RECIPE_CLIENTS = 24
 FEWEST_LABELS = 8
 CURVE_RANGE = 12.0  # the most labels of the curve over the fewest, at most
@@ -102,12 +103,22 @@ def _mean(losses: FloatArray) -> float:
     return float(losses.mean()) if np.isfinite(losses).all() else np.inf
 
 
-def measure_solo_curve(
-    pilot: PilotClients, labels: IntArray, recipe: Recipe, known: SoloCurve | None = None
-) -> SoloCurve:
-    """Solo losses of all pilot clients at these numbers of labels, and at those that are known already."""
-    columns = {} if known is None else dict(zip(known.labels.astype(int).tolist(), known.loss.T, strict=True))
-    columns |= {n: pilot.losses(n, recipe) for n in labels.tolist() if n not in columns}
+def measure_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe) -> SoloCurve:
+    """Solo losses of some pilot clients at these numbers of labels."""
+    columns = [pilot.losses(int(n), recipe, CURVE_CLIENTS) for n in labels]
+    return SoloCurve(labels.astype(float), np.stack(columns, axis=1))
+
+
+def refine_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe, curve: SoloCurve) -> SoloCurve:
+    """The curve with the solo losses of all pilot clients at these numbers of labels.
+
+    Numbers of the curve between the least and the largest of these are left out, so that slopes there are differences
+    between all pilot clients.
+    """
+    outside = (curve.labels < labels.min()) | (curve.labels > labels.max())
+    columns = dict(zip(curve.labels[outside].astype(int).tolist(), curve.loss.T[outside], strict=True))
+    columns = {n: np.append(loss, np.full(PILOT_CLIENTS - len(loss), np.nan)) for n, loss in columns.items()}
+    columns |= {int(n): pilot.losses(int(n), recipe) for n in labels}
     numbers = sorted(columns)
     return SoloCurve(np.array(numbers, dtype=float), np.stack([columns[n] for n in numbers], axis=1))
 

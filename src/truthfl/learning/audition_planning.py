@@ -23,6 +23,7 @@ from truthfl.learning.audition_pilot import (
     measure_joint_curve,
     measure_solo_curve,
     numbers_around,
+    refine_solo_curve,
     some_clients,
     tune_recipe,
 )
@@ -178,9 +179,8 @@ def plan_on_pilot(
     first = inputs(everybody, solo, side.pilot.training, None)
     asked = _asked_clients(first)
     labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
-    solo = measure_solo_curve(
-        pilot_clients, numbers_around(int(np.median(labels)), int(numbers[-1])), recipe, known=solo
-    )
+    around = numbers_around(int(np.median(labels)), int(numbers[-1]))
+    solo = refine_solo_curve(pilot_clients, around, recipe, solo)
     labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
     for _ in range(2):
         here = _restricted(tuned, sizes, asked, labels)

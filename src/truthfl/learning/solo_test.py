@@ -2,7 +2,9 @@
 
 One factor of all scores and one bias per class are fitted on one half of the test samples, and the loss is taken on the
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
-count. docs/mechanism.md, section 8. Imports `draws`, `images` and `model`.
+count. Of the classes' mean losses the geometric mean is taken: it varies less between honest clients than the mean over
+all samples, for it is not ruled by the class of which a client happens to have few. docs/mechanism.md, section 8.
+Imports `draws`, `images` and `model`.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ Floats = NDArray[np.float64]
 MOST_TEST_SAMPLES = 2000  # of the test set, drawn by the secret
 RIDGE = 1e-3  # on the biases, so that a class which is absent in one half has a finite one
 NEWTON_STEPS, HALVINGS = 30, 8
+LEAST_LOSS = 1e-6  # of a class
 BLOCK = 16  # models fitted at a time
 
 
@@ -51,14 +54,16 @@ def solo_losses(
 
 
 def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
-    """The mean losses of models with these scores (models, samples, classes); the halves are even and odd samples."""
+    """The losses of models with these scores (models, samples, classes); the halves are even and odd samples."""
     wide = _standardized(scores.astype(np.float64))
-    total = np.zeros(len(wide))
+    of_sample = np.empty(wide.shape[:2])
     for fitted_on in (0, 1):
         factor, biases = _fit(wide[:, fitted_on::2], labels[fitted_on::2])
         tested, own = wide[:, 1 - fitted_on :: 2], labels[1 - fitted_on :: 2]
-        total -= _log_probabilities(tested, factor, biases)[:, np.arange(len(own)), own].sum(axis=1)
-    return np.asarray(total / len(labels))
+        of_sample[:, 1 - fitted_on :: 2] = -_log_probabilities(tested, factor, biases)[:, np.arange(len(own)), own]
+    present = np.unique(labels)
+    of_class = np.stack([of_sample[:, labels == one].mean(axis=1) for one in present], axis=1)
+    return np.asarray(np.exp(np.log(np.maximum(of_class, LEAST_LOSS)).mean(axis=1)))
 
 
 def _standardized(scores: Floats) -> Floats:

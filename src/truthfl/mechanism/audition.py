@@ -1,6 +1,6 @@
 """The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
 
-docs/mechanism.md, section 8. Imports `mechanism`, `observation`, `peer_level` and `checks`; `audition_plan` plans it.
+docs/mechanism.md, section 8. Imports `audition_labels`, `mechanism`, `observation` and `checks`; `audition_plan` plans it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
 from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
@@ -113,6 +114,11 @@ class Audition(Mechanism):
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         """Nothing, and both caps."""
         return np.zeros_like(self.label_cap), self.label_cap + self.joint_cap
+
+    def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:  # noqa: ARG002
+        """Of label pay and computing pay together; label pay varies with the samples that she happens to hold."""
+        label_error = (self.label_cap - self.label_base) / CAP_DEVIATIONS
+        return np.asarray(np.sqrt(np.square(label_error) + np.square(self.joint_slope * loss_error)))
 
     def explanation(self, money: Callable[[float], str]) -> list[str]:
         labels, cap = int(self.labels[0]), float(self.label_cap[0] + self.joint_cap[0])

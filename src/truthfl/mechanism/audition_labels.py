@@ -23,6 +23,7 @@ TOLERATED_GAIN = (
     0.03  # of label cost, by labeling another number on the measured curve, whose own error is of this size
 )
 CLEAR_ERRORS = 2.0  # standard errors by which a client's worth must be below her pay for her to be left out
+FEWEST_TO_SMOOTH = 10
 CLIENTS_PER_BLOCK = 4096
 
 
@@ -62,11 +63,19 @@ class LabelTask:
 
     @cached_property
     def risk(self) -> FloatArray:
-        """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known."""
+        """Standard deviation of label pay over label cost, for each of `numbers`; infinite where no slope is known.
+
+        Smoothed by a parabola in log n, so that no number is chosen for a spread that is small by chance.
+        """
         slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
         known = slope > SLOPE_ERRORS * error
         deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + 1.0 / len(self.samples))
-        return np.where(known, deviation / np.where(known, slope, 1.0), np.inf)
+        raw = deviation / np.where(known, slope, 1.0)
+        if known.sum() < FEWEST_TO_SMOOTH or not (raw[known] > 0).all():
+            return np.where(known, raw, np.inf)
+        x = np.log(self.numbers)
+        smooth = np.exp(np.polyval(np.polyfit(x[known], np.log(raw[known]), 2), x))
+        return np.where(known, smooth, np.inf)
 
     @cached_property
     def usable(self) -> np.ndarray:

@@ -133,6 +133,15 @@ class Mechanism(ABC):
         pay = self.pay(Observation(np.linspace(lowest_loss, highest_loss, LOSSES_TRIED)[:, None]))
         return pay.min(axis=0), pay.max(axis=0)
 
+    def deviation(self, expected_loss: float, loss_error: float) -> FloatArray:
+        """The standard deviation of each client's pay if all are honest.
+
+        Half of the difference of pay between one standard deviation of the test loss up and down, unless the mechanism
+        overrides this.
+        """
+        low, high = (self.pay(Observation(expected_loss + sign * loss_error)) for sign in (-1.0, 1.0))
+        return np.asarray(np.abs(low - high) / 2.0)
+
     def explanation(self, money: Callable[[float], str]) -> list[str]:  # noqa: ARG002
         """Sentences that explain to the only client of this mechanism how her pay is determined."""
         return [f"{self.formula[:1].upper()}{self.formula[1:]}."]

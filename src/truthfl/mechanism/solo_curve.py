@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray
 
+FEWEST_CLIENTS = 3
 WINDOW = 1.35  # a slope at n is a difference between n / WINDOW and n · WINDOW, as far as the curve reaches
 
 
@@ -22,7 +23,7 @@ class SoloCurve:
     """Losses of pilot clients, each of whom labels more and more of her own samples.
 
     labels  (K,) numbers of labels, rising
-    loss    (clients, K) losses; a client's row is of the same samples and further ones
+    loss    (clients, K) losses; a client's row is of the same samples and further ones; NaN where not measured
     """
 
     labels: FloatArray
@@ -32,34 +33,42 @@ class SoloCurve:
         labels, loss = np.asarray(self.labels, dtype=float), np.asarray(self.loss, dtype=float)
         if labels.ndim != 1 or len(labels) < 2 or not (np.diff(labels) > 0).all() or labels[0] < 1:
             raise InputError("a solo curve needs at least two numbers of labels, rising, from 1 on.")
-        if loss.ndim != 2 or loss.shape[1] != len(labels) or len(loss) < 3 or not np.isfinite(loss).all():
-            raise InputError(
-                "a solo curve needs finite losses of at least three pilot clients at each number of labels."
-            )
+        if loss.ndim != 2 or loss.shape[1] != len(labels) or np.isinf(loss).any():
+            raise InputError("a solo curve needs one row of finite losses for each pilot client.")
+        if (np.isfinite(loss).sum(axis=0) < FEWEST_CLIENTS).any():
+            raise InputError(f"a solo curve needs {FEWEST_CLIENTS} or more clients at each number of labels.")
         object.__setattr__(self, "labels", labels)
         object.__setattr__(self, "loss", loss)
 
     @property
     def clients(self) -> int:
-        """The number of pilot clients."""
-        return len(self.loss)
+        """The fewest pilot clients of whom a loss is known, over the numbers of labels."""
+        return int(np.isfinite(self.loss).sum(axis=0).min())
 
     def level(self, labels: ArrayLike) -> FloatArray:
-        """φ(n): the mean loss with n labels."""
-        return np.asarray(self._at(labels).mean(axis=0))
+        """φ(n): the mean loss with n labels.
+
+        Its shape is that of the clients who were measured at all numbers; its height, where there are more, of all.
+        """
+        complete = np.isfinite(self.loss).all(axis=1)
+        if complete.all() or not complete.any():
+            return np.asarray(np.nanmean(self._at(labels), axis=0))
+        of_all = np.isfinite(self.loss).all(axis=0)
+        height = float(self.loss[:, of_all].mean() - self.loss[complete][:, of_all].mean()) if of_all.any() else 0.0
+        return np.asarray(self._at(labels)[complete].mean(axis=0) + height)
 
     def spread(self, labels: ArrayLike) -> FloatArray:
         """The standard deviation of the loss between clients with n labels."""
-        return np.asarray(self._at(labels).std(axis=0, ddof=1))
+        return np.asarray(np.nanstd(self._at(labels), axis=0, ddof=1))
 
     def slope(self, labels: ArrayLike) -> FloatArray:
         """b(n) = −n φ'(n): by how much the loss falls per unit of log n."""
-        return np.asarray(self._slopes(labels).mean(axis=0))
+        return np.asarray(np.nanmean(self._slopes(labels), axis=0))
 
     def slope_error(self, labels: ArrayLike) -> FloatArray:
         """The standard error of b(n)."""
         slopes = self._slopes(labels)
-        return np.asarray(slopes.std(axis=0, ddof=1) / np.sqrt(len(slopes)))
+        return np.asarray(np.nanstd(slopes, axis=0, ddof=1) / np.sqrt(np.isfinite(slopes).sum(axis=0)))
 
     def _slopes(self, labels: ArrayLike) -> FloatArray:
         n = np.asarray(labels, dtype=float)
@@ -74,4 +83,6 @@ class SoloCurve:
         knots = np.log(self.labels)
         right = np.clip(np.searchsorted(knots, x, side="right"), 1, len(knots) - 1)
         share = (x - knots[right - 1]) / (knots[right] - knots[right - 1])
-        return np.asarray(self.loss[:, right - 1] * (1.0 - share) + self.loss[:, right] * share)
+        left, above = self.loss[:, right - 1], self.loss[:, right]
+        between = left * (1.0 - share) + above * share
+        return np.asarray(np.where(share == 0.0, left, np.where(share == 1.0, above, between)))

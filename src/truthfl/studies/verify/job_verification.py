@@ -28,7 +28,7 @@ from truthfl.studies.work import Progress, Store, WorkerPool
 FEWEST_SPLITS, RUNS_PER_SPLIT = 20, 10
 FEWEST_RUNS, MOST_RUNS = 200, 10_000_000
 MNIST_PIXELS = 784
-SPLITS = 24
+SPLITS = 40
 SEARCHED_SPLITS = 8
 SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
 SHARES_OF_RUNS = {"main": 0.5, "shapley": 0.2, "bound": 0.15}

@@ -20,6 +20,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 
 RESAMPLES = 1000
 LABEL_CURVE = tuple(LiePoint(labels=share) for share in (0.5, 0.75, 0.9, 1.25, 1.5))  # measured to fit the best share
+NEAR = (0.7, 1.3)
 BATCH_CURVE = tuple(LiePoint(batch=share) for share in (0.25, 0.5, 2.0))
 TEST_DRAWS = tuple(NormalDist().inv_cdf((k + 0.5) / 20) for k in range(20))
 
@@ -101,7 +102,8 @@ def elicited_labels(
     """The labels that serve a client best, as a share of those asked for.
 
     Pay as a function of the share ℓ of labels (the rest left out, all else honest) is fitted by a − ν/ℓ on
-    `LABEL_CURVE`, so the best share is √(ν/c_l), or 0 if the lie without labels gains more than that.
+    `LABEL_CURVE`, so the best share is √(ν/c_l), or 0 if the lie without labels gains more than that. If the best share
+    is near 1, the curve is fitted again to the shares near 1.
 
     labeling_cost   (cases,)
     most            the largest share
@@ -111,11 +113,15 @@ def elicited_labels(
     shares = np.array([points[k].labels for k in curve])
     change = gains.gain[curve] - labeling_cost * (1.0 - shares)[:, None]
     x = (1.0 / shares - 1.0)[:, None] * np.ones_like(change)
+    near = (shares >= NEAR[0]) & (shares <= NEAR[1])
     idle = None if without_labels is None else gains.gain[points.index(without_labels)]
 
     def best(weight: FloatArray) -> float:
         nu, cost = _fitted(x, change, weight), float(weight @ labeling_cost / weight.sum())
         share = float(np.clip(np.sqrt(nu / cost), 1e-9, most)) if cost > 0 else most
+        if near.sum() > 1 and NEAR[0] <= share <= NEAR[1]:
+            nu = _fitted(x[near], change[near], weight)
+            share = float(np.clip(np.sqrt(nu / cost), 1e-9, most))
         interior = cost * (1.0 - share) - nu * (1.0 / share - 1.0)
         if idle is not None and float(weight @ idle / weight.sum()) > max(interior, 0.0):
             return 0.0
