@@ -36,6 +36,8 @@ class TriedLie:
     delivered        the share of the rounds in which her report would be taken
     loss_rise        by how much the expected loss would rise
     loss_rise_error  its standard error
+    solo_rise        by how much the loss of her solo model would rise; 0 if none is tested
+    solo_rise_error  its standard error
     """
 
     kind: str
@@ -45,6 +47,8 @@ class TriedLie:
     delivered: float
     loss_rise: float
     loss_rise_error: float
+    solo_rise: float = 0.0
+    solo_rise_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -267,10 +271,19 @@ def _tried_lie(document: object) -> TriedLie:
     """The lie in this part of an offer."""
     lie = TriedLie(**_field_values(TriedLie, document, "lie"))
     texts = isinstance(lie.kind, str) and isinstance(lie.words, str) and len(lie.kind + lie.words) <= LONGEST_LIE
-    numbers = (lie.labels, lie.batch_size, lie.delivered, lie.loss_rise, lie.loss_rise_error)
+    numbers = (
+        lie.labels,
+        lie.batch_size,
+        lie.delivered,
+        lie.loss_rise,
+        lie.loss_rise_error,
+        lie.solo_rise,
+        lie.solo_rise_error,
+    )
     if not texts or not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
         raise InputError(f"this is no offer: a lie needs two texts of up to {LONGEST_LIE} letters and finite numbers.")
-    if min(lie.labels, lie.batch_size, lie.delivered, lie.loss_rise_error) < 0 or lie.delivered > 1:
+    errors = (lie.loss_rise_error, lie.solo_rise_error)
+    if min(lie.labels, lie.batch_size, lie.delivered, *errors) < 0 or lie.delivered > 1:
         raise InputError("this is no offer: a lie has negative numbers, or delivers more than all rounds.")
     return lie
 

@@ -63,6 +63,8 @@ def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
                 delivered=lie.delivered,
                 loss_rise=float(lie.rise.mean[client]),
                 loss_rise_error=float(lie.rise.error[client]),
+                solo_rise=lie.solo_rise,
+                solo_rise_error=lie.solo_rise_error,
             )
             for lie, batch in zip(found.lies, batches, strict=True)
         )
