@@ -1,6 +1,7 @@
 """The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
 
-docs/mechanism.md, section 8. Imports `audition_labels`, `mechanism`, `observation` and `checks`; `audition_plan` plans it.
+docs/mechanism.md, section 8. Imports `audition_labels`, `mechanism`, `observation` and `checks`; planned by
+`audition_plan`.
 """
 
 from __future__ import annotations
