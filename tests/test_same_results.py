@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info
 from truthfl.learning.compiled import kernel
 
 OLD = Path(__file__).parent / "old"
+MNIST = (OLD / "mnist.toml").read_text()  # the built-in job of version 0.1
 RECORDED_WITH = ("2.4", "SkylakeX", "avx512")
 
 SOFTMAX = """
@@ -75,7 +76,7 @@ behaviour = ["truthful", "small batch", "free rider"]
 # job, seed, digest of the final model, test loss, pay in minor units
 RECORDED = [
     (
-        None,
+        MNIST,
         0,
         "b2f07e42c881f35f7d61235cc7565da3c48111fdbca057649c0eaaf38f6a0f3e",
         0.42792744273832145,
@@ -112,10 +113,8 @@ def truthfl(folder, *arguments):
 
 @pytest.mark.parametrize(("job", "seed", "model", "loss", "pay"), RECORDED, ids=["built-in", "softmax", "cnn"])
 def test_the_same_seed_gives_the_same_model_and_pay_as_version_0_1(tmp_path, job, seed, model, loss, pay):
-    if job is not None:
-        (tmp_path / "job.toml").write_text(job)
-    words = [] if job is None else ["job.toml"]
-    done = truthfl(tmp_path, "run", *words, "--seed", seed, "--out", "out")
+    (tmp_path / "job.toml").write_text(job)
+    done = truthfl(tmp_path, "run", "job.toml", "--contract", "lceme", "--seed", seed, "--out", "out")
     assert done.returncode == 0, done.stderr
     with sqlite3.connect(tmp_path / "out" / "ledger.db") as book:
         rows = book.execute("SELECT kind, payload FROM entries WHERE kind IN ('test', 'settlement') ORDER BY sequence")
