@@ -11,7 +11,7 @@ from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.embedded import grid_of, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.job import read_job
+from truthfl.job import DataJob, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed
@@ -46,18 +46,18 @@ def audition_job(folder, behaviours=None, **server):
 
 
 class Plans:
-    """Plans, made once per set of clients; their joint part is made to count, which it hardly does in so small a job."""
+    """Plans, made once per set of clients; the joint part, which hardly counts in so small a job, is made to count."""
 
     def __init__(self):
         self.made = {}
 
-    def __call__(self, job, side):
+    def __call__(self, job, side, make=DataJob.plan):
         told = job.document()
         for part, name in (("clients", "behaviour"), ("server", "audition_seconds"), ("server", "label_seconds")):
             del told[part][name]
         key = json.dumps(told, sort_keys=True)
         if key not in self.made:
-            plan = job.plan(side, QUICK)
+            plan = make(job, side, QUICK)
             all_alike = np.ones(len(plan.clients))
             contract = replace(
                 plan.contract, joint_slope=300.0 * all_alike, joint_base=150.0 * all_alike, joint_cap=400.0 * all_alike

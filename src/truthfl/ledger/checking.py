@@ -194,7 +194,7 @@ def _test(view: JobView) -> Iterator[Fault]:
 
 
 def _settlements(view: JobView) -> Iterator[Fault]:
-    if not view.settlements:
+    if not view.settlements or _lacks_auditions(view):
         return
     names = {offer.client.name for offer in _offers_in_force(view)}
     for name, entry in view.settlements.items():
@@ -212,6 +212,8 @@ def _settlements(view: JobView) -> Iterator[Fault]:
 
 
 def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
+    if _lacks_auditions(view):
+        return
     for offer in _offers_in_force(view):
         entry = view.receipts.get(offer.client.name)
         if entry is None:
@@ -239,6 +241,11 @@ def _payments(view: JobView) -> Iterator[Fault]:
     for name, entry in due.items():
         if name not in view.settlements:
             yield _fault(entry, "nothing was settled for her")
+
+
+def _lacks_auditions(view: JobView) -> bool:
+    """Whether pay cannot be recomputed for want of auditions, which is a fault by itself if rounds or test are there."""
+    return view.agreement is not None and view.agreement.terms.has_audition and not view.auditions
 
 
 def _offers_in_force(view: JobView) -> tuple[Offer, ...]:

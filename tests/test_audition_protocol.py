@@ -1,0 +1,772 @@
+"""The audition in the protocol: commit, open, test, gate, rounds and pay; strangers' replies, resumption, tampering."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
+from messages import told
+from test_ledger_tampering import rewritten
+from truthfl.errors import InputError
+from truthfl.federation.participant.kept_audition import keep_audition, read_audition
+from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
+from truthfl.federation.protocol import planned_offers
+from truthfl.federation.protocol.audit import audit, published_files, solo_file
+from truthfl.federation.protocol.messages import (
+    AUDITION_COMMIT,
+    AUDITION_OPEN,
+    MODEL,
+    PARAMS,
+    document_in,
+    document_record,
+    model_record,
+)
+from truthfl.federation.protocol.offers import LEFT_OUT_NEWS
+from truthfl.federation.protocol.operator_folder import fixed_draws
+from truthfl.federation.protocol.paid_strategy import PaidStrategy
+from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
+from truthfl.federation.simulated.client_labels import AskedLabels
+from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job
+from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
+from truthfl.job import DataJob, read_job
+from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
+from truthfl.learning.behaviour import from_strategy
+from truthfl.learning.behaviours import BEHAVIOURS, behaviour
+from truthfl.learning.federated import Federated
+from truthfl.learning.profile import Profile
+from truthfl.learning.solo_test import solo_losses
+from truthfl.learning.solo_training import train_alone
+from truthfl.learning.training import train
+from truthfl.ledger import participant_folder as papers
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.commitment import audition_commitment, draw_seed, secret_from_seed
+from truthfl.ledger.documents import signed
+from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.signing import read_key
+from truthfl.ledger.terms import offer_from
+from truthfl.mechanism.observation import Evidence, Observation
+
+NAMES = ["Ada", "Ben", "Cleo", "Dora"]
+LIARS = ["truthful", "lazy labeler", "few labels", "truthful"]
+BEN = FIRST_NODE + 1
+HASTY = from_strategy("hasty reporter", batch_share=0.5, report_scale=0.5)  # honest in the audition
+
+
+@pytest.fixture(scope="module")
+def plans():
+    """Plans, made once: they are not what is tested here."""
+    return Plans()
+
+
+@pytest.fixture(autouse=True)
+def lies_searched_once(monkeypatch):
+    """The short search of lies is made once per plan."""
+    search = planned_offers.search_on_pilot
+
+    def known(side, plan):
+        if id(plan) not in SEARCHED:
+            SEARCHED[id(plan)] = plan, search(side, plan)
+        return SEARCHED[id(plan)][1]
+
+    monkeypatch.setattr(planned_offers, "search_on_pilot", known)
+
+
+SEARCHED = {}
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory, plans):
+    """A whole job of four honest clients; nothing in it is changed by tests."""
+    setting = Setting(tmp_path_factory.mktemp("honest"), plans)
+    return setting, setting.go()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, plans):
+    """A whole job in which two of four are stopped at the audition."""
+    setting = Setting(tmp_path_factory.mktemp("stopped"), plans, LIARS)
+    return setting, setting.go()
+
+
+def receipt_of(setting, name):
+    return papers.receipts(setting.folder / "participants" / name)[-1]
+
+
+def held(setting, found):
+    """The first fault of ledger, files or receipts."""
+    faults = [check(setting.entries()), audit(found, *published_files(setting.folder, found.name))]
+    faults += [receipt_fault(receipt_of(setting, offer.client.name)) for offer in found.agreement.offers]
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def results(found):
+    """What must be the same in every run: auditions, and pay."""
+    rows = [entry.document for entry in found.auditions.values()]
+    kept = [{name: row[name] for name in ("client", "model", "solo_loss", "level_shift", "passed")} for row in rows]
+    return kept, [entry.document for entry in found.settlements.values()]
+
+
+def test_offers_ask_for_labels_and_say_the_recipe(honest, plans):
+    setting, found = honest
+    plan = plans(setting.job, None)
+    for i, offer in enumerate(found.agreement.offers):
+        assert offer.job.recipe == plan.audition.recipe.document()
+        assert offer.job.audition_seconds == 3600.0
+        assert offer.client.samples == plan.audition.labels[i] <= setting.job.clients.dataset_size[i]
+        assert offer.client.audition_cost == plan.audition.measurement.audition_cost[i]
+        assert offer_from(offer.document()).hash == offer.hash
+    written = found.plans[-1].document["audition"]
+    assert written["recipe"] == plan.audition.recipe.document()
+    assert written["left_out"] == []
+    assert len(written["solo"]["labels"]) == len(written["solo"]["loss"])
+    assert set(written["joint"]) == {"curve", "error"}
+
+
+def test_a_whole_job(honest):
+    setting, found = honest
+    kinds = [entry.kind for entry in setting.entries()]
+    last_commitment = max(i for i, kind in enumerate(kinds) if kind == "commitment")
+    first_audition = kinds.index("audition")
+    assert last_commitment < first_audition < kinds.index("round") < kinds.index("test") < kinds.index("settlement")
+    assert kinds[first_audition : first_audition + 4] == ["audition"] * 4
+    assert list(found.auditions) == NAMES == list(found.commitments)
+    assert held(setting, found) is None
+    assert not found.rejections
+    models = np.load(solo_file(setting.folder / "models", found.name))
+    assert models.dtype == np.float32
+    for i, offer in enumerate(found.agreement.offers):
+        row, settled = found.auditions[offer.client.name].document, found.settlements[offer.client.name].document
+        assert row["passed"] is settled["passed"] is True
+        assert row["reason"] is None
+        committed = found.commitments[offer.client.name].document["commitment"]
+        assert audition_commitment(offer.hash, row["salt"], models[i]) == committed
+        assert settled["amount"] == pytest.approx(settled["label_pay"] + settled["computing_pay"])
+        assert settled["pay"] == round(settled["amount"])
+        assert settled["label_pay"] > 0 < settled["computing_pay"]
+        assert settled["present_labels"] == sum(one.client.samples for one in found.agreement.offers)
+        assert receipt_of(setting, offer.client.name)["document"]["audition"]["result"] == row
+
+
+def test_solo_models_and_losses_are_those_of_training_alone(honest):
+    setting, found = honest
+    federated = setting.scene.federated
+    models = np.load(solo_file(setting.folder / "models", found.name))
+    recipe = setting.plans(setting.job, None).audition.recipe
+    for i, offer in enumerate(found.agreement.offers):
+        rows = federated.partition.rows_of(i)
+        rows = rows[asked_order(len(rows), i, setting.job.data.seed)][: offer.client.samples]
+        alone = train_alone(federated.model, federated.data.images[rows], federated.data.labels[rows], recipe, 5)
+        assert np.array_equal(models[i], alone)
+    losses = solo_losses(federated.model, models, setting.scene.test, draw_seed(secret_from_seed(5)))
+    assert losses.tolist() == [found.auditions[name].document["solo_loss"] for name in NAMES]
+
+
+def test_the_joint_model_is_the_trainers(honest):
+    setting, found = honest
+    federated = federation_of_asked(setting.job, setting.scene.federated, found.agreement)
+    batches = [offer.client.batch_size for offer in found.agreement.offers]
+    trained = train(federated, Profile(["truthful"] * 4, batches), 5)
+    model = np.load(published_files(setting.folder, found.name)[0])
+    assert np.abs(model - trained.params[0]).max() < 1e-5
+
+
+def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
+    setting, found = stopped
+    assert [found.auditions[name].document["passed"] for name in NAMES] == [True, False, False, True]
+    assert held(setting, found) is None
+    assert {tuple(entry.document["asked"]) for entry in found.rounds} == {("Ada", "Dora")}
+    assert len(found.rounds) == 12
+    labels = {offer.client.name: offer.client.samples for offer in found.agreement.offers}
+    for offer in found.agreement.offers:
+        name, passed = offer.client.name, offer.client.name in ("Ada", "Dora")
+        settled = found.settlements[name].document
+        others = sum(labels[other] for other in ("Ada", "Dora") if other != name)
+        assert settled["present_labels"] == labels[name] + others
+        assert (settled["asked"], settled["delivered"]) == ((12, 12) if passed else (0, 0))
+        sentence, over = papers.news(setting.folder / "participants" / name) or (None, None)
+        if passed:
+            assert sentence is None
+            continue
+        row = found.auditions[name].document
+        assert settled["computing_pay"] == 0
+        assert over is False
+        assert f"The model has a loss of {row['solo_loss']:.2f}; " in sentence
+        assert "once in 10,000 times" in sentence
+        assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,.2f} cent.")
+        assert row["reason"] in sentence
+
+
+def test_weights_of_those_who_passed_are_shares_of_theirs(stopped):
+    """The rounds by hand: reports of the two who passed, with weights that add up to 1."""
+    setting, found = stopped
+    offers = [found.agreement.offers[i] for i in (0, 3)]
+    total = sum(offer.client.samples for offer in offers)
+    params, who = setting.scene.federated.model.init(5), [(FIRST_NODE, offers[0]), (FIRST_NODE + 3, offers[1])]
+    for round_ in range(12):
+        reports = [setting.people[node].report(one.hash, params, round_) for node, one in who]
+        params = params + sum(
+            np.float32(offer.client.samples / total) * (report - params)
+            for offer, report in zip(offers, reports, strict=True)
+        )
+    model = np.load(published_files(setting.folder, found.name)[0])
+    assert np.abs(model - params).max() < 1e-5
+
+
+def test_pay_is_by_the_formula(stopped):
+    _, found = stopped
+    loss = found.test.document["loss"]
+    for offer in found.agreement.offers:
+        terms, settled = offer.client.pay, found.settlements[offer.client.name].document
+        level = terms["solo_level"] + terms["solo_spread"] * settled["level_shift"]
+        labels = terms["label_base"] + terms["label_slope"] * (level - settled["solo_loss"])
+        assert settled["label_pay"] == pytest.approx(min(max(labels, 0.0), terms["label_cap"]))
+        assert settled["passed"] == (settled["solo_loss"] - level <= terms["gate"])
+        expected = terms["joint_constant"] + terms["joint_curve"] / settled["present_labels"]
+        computing = min(max(terms["joint_base"] + terms["joint_slope"] * (expected - loss), 0.0), terms["joint_cap"])
+        assert settled["computing_pay"] == pytest.approx(computing if settled["passed"] else 0.0)
+
+
+# Replies of Ben that are changed on their way.
+
+
+def of(action, reply):
+    return reply.metadata.message_type == f"query.{action}" and reply.metadata.src_node_id == BEN
+
+
+def opening(change):
+    """Changes the document and the model of Ben's opening."""
+
+    def changed(reply):
+        if not of(AUDITION_OPEN, reply):
+            return [reply]
+        document, model = document_in(reply), np.array(reply.content[MODEL][PARAMS].numpy())
+        return [other_reply(change(document, model), reply)]
+
+    return changed
+
+
+def with_model(document, model):
+    content = document_record(document)
+    content.array_records[MODEL] = model_record(model)
+    return content
+
+
+def with_number(number):
+    def change(document, model):
+        model[3] = number
+        return with_model(document, model)
+
+    return change
+
+
+def oversized(document, model):
+    content = document_record(document)
+    array = Array(model)
+    array.data = array.data + bytes(1000)
+    content.array_records[MODEL] = ArrayRecord({PARAMS: array})
+    return content
+
+
+def two_arrays(document, model):
+    content = document_record(document)
+    content.array_records[MODEL] = ArrayRecord({PARAMS: Array(model), "more": Array(model)})
+    return content
+
+
+def commitment_reply(change):
+    def changed(reply):
+        return change(reply) if of(AUDITION_COMMIT, reply) else [reply]
+
+    return changed
+
+
+def error(reply):
+    failed = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "no memory"), reply_to=reply)
+    vars(failed.metadata).update(
+        _src_node_id=reply.metadata.src_node_id, _reply_to_message_id=reply.metadata.reply_to_message_id
+    )
+    return [failed]
+
+
+BAD = {
+    "NaN": (opening(with_number(np.nan)), "it has NaN or infinity"),
+    "infinity": (opening(with_number(np.inf)), "it has NaN or infinity"),
+    "huge": (opening(with_number(1e9)), "it has a number beyond 1,000,000"),
+    "other shape": (opening(lambda d, m: with_model(d, m[:-1])), "its shape is"),
+    "other type": (opening(lambda d, m: with_model(d, m.astype(np.float64))), "oversized"),
+    "integers": (opening(lambda d, m: with_model(d, m.astype(np.int32))), "its dtype is int32"),
+    "oversized": (opening(oversized), "oversized"),
+    "two arrays": (opening(two_arrays), "its records are of another kind"),
+    "empty": (opening(lambda _d, _m: RecordDict()), "the message carries no document"),
+    "no model": (opening(lambda d, _: document_record(d)), "its records are 'truthfl'"),
+    "opened otherwise": (opening(with_number(0.25)), "it is another model than the one committed to"),
+    "other salt": (opening(lambda d, m: with_model(d | {"salt": "00" * 32}, m)), "it is another model than the one"),
+    "no salt": (opening(lambda d, m: with_model(d | {"salt": 7}, m)), "its salt is not 32 bytes"),
+    "other offer": (opening(lambda d, m: with_model(d | {"offer": "ab" * 32}, m)), "it is for another offer"),
+    "no hash": (
+        commitment_reply(lambda reply: [other_reply(document_record({"commitment": "yes"}), reply)]),
+        "its commitment is no hash",
+    ),
+    "error": (commitment_reply(error), "error: no memory"),
+    "not committed": (commitment_reply(lambda _: []), "no commitment in time"),
+    "not opened": (lambda reply: [] if of(AUDITION_OPEN, reply) else [reply], "it was not opened in time"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_audition_is_refused_with_a_reason_and_the_job_goes_on(name, tmp_path, plans):
+    change, reason = BAD[name]
+    setting = Setting(tmp_path, plans, audition_seconds=0.6 if name.startswith("not ") else 60.0)
+    found = setting.go(Meddler(setting.grid, change))
+    (rejection,) = found.rejections
+    assert (rejection.document["stage"], rejection.document["client"]) == ("audition", "Ben")
+    assert rejection.document["reason"].startswith(reason)
+    row, settled = found.auditions["Ben"].document, found.settlements["Ben"].document
+    assert (row["model"], row["solo_loss"], row["passed"]) == (None, None, False)
+    assert row["reason"] == f"No model was taken: {rejection.document['reason']}."
+    assert (settled["solo_loss"], settled["pay"], settled["asked"]) == (None, 0, 0)
+    assert [found.auditions[other].document["passed"] for other in NAMES] == [True, False, True, True]
+    assert np.isnan(np.load(solo_file(setting.folder / "models", found.name))[1]).all()
+    assert held(setting, found) is None
+    assert "Ben" not in found.rounds[0].document["asked"]
+
+
+@pytest.mark.parametrize("action", [AUDITION_COMMIT, AUDITION_OPEN])
+def test_of_two_the_first_counts(action, tmp_path, plans, honest):
+    setting = Setting(tmp_path, plans)
+    found = setting.go(Meddler(setting.grid, lambda reply: [reply, reply] if of(action, reply) else [reply]))
+    assert [entry.document["reason"] for entry in found.rejections] == ["duplicated: it came after another one of hers"]
+    assert results(found) == results(honest[1])
+    assert held(setting, found) is None
+
+
+def test_who_has_no_labels_in_time_has_no_audition(tmp_path, plans):
+    setting = Setting(tmp_path, plans, label_seconds=0.01)
+    setting.people[BEN].labels = lambda _: None
+    found = setting.go()
+    assert [entry.document["reason"] for entry in found.rejections] == ["labels were not there in time"]
+    assert "Ben" not in found.commitments
+    assert found.settlements["Ben"].document["pay"] == 0
+    sentence, over = papers.news(setting.folder / "participants" / "Ben")
+    assert sentence.startswith("You did not pass the audition. No model was taken: labels were not there in time.")
+    assert over is False
+    assert held(setting, found) is None
+
+
+def test_labels_beyond_the_classes_are_told_in_words(tmp_path, plans):
+    setting = Setting(tmp_path, plans)
+    own = setting.people[BEN].labels
+    setting.people[BEN].labels = lambda offer: np.where(np.arange(offer.client.samples) == 3, 10, own(offer))
+    found = setting.go()
+    assert [entry.document["reason"] for entry in found.rejections] == ["error: a label is 10; the job has 10 classes."]
+    assert held(setting, found) is None
+
+
+def test_an_untrained_model_is_empty(tmp_path, plans):
+    setting = Setting(tmp_path, plans)
+    ben = setting.people[BEN]
+    start = setting.scene.federated.model.init(5)
+    ben.commit_audition = lambda offer: audition_commitment(
+        offer, keep_audition(ben.folder, offer, start).salt, read_audition(ben.folder, offer).model
+    )
+    found = setting.go()
+    assert [entry.document["reason"] for entry in found.rejections] == [
+        "empty: it is the model from which training starts"
+    ]
+
+
+def test_nobody_passes(tmp_path, plans):
+    setting = Setting(tmp_path, plans, audition_seconds=0.3)
+    none = Meddler(
+        setting.grid,
+        lambda reply: [] if reply.metadata.message_type == f"query.{AUDITION_COMMIT}" else [reply],
+    )
+    found = setting.go(none)
+    assert found.finished
+    assert not found.rounds
+    assert [entry.document["passed"] for entry in found.auditions.values()] == [False] * 4
+    assert [entry.document["pay"] for entry in found.settlements.values()] == [0] * 4
+    start = setting.scene.federated.model.init(5)
+    assert np.array_equal(np.load(published_files(setting.folder, found.name)[0]), start)
+    assert held(setting, found) is None
+
+
+def test_no_common_model_goes_out_before_the_auditions_are_over(tmp_path, plans):
+    setting = Setting(tmp_path, plans)
+    seen = []
+
+    class Watching(type(setting.grid)):
+        def push_messages(self, messages):
+            sent = list(messages)
+            seen.extend(message.metadata.message_type for message in sent)
+            return super().push_messages(sent)
+
+    grid = Watching.__new__(Watching)
+    grid.__dict__.update(vars(setting.grid))
+    setting.go(grid)
+    stages = [kind for kind in dict.fromkeys(seen) if kind.split(".")[-1] in (AUDITION_COMMIT, AUDITION_OPEN, "train")]
+    assert [kind.split(".")[-1] for kind in stages] == [AUDITION_COMMIT, AUDITION_OPEN, "train"]
+    last = {kind: max(i for i, one in enumerate(seen) if one == kind) for kind in stages}
+    first = {kind: seen.index(kind) for kind in stages}
+    assert last[stages[0]] < first[stages[1]]
+    assert last[stages[1]] < first[stages[2]]
+
+
+class KilledError(Exception):
+    """The server is killed."""
+
+
+@pytest.mark.parametrize("when", ["after 1", "after 2", "after 3", "after 4", "before results", "after results"])
+def test_a_server_that_is_killed_in_the_stage_goes_on(when, tmp_path, plans, stopped, monkeypatch):
+    setting = Setting(tmp_path, plans, LIARS)
+    write, count = Ledger.append_all, Counter()
+
+    def append_all(book, items):
+        kinds = {item.kind for item in items}
+        if "audition" in kinds and when == "before results":
+            raise KilledError
+        written = write(book, items)
+        count["commitment"] += "commitment" in kinds
+        if ("commitment" in kinds and when == f"after {count['commitment']}") or (
+            "audition" in kinds and when == "after results"
+        ):
+            raise KilledError
+        return written
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "append_all", append_all)
+        with pytest.raises(KilledError):
+            setting.go()
+    found = setting.go(grid_of(setting.people))
+    assert results(found) == results(stopped[1])
+    kinds = Counter(entry.kind for entry in setting.entries())
+    assert (kinds["commitment"], kinds["audition"], kinds["rejection"], kinds["round"]) == (4, 4, 0, 12)
+    assert held(setting, found) is None
+
+
+# Tampering.
+
+
+def other(name, value):
+    def change(document):
+        assert document[name] != value
+        document[name] = value
+
+    return change
+
+
+def no_longer_stopped(document):
+    document |= {"passed": True, "reason": None}
+
+
+def asked_too(document):
+    document["asked"] = ["Ada", "Ben", "Dora"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "change", "what"),
+    [
+        ("audition", "Ada", other("solo_loss", 0.1), "the level's shift is"),
+        ("audition", "Ada", other("level_shift", 0.5), "the level's shift is"),
+        ("audition", "Ben", no_longer_stopped, "whether she passed is not what her offer says"),
+        ("audition", "Ben", other("offer", "ab" * 32), "it is of another client or offer"),
+        ("audition", "Ben", other("model", None), "it has a model and no loss"),
+        ("commitment", "Cleo", other("client", "Ada"), "it is of another client or offer"),
+        ("settlement", "Ada", other("level_shift", 0.5), "recomputed it is"),
+        ("settlement", "Ada", other("solo_loss", 0.1), "recomputed it is"),
+        ("settlement", "Ada", other("present_labels", 500.0), "recomputed it is"),
+        ("settlement", "Ada", other("label_pay", 1.0), "recomputed it is"),
+        ("settlement", "Ben", other("passed", True), "recomputed it is"),
+        ("round", "3", asked_too, "clients were asked who did not pass the audition"),
+    ],
+)
+def test_a_changed_row_is_found(kind, key, change, what, stopped):
+    fault = check(rewritten(stopped[0].entries(), kind, key, change))
+    assert fault is not None
+    assert what in fault.message
+
+
+def test_a_job_without_its_auditions_is_found(stopped):
+    entries = [entry for entry in stopped[0].entries() if entry.kind != "audition"]
+    chained = rewritten([replace(entry, sequence=i + 1) for i, entry in enumerate(entries)], "", "", None)
+    assert "it comes before the auditions" in check(chained).message
+
+
+def test_a_changed_solo_model_is_found(stopped, tmp_path):
+    setting, found = stopped
+    for path in published_files(setting.folder, found.name):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    models = np.load(solo_file(setting.folder / "models", found.name))
+    path = solo_file(tmp_path, found.name)
+    assert "-solo.npy is not there" in told(audit, found, *published(tmp_path, found))
+    np.save(path, models)
+    assert audit(found, *published(tmp_path, found)) is None
+    models[2, 7] += 0.5
+    np.save(path, models)
+    assert "does not hold the model with which Cleo auditioned" in audit(found, *published(tmp_path, found))
+    np.save(path, models[:2])
+    assert "does not hold the solo models" in audit(found, *published(tmp_path, found))
+
+
+def published(folder, found):
+    return folder / f"{found.name}.npy", folder / f"{found.name}-test.npz"
+
+
+def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
+    """All rows agree with each other, and not with the models."""
+    setting, found = stopped
+    files = published_files(setting.folder, found.name)
+
+    def changed(kind, name, **values):
+        rows = dict(getattr(found, f"{kind}s"))
+        document = rows[name].document | values
+        rows[name] = SimpleNamespace(document=document)
+        return replace(found, **{f"{kind}s": rows})
+
+    assert "Ada's solo loss is 0.5 in the ledger" in audit(changed("audition", "Ada", solo_loss=0.5), *files)
+    assert "Ada's level shift is 0.5" in audit(changed("audition", "Ada", level_shift=0.5), *files)
+    assert "Ada committed herself to another model" in audit(changed("commitment", "Ada", commitment="ab"), *files)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda d: d["settlement"].update(level_shift=0.5), "the settlement's level_shift is 0.5"),
+        (lambda d: d["settlement"].update(solo_loss=0.1), "the settlement's solo_loss is 0.1"),
+        (lambda d: d["settlement"].update(pay=9999), "the pay is 9999"),
+        (lambda d: d["settlement"].update(present_labels=90.0), "fewer labels than her own"),
+        (lambda d: d["settlement"].update(present_labels=900.0), "by the offer's formula"),
+        (lambda d: d["settlement"].update(asked=0), "other rounds"),
+        (lambda d: d["audition"]["result"].update(offer="ab"), "another client or offer"),
+        (lambda d: d["audition"].update(commitment=None), "was not committed to"),
+        (lambda d: d["audition"]["result"].update(model="ab"), "its audition is not the one in the chain"),
+        (lambda d: d["audition"]["commitment"].update(commitment="ab"), "its commitment is not the one in the chain"),
+        (lambda d: d.pop("audition"), "it has an audition and its offer none, or the other way round"),
+    ],
+)
+def test_a_changed_receipt_is_found_even_if_the_operator_signs_it(change, what, stopped):
+    setting, _ = stopped
+    document = json.loads(json.dumps(receipt_of(setting, "Ada")))["document"]
+    change(document)
+    fault = receipt_fault(signed(read_key(setting.folder / "operator"), document))
+    assert fault is not None
+    assert what in fault
+
+
+# Labels, clients who are not asked, what liars would have had.
+
+
+def test_simulated_labels_are_those_of_the_trainer(honest):
+    """For every behaviour, at every position, with a client who is not asked before her."""
+    setting, found = honest
+    job, federated = setting.job, setting.scene.federated
+    labels = np.array([40, 0, 50, 30])
+    terms = replace(found.agreement.terms, seed=9)
+    training = replace(federated.training, rounds=terms.rounds, step_size=terms.step_size)
+    given = Federated(federated.model, federated.data, federated.partition, training)
+    ordered = Federated(
+        federated.model, federated.data, in_asked_order(federated.partition, job.data.seed), federated.training
+    )
+    asked = ask_for_labels(given, labels, job.data.seed)
+    for name in BEHAVIOURS:
+        expected = Profile([name] * 3, 1).labels(asked, 9)
+        sources = AskedLabels(ordered, [name] * 4)
+        for index, client in enumerate((0, 2, 3)):
+            known = found.agreement.offers[client]
+            own = replace(known.client, index=index, samples=int(labels[client]))
+            made = sources.source(client)(replace(known, job=terms, client=own, original=None))
+            assert np.array_equal(made, expected[asked.samples_of(index)]), name
+
+
+def plans_for_two(plans):
+    def plan(job, side):  # noqa: ARG001
+        told = job.document()["clients"]
+        two = job.with_clients(type(job.clients)(**{name: values[::2] for name, values in told.items()}))
+        return plans(two, two.server_side())
+
+    return plan
+
+
+def test_a_run_with_clients_who_are_not_asked(tmp_path, plans, monkeypatch):
+    monkeypatch.setattr(DataJob, "plan", lambda job, side, _: plans_for_two(plans)(job, side))
+    job = audition_job(tmp_path, ["truthful", "truthful", "few labels", "echo"])
+    outcome = run_job(job, tmp_path / "out", seed=3)
+    assert [offer is None for offer in outcome.offers] == [False, True, False, True]
+    assert (outcome.pay[[1, 3]] == 0).all()
+    assert (outcome.cost[[1, 3]] == 0).all()
+    assert outcome.stopped_at_gate.tolist() == [False, False, True, False]
+    assert np.isnan(outcome.payoff_if_honest).tolist() == [True, True, False, False]
+    assert outcome.payoff_if_honest[3] == 0
+    assert [row[0] for row in client_rows(outcome)] == [*NAMES, "total"]
+    assert [one["labels"] for one in results_document(job, outcome, {})["clients"]][1::2] == [0, 0]
+    assert "worth less than their price: Ben, Dora." in " ".join(summary_sentences(job, outcome))
+
+
+def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
+    """The plan asks Ada and Cleo."""
+    setting = Setting(tmp_path, plans_for_two(plans))
+    found = setting.go()
+    left_out = found.plans[-1].document["audition"]["left_out"]
+    assert left_out == ["Ben", "Dora"]
+    assert [offer.client.name for offer in found.agreement.offers] == [name for name in NAMES if name not in left_out]
+    assert [entry.document for entry in found.rejections if entry.document["stage"] == "plan"] == [
+        {
+            "stage": "plan",
+            "round": None,
+            "node": None,
+            "client": name,
+            "reason": "her labels would be worth less than their price",
+        }
+        for name in left_out
+    ]
+    for name in left_out:
+        assert papers.news(setting.folder / "participants" / name) == (LEFT_OUT_NEWS, True)
+        assert name not in found.settlements
+    assert held(setting, found) is None
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory, plans):
+    """Jobs by `run_job`: with liars, and with one of them honest instead."""
+    folder = tmp_path_factory.mktemp("outcomes")
+    lively = ["truthful", "lazy labeler", "half parrot", HASTY]
+    made = {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DataJob, "plan", lambda job, side, _: plans(job, side))
+        for which in (None, 1, 3):
+            behaviours = [name if i != which else "truthful" for i, name in enumerate(lively)]
+            job = audition_job(folder, behaviours)
+            made[which] = job, run_job(job, folder / str(which), seed=3)
+    return made
+
+
+def test_the_fast_trainer_pays_as_the_protocol(outcomes):
+    job, outcome = outcomes[None]
+    scene, draws = job.simulated_federation(), fixed_draws(3)
+    restricted = federation_of_asked(job, scene.federated, outcome.agreement)
+    solo = {name: entry.document["solo_loss"] for name, entry in outcome.view.auditions.items()}
+    kinds = [behaviour(name) for name in job.clients.behaviour]
+    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, (draws.seed, draws.secret))
+    assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
+    assert outcome.stopped_at_gate[1]
+    assert not outcome.stopped_at_gate[3]
+    assert (outcome.computing_pay[[0, 3]] > 0).all()
+
+
+@pytest.mark.parametrize("client", [1, 3])
+def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_honest(client, outcomes):
+    outcome, other_outcome = outcomes[None][1], outcomes[client][1]
+    assert outcome.payoff_if_honest[client] == pytest.approx(other_outcome.payoff[client], abs=1.0)
+    assert np.isnan(outcome.payoff_if_honest[0])
+
+
+def test_costs_of_the_stopped_are_labels_and_training_alone(outcomes):
+    job, outcome = outcomes[None]
+    ada, ben = outcome.agreement.offers[:2]
+    assert outcome.cost[0] == pytest.approx(ada.cost)
+    assert outcome.cost[1] == pytest.approx(behaviour("lazy labeler").labeling_effort + ben.client.audition_cost)
+    assert outcome.pay == pytest.approx(outcome.label_pay + outcome.computing_pay, abs=0.51)
+    assert job.server.minor_units == 1
+
+
+def test_the_report_says_what_became_of_liars(outcomes):
+    job, outcome = outcomes[None]
+    sentences = summary_sentences(job, outcome)
+    lost = outcome.payoff_if_honest[1] - outcome.payoff[1]
+    solo = outcome.view.auditions["Ben"].document["solo_loss"]
+    (ben,) = [one for one in sentences if one.startswith("Ben")]
+    assert ben.startswith(
+        f"Ben (lazy labeler) was stopped at the audition: her model's loss is {solo:.2f}, honest ones "
+    )
+    assert ben.endswith(
+        f"she is paid {outcome.pay[1]:,.2f} and is left with {abs(lost):,.2f} {'less' if lost > 0 else 'more'} than if "
+        "she had been honest."
+    )
+    (dora,) = [one for one in sentences if one.startswith("Dora")]
+    assert "passed the audition" in dora
+    assert "labels took part in the joint training" in sentences[-1]
+    rows = client_rows(outcome)
+    assert {len(row) for row in rows} == {len(table_columns(outcome))}
+    document = results_document(job, outcome, {})
+    for i, one in enumerate(document["clients"]):
+        assert one["name"] == NAMES[i]
+        assert one["labels"] == outcome.agreement.offers[i].client.samples
+        assert one["stopped_at_gate"] is bool(outcome.stopped_at_gate[i])
+        assert one["payoff"] == pytest.approx(one["pay"] - one["cost"])
+        assert {"behaviour", "label_pay", "computing_pay", "payoff_if_honest"} <= set(one)
+    json.dumps(document, allow_nan=False)
+
+
+def test_a_job_may_be_run_under_another_contract(tmp_path):
+    job = read_job(audition_job_file(tmp_path)).with_contract("lceme")
+    outcome = run_job(job, tmp_path / "out", design=QUICK)
+    assert not outcome.view.auditions
+    assert not outcome.stopped_at_gate.any()
+    assert not outcome.label_pay.any()
+    assert table_columns(outcome)[2] == "batch"
+
+
+# The participant's side.
+
+
+def test_a_participant_commits_once(honest, tmp_path):
+    setting, found = honest
+    ada, offer = setting.people[FIRST_NODE], found.agreement.offers[0]
+    committed = found.commitments["Ada"].document["commitment"]
+    assert ada.commit_audition(offer.hash) == committed
+    kept = ada.open_audition(offer.hash)
+    assert audition_commitment(offer.hash, kept.salt, kept.model) == committed
+    assert keep_audition(ada.folder, offer.hash, kept.model + 1).salt == kept.salt
+    elsewhere = replace(ada, folder=tmp_path, accepted_offers={})
+    assert "no model was committed to" in told(elsewhere.open_audition, offer.hash)
+    assert "this offer was not accepted here" in told(elsewhere.commit_audition, offer.hash)
+    assert "no hash of an offer" in told(elsewhere.commit_audition, "../offers/x")
+
+
+def test_an_offer_without_a_recipe_is_refused(honest):
+    setting, found = honest
+    ada, offer = setting.people[FIRST_NODE], found.agreement.offers[0]
+    document = offer.document()
+    bare = {name: value for name, value in document["job"].items() if name not in ("recipe", "audition_seconds")}
+    client = {name: value for name, value in document["client"].items() if name != "audition_cost"}
+    assert "must have a recipe" in told(ada.answer_offer, document | {"job": bare, "client": client})
+    steps = document["job"]["recipe"] | {"steps": 10**9}
+    assert "recipe has at most" in told(ada.answer_offer, document | {"job": document["job"] | {"recipe": steps}})
+    more = document["client"] | {"samples": 10**6}
+    assert "the offer asks for 1000000 samples" in told(ada.answer_offer, document | {"client": more})
+
+
+def test_whether_it_pays_counts_labels_asked_and_training_alone(honest):
+    _, found = honest
+    offer = found.agreement.offers[0]
+    settings = Settings("Ada", "", "", "", accept=ACCEPT_IF_IT_PAYS)
+    assert decision(settings, offer, samples=120) is True
+    pay, samples = offer.expected_pay, offer.client.samples
+    work = offer.cost - offer.client.labeling_cost
+    enough, too_much = ((pay - work + step) * 120 / samples for step in (-0.01, 0.01))
+    assert decision(replace(settings, labeling_cost=enough), offer, samples=120) is True
+    assert decision(replace(settings, labeling_cost=too_much), offer, samples=120) is False
+
+
+def test_a_flower_app_of_ones_own_is_told_that_it_has_no_audition(plans, honest):
+    plan = plans(honest[0].job, None)
+    assert Evidence.SOLO_LOSS in plan.contract.needs
+    promise = SimpleNamespace(clients=plan.clients, training=plan.training, contract=plan.contract)
+    strategy = PaidStrategy.__new__(PaidStrategy)
+    strategy.promise = lambda _: promise
+    with pytest.raises(InputError, match="'audition' pays by models that clients train alone, which a Flower app"):
+        strategy._make_offers(("Ada",), 1, 12, None)
+
+
+def test_evidence_is_needed_for_pay(honest):
+    offer = honest[1].agreement.offers[0]
+    assert "pays by an audition" in told(offer.pay, 0.5, 12, 12)
+    expected = offer.mechanism.pay(Observation(offer.job.expected_loss))[0]
+    assert offer.expected_pay == expected
