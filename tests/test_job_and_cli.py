@@ -196,7 +196,15 @@ def test_a_terminal_without_our_letters_gets_others():
 
 def test_help_shows_all_commands():
     modules = {path.stem for path in Path(app.__file__).parent.glob("*.py")}
-    assert set(app.COMMANDS) == modules - {"__init__", "app", "exit_codes", "output", "plan_output", "progress"}
+    assert set(app.COMMANDS) == modules - {
+        "__init__",
+        "app",
+        "audition_output",
+        "exit_codes",
+        "output",
+        "plan_output",
+        "progress",
+    }
     shown = run("--help").stdout
     assert [name for name in app.COMMANDS if f" {name} " not in shown] == []
     assert "3 network, disk, a port or a process failed" in " ".join(shown.split())

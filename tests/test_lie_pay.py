@@ -33,12 +33,13 @@ def honest_losses(loss=0.5, without=0.6):
     """Honest work in five cases under one payer."""
     cases, unknown = np.ones(len(LIAR)), np.full(len(LIAR), np.nan)
     payer = np.zeros(len(LIAR), dtype=int)
-    return Honest(LIAR, payer, loss * cases, without * cases, unknown, unknown, unknown)
+    return Honest(LIAR, payer, loss * cases, without * cases, unknown, unknown, unknown, unknown, np.zeros(len(LIAR)))
 
 
 def lied_losses(losses, delivered=1.0):
     loss = np.repeat(np.asarray(losses, dtype=float)[:, None], len(LIAR), axis=1)
-    return Lied(loss, np.broadcast_to(np.asarray(delivered, dtype=float), loss.T.shape).T, np.full_like(loss, np.nan))
+    unknown = np.full_like(loss, np.nan)
+    return Lied(loss, np.broadcast_to(np.asarray(delivered, dtype=float), loss.T.shape).T, unknown, unknown)
 
 
 def of_model(point):
@@ -104,8 +105,8 @@ def test_shapley_pay_is_the_share_of_the_drop_and_never_negative():
     joined = np.tile(0.5 + 0.01 * np.arange(cases), (2, 1))
     joined[1] += 10.0  # a lie that harms every coalition
     honest = Honest(LIAR, np.zeros(cases, dtype=int), np.full(cases, 0.5), np.full(cases, np.nan), joined[0],
-                    np.full(cases, 0.7), np.full(cases, 2.5))  # fmt: skip
-    lied = Lied(np.full((2, cases), 0.5), np.ones((2, cases)), joined)
+                    np.full(cases, 0.7), np.full(cases, 2.5), np.full(cases, np.nan), np.zeros(cases))  # fmt: skip
+    lied = Lied(np.full((2, cases), 0.5), np.ones((2, cases)), joined, np.full((2, cases), np.nan))
     found = gains([Payer(rule, CLIENTS, TRAINING)], LIES[:2], lied, honest)
     assert found.pay.mean() == pytest.approx(400.0 * (0.7 - joined[0].mean()) / 2.0)
     saved = [float(TRUTH.cost(cost, 5.0, 40, 200) - LIES[1].cost(cost, 5.0, 40, 200)) for cost in CLIENTS.labeling_cost]
@@ -150,7 +151,8 @@ def test_what_is_known_is_not_trained_again():
             trained.extend((point, case) for point in points for case in cases)
             loss = np.array([[10.0 * LIES.index(p) + c if p in LIES else -1.0 for c in cases] for p in points])
             empty = np.full(len(cases), np.nan)
-            results.append(LieLosses(loss, np.ones_like(loss), np.full_like(loss, np.nan), empty, empty))
+            unknown = np.full_like(loss, np.nan)
+            results.append(LieLosses(loss, np.ones_like(loss), unknown, empty, empty, unknown, np.zeros(len(cases))))
         return results
 
     known = KnownLosses(LIAR, np.zeros_like(LIAR), train)

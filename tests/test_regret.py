@@ -114,7 +114,15 @@ def test_pay_below_cost_counts_the_draws_of_the_test_samples():
     loss = MODEL.truthful_loss(np.full(4, 40.0))  # where pay is just the cost
     unknown = np.full(200, np.nan)
     honest = Honest(
-        np.arange(200) % 4, np.zeros(200, dtype=int), np.full(200, loss), unknown, unknown, unknown, unknown
+        np.arange(200) % 4,
+        np.zeros(200, dtype=int),
+        np.full(200, loss),
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        unknown,
+        np.zeros(200),
     )
     gains = some_gains(np.zeros((1, 200)), 240.0, 240.0)
     payer = [Payer(rule, CLIENTS, TRAINING)]

@@ -298,7 +298,7 @@ def test_bad_input(tmp_path, options, told):
     ("old", "new", "told"),
     [
         ("dataset_size = [120, 120, 150, 90]", "dataset_size = [1200, 120, 150, 90]", "dataset_size of Ada is 1,200"),
-        ("[server]", '[contract]\nkind = "grand"\n\n[server]', "there is no contract of kind 'grand'"),
+        ('kind = "lceme"', 'kind = "grand"', "there is no contract of kind 'grand'"),
         ('source = "digits"', 'source = "nowhere"', "source is 'nowhere'"),
     ],
 )

@@ -25,6 +25,7 @@ def best_batches(
     absence: FloatArray,
     label_pay: FloatArray,
     labels: FloatArray,
+    most_slope: FloatArray | float = np.inf,
 ) -> tuple[FloatArray, np.ndarray]:
     """Whole batch sizes D'_i from 1 to n'_i, and a mask of clients whom not computing would gain more than tolerated.
 
@@ -35,6 +36,7 @@ def best_batches(
     absence      Δ_i, by how much the loss rises if she does not compute
     label_pay    expected label pay
     labels       n'_i
+    most_slope   the largest joint slope Φ at which further labels do not pay for themselves by the joint loss
 
     D'_i minimises κ v/D + P D + z σ P D²/v, the last term being the margin. Not computing then saves P D and costs
     Φ Δ = P D² Δ/v. Where the difference is more than 1% of pay, she is asked for the batch at which it is 0, v/Δ, or
@@ -46,13 +48,14 @@ def best_batches(
     def cost(batch: FloatArray) -> FloatArray:
         return np.asarray(stake * v / batch + price * batch + margin_rate * price * np.square(batch) / v)
 
-    batch = np.clip(_whole(cost, _stationary(stake, v, price, margin_rate)), 1.0, labels)
+    largest = np.clip(np.floor(np.sqrt(np.minimum(most_slope * v / price, 1e18))), 1.0, labels)
+    batch = np.clip(_whole(cost, _stationary(stake, v, price, margin_rate)), 1.0, largest)
     batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
     tolerated = TOLERATED_GAIN * label_pay
     gain = _gain(batch, visible, v, price, absence)
     less = np.clip(np.floor(tolerated / price), 1.0, batch)
     proven = np.where(absence > 0, np.maximum(np.ceil(v / np.where(absence > 0, absence, 1.0)), 1.0), np.inf)
-    provable = visible & (proven <= labels)
+    provable = visible & (proven <= largest)
     better = provable & (cost(np.where(provable, proven, 1.0)) < cost(less))
     batch = np.where(gain > tolerated, np.where(better, proven, less), batch)
     return batch, _gain(batch, visible, v, price, absence) > tolerated * (1.0 + 1e-9)

@@ -34,10 +34,11 @@ class BestChoice:
 def expected_clipped(mean: ArrayLike, deviation: ArrayLike, high: ArrayLike) -> FloatArray:
     """E min(max(X, 0), high) of a normal X with this mean and standard deviation."""
     m, s, h = (np.asarray(values, dtype=float) for values in (mean, deviation, high))
-    safe = np.where(s > 0, s, 1.0)
+    certain = s <= 1e-9 * (1.0 + np.abs(m))
+    safe = np.where(certain, 1.0, s)
     low, top = -m / safe, (h - m) / safe
     inside = m * (ndtr(top) - ndtr(low)) + safe * (_density(low) - _density(top)) + h * (1.0 - ndtr(top))
-    return np.asarray(np.where(s > 0, inside, np.clip(m, 0.0, h)))
+    return np.asarray(np.where(certain, np.clip(m, 0.0, h), inside))
 
 
 def _density(x: FloatArray) -> FloatArray:

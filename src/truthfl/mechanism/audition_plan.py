@@ -22,6 +22,8 @@ from truthfl.mechanism.solo_curve import SoloCurve
 
 MOST_PAY = 3.0
 BISECTIONS = 40
+MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
+FLOOR_DEVIATIONS = 2.0  # standard deviations by which computing pay is above 0, if the margin suffices
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +144,7 @@ def _plan(inputs: PlanInputs, stake: float) -> AuditionPlan:
         absence=measured.absence,
         label_pay=task.expected_pay(labels),
         labels=labels,
+        most_slope=MOST_OF_LABEL_COST * task.label_cost * float(labels.sum()) ** 2 / max(measured.joint_curve, 1e-300),
     )
     return AuditionPlan(audition_contract(inputs, labels, batches), labels, unproven)
 
@@ -151,7 +154,9 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
 
         Φ^C_i = T q_i c_p D'_i² / v_i        Φ^L_i = (u_i − Φ^C_i A / N²) n'_i / b(n'_i),  N = Σ n'_j
 
-    Margins are z times the standard deviation of total pay, divided between the two parts by their variances. Caps are
+    The margin is z times the standard deviation of total pay. It is divided between the two parts by their variances,
+    but so that computing pay, which is never negative, is at least two standard deviations above 0: at 0 it would no
+    longer depend on the loss. Caps are
     so far above the expected pay that one honest client in 1,000 reaches one, and at most `most_pay` times cost in all.
     """
     measured, clients = require_measured(inputs), inputs.clients
@@ -168,8 +173,10 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
     variance = np.maximum(np.square(label_error) + np.square(joint_error), 1e-300)
     margin = task.margin_deviations * np.sqrt(variance)
     share = np.square(label_error) / variance
-    label_base = task.label_cost * labels + measured.audition_cost + margin * share + inputs.margin
-    joint_base = price * batches + margin * (1.0 - share)
+    above_floor = FLOOR_DEVIATIONS * joint_error - price * batches
+    joint_margin = np.minimum(np.maximum(margin * (1.0 - share), above_floor), margin)
+    label_base = task.label_cost * labels + measured.audition_cost + margin - joint_margin + inputs.margin
+    joint_base = price * batches + joint_margin
     label_cap = label_base + CAP_DEVIATIONS * label_error
     cost = task.label_cost * labels + measured.audition_cost + price * batches
     most_joint = np.maximum(measured.most_pay * cost - label_cap, joint_base)

@@ -29,6 +29,7 @@ STYLES = (
     ("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),
     ("#56B4E9", (0, (1, 1)), "P"),
     ("#7F7F7F", (0, (3, 1, 1, 1)), "X"),
+    ("#000000", (0, (2, 2)), "*"),
 )
 INK = "#123457"  # placeholder that is replaced by the page's text colour; no line has it
 PANEL_SIZE = (4.9, 4.3)  # inches
