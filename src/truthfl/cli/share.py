@@ -1,6 +1,6 @@
 """`truthfl share`: write each client's share of a job's data to a file, to try a federation.
 
-Imports, when called, `files`, `job`, `learning` and `studies`.
+Imports, when called, `federation.simulated`, `files`, `job`, `learning` and `studies`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ def share(
         bool, typer.Option(help="With labels, as each client's behaviour makes them, or without.")
     ] = True,
 ) -> None:
-    """Write each client's share of a job's data into a file of her own.
+    """Write each client's share of a job's data into a file of her own, in the order in which samples are asked for.
 
     For trying a federation: real participants bring their own.
 
     Example: truthfl share hospital.toml --out shares
     """
 
+    from truthfl.federation.simulated.client_labels import in_labeling_order
     from truthfl.files import write_file
     from truthfl.job import DataJob, read_job
     from truthfl.learning.array_files import npz_bytes
@@ -38,7 +39,7 @@ def share(
     if not isinstance(job, DataJob):
         raise InputError(f"{job_file} has no [data]; there is nothing to share.")
     require_writable(out)
-    federated = job.simulated_federation().federated
+    federated = in_labeling_order(job, job.simulated_federation().federated)
     all_labels = Profile(job.clients.behaviour, 1).labels(federated, seed)
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):

@@ -244,7 +244,7 @@ def _payments(view: JobView) -> Iterator[Fault]:
 
 
 def _lacks_auditions(view: JobView) -> bool:
-    """Whether pay cannot be recomputed for want of auditions, which is a fault by itself if rounds or test are there."""
+    """Whether pay cannot be recomputed for want of auditions; with rounds or a test, that is a fault by itself."""
     return view.agreement is not None and view.agreement.terms.has_audition and not view.auditions
 
 

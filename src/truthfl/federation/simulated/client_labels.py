@@ -1,6 +1,6 @@
 """`ClientLabels`: the labels of a simulated job's clients, some of which are derived when an offer tells the training.
 
-Imports `participant`, `learning` and `ledger.terms`.
+Imports `participant`, `job`, `learning`, `ledger.terms` and the mechanism.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from truthfl.federation.participant.participant import LabelSource
+from truthfl.job import DataJob
+from truthfl.learning.asked_samples import in_asked_order
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.derived_labels import derived_labels
@@ -21,7 +23,30 @@ from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
 from truthfl.ledger.terms import JobTerms, Offer
 from truthfl.mechanism.checks import IntArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Training
+
+
+def has_audition(job: DataJob) -> bool:
+    """Whether the job's contract pays by models that clients train alone."""
+    return Evidence.SOLO_LOSS in job.contract.mechanism.needs
+
+
+def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
+    """The federation with each client's samples in the order in which she is asked to label them.
+
+    Without an audition all samples are labeled, and the order stays.
+    """
+    if not has_audition(job):
+        return federated
+    return Federated(
+        federated.model,
+        federated.data,
+        in_asked_order(federated.partition, job.data.seed),
+        federated.training,
+        weight=federated.weight,
+        participation=federated.participation,
+    )
 
 
 def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels:

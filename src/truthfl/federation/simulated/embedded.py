@@ -24,11 +24,10 @@ from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
 from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
-from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels
+from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
-from truthfl.learning.asked_samples import in_asked_order
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
@@ -43,7 +42,6 @@ from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
@@ -121,7 +119,7 @@ def run_job(
             participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
             view = run_in_simulation(len(job.clients), participant_at, serve)
         else:
-            labels = None if _has_audition(job) else _drawn_labels(job, federation, seed)
+            labels = None if has_audition(job) else _drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return _outcome(job, federation, view, operator)
 
@@ -132,10 +130,6 @@ def _has_results(folder: Path, name: str) -> bool:
         return bool(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["job"] == name)
     except (OSError, ValueError, KeyError, TypeError):
         return False
-
-
-def _has_audition(job: DataJob) -> bool:
-    return Evidence.SOLO_LOSS in job.contract.mechanism.needs
 
 
 def _drawn_labels(job: DataJob, federation: SimulatedFederation, seed: int) -> Labels:
@@ -162,18 +156,10 @@ def _labeling(
     job: DataJob, federation: SimulatedFederation, labels: Labels | None
 ) -> tuple[Federated, ClientLabels | AskedLabels]:
     """The federation with each client's samples in her own order, and the sources of labels."""
-    federated, behaviours = federation.federated, job.clients.behaviour
-    if labels is not None and not _has_audition(job):
-        return federated, ClientLabels(federated, behaviours, labels)
-    ordered = Federated(
-        federated.model,
-        federated.data,
-        in_asked_order(federated.partition, job.data.seed),
-        federated.training,
-        weight=federated.weight,
-        participation=federated.participation,
-    )
-    return ordered, AskedLabels(ordered, behaviours)
+    federated, behaviours = in_labeling_order(job, federation.federated), job.clients.behaviour
+    if labels is None or has_audition(job):
+        return federated, AskedLabels(federated, behaviours)
+    return federated, ClientLabels(federated, behaviours, labels)
 
 
 def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
@@ -193,7 +179,7 @@ def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> 
     cache_key = digest({"job": job.document(), "seed": seed})
     if cache_key not in _REBUILT:
         federation = job.simulated_federation()
-        drawn = None if _has_audition(job) else _drawn_labels(job, federation, seed)
+        drawn = None if has_audition(job) else _drawn_labels(job, federation, seed)
         _REBUILT[cache_key] = _labeling(job, federation, drawn)
     federated, labels = _REBUILT[cache_key]
     return _participant(job, federated, client, folder, labels)
@@ -232,7 +218,7 @@ def _outcome(job: DataJob, federation: SimulatedFederation, view: JobView, opera
     asked = [i for i, name in enumerate(job.clients.name) if name not in left_out]
     settlements = [read_settlement(view.settlements[offer.client.name]) for offer in agreement.offers]
     own = tuple(behaviours[i] for i in asked)
-    if _has_audition(job):
+    if has_audition(job):
         passed = {settled.client for settled in settlements if settled.passed}
         cost = audition_costs(agreement, own, set(view.commitments), passed)
         solo_loss = {settled.client: settled.solo_loss for settled in settlements}
