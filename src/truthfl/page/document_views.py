@@ -1,7 +1,7 @@
 """Offers and receipts as JSON values for the page.
 
 Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`document_names`, `numbers`, `offer_outlook`; `mechanism.observation` when a receipt is shown.
+`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,14 @@ from truthfl.errors import InputError, TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.terms import Offer, offer_from
+from truthfl.page.audition_result import evidence_in, own_model_fault, result_view
+from truthfl.page.audition_terms import audition_view, require_sound_audition
 from truthfl.page.document_names import NO_DOCUMENTS
-from truthfl.page.numbers import calculation_term, money
-from truthfl.page.offer_outlook import outlooks, own_costs, pay_curve, spread
+from truthfl.page.numbers import calculation_term, money, overflow_allowed
+from truthfl.page.offer_outlook import outlooks, own_costs, spread
+from truthfl.page.pay_plot import offer_plot, receipt_plot
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -96,25 +100,8 @@ def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, compu
     if offer is None:
         return {"offer": None}
     try:
-        costs = own_costs(offer, labeling, computing)
-        expected = outlooks(offer, costs)
-        computed = {
-            "spread": {name: _finite(value) for name, value in asdict(spread(offer)).items()},
-            "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
-            "outlooks": [asdict(outlook) for outlook in expected],
-            "plot": _plot(offer, [offer.job.expected_loss]),
-        }
-        view = computed | {
-            "offer": _offer_terms(offer),
-            "hash": offer.hash,
-            "answer": answer_to(home, offer),
-            "costs": asdict(costs),
-            "cannot_sign": _signing_obstacle(offer, key),
-            "fingerprints": {
-                "yours": fingerprint(offer.client.public_key),
-                "operator": fingerprint(offer.job.operator_key),
-            },
-        }
+        with overflow_allowed():
+            view = _offer_view(home, offer, key, labeling, computing)
         json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except TruthflError:
         raise
@@ -123,32 +110,70 @@ def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, compu
     return view
 
 
+def _offer_view(
+    home: Path, offer: Offer, key: PrivateKey | None, labeling: float | None, computing: float | None
+) -> dict[str, Any]:
+    """The values of `offer_view` for this offer."""
+    _require_sound(offer)
+    costs = own_costs(offer, labeling, computing)
+    expected, of_pay = outlooks(offer, costs), spread(offer)
+    computed = {
+        "spread": asdict(of_pay) | {"zero_loss": of_pay.zero_loss if math.isfinite(of_pay.zero_loss) else None},
+        "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
+        "outlooks": [asdict(outlook) for outlook in expected],
+        "audition": audition_view(offer),
+        "plot": offer_plot(offer),
+    }
+    return computed | {
+        "offer": _offer_terms(offer),
+        "hash": offer.hash,
+        "answer": answer_to(home, offer),
+        "costs": asdict(costs),
+        "cannot_sign": _signing_obstacle(offer, key),
+        "fingerprints": {
+            "yours": fingerprint(offer.client.public_key),
+            "operator": fingerprint(offer.job.operator_key),
+        },
+    }
+
+
 def receipt_view(home: Path) -> dict[str, Any]:
     """The newest receipt; `receipt` is None while there is none, `trouble` is the reason why it cannot be shown."""
     receipt = last_receipt(home)
     if receipt is None:
         return {"receipt": None}
     try:
-        document = receipt["document"]
-        offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
-        view = {
-            "offer": _offer_terms(offer),
-            "offer_hash": offer.hash,
-            "expected_pay": offer.expected_pay,
-            "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
-            "calculation": _calculation(offer, test["loss"], settlement),
-            "plot": _plot(offer, [offer.job.expected_loss, test["loss"]]),
-            "loss": float(test["loss"]),
-            "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
-            "test": {name: test[name] for name in ("test_set", "samples", "secret")},
-            "settlement": {name: settlement[name] + 0 for name in ("pay", "delivered", "asked")},
-            "links": len(document["chain"]),
-            "last_link": str(document["chain"][-1]["hash"]),
-            "operator": fingerprint(str(document["public_key"])),
-        }
+        with overflow_allowed():
+            view = _receipt_view(receipt["document"])
+        json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except READ_ERRORS as error:
         return {"receipt": digest(receipt), "trouble": _message(error)}
     return {"receipt": digest(receipt)} | view
+
+
+def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
+    """The values of `receipt_view` for this document."""
+    offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
+    _require_sound(offer)
+    evidence = evidence_in(offer, settlement)
+    stopped = evidence is not None and settlement["passed"] is not True
+    rounds = None if stopped else (settlement["delivered"], settlement["asked"])
+    return {
+        "offer": _offer_terms(offer),
+        "offer_hash": offer.hash,
+        "expected_pay": offer.expected_pay,
+        "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
+        "calculation": _calculation(offer, test["loss"], settlement, evidence),
+        "audition": result_view(offer, document, evidence),
+        "plot": receipt_plot(offer, test["loss"], rounds, evidence),
+        "loss": float(test["loss"]),
+        "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
+        "test": {name: test[name] for name in ("test_set", "samples", "secret")},
+        "settlement": {name: settlement[name] + 0 for name in ("pay", "delivered", "asked")},
+        "links": len(document["chain"]),
+        "last_link": str(document["chain"][-1]["hash"]),
+        "operator": fingerprint(str(document["public_key"])),
+    }
 
 
 def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
@@ -158,7 +183,8 @@ def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
     receipt = last_receipt(home)
     if receipt is None:
         raise InputError("there is no receipt to check yet.")
-    fault = receipt_fault(receipt) or _mismatch(home, receipt, key) or _asked_rounds_fault(receipt)
+    with overflow_allowed():
+        fault = receipt_fault(receipt) or _mismatch(home, receipt, key) or _asked_rounds_fault(receipt)
     return {"receipt": digest(receipt), "fault": fault}
 
 
@@ -168,6 +194,8 @@ def _asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
     job, client = offer.job, offer.client
     if client.participation == 1:
         return None
+    if receipt["document"]["settlement"].get("passed") is False:
+        return None if asked == 0 else f"it counts {asked} rounds for you, who were stopped at the audition"
     if job.rounds > len(receipt["document"]["chain"]):
         return "its chain has fewer rows than the job has rounds"
     from truthfl.learning.local_training import takes_part
@@ -195,7 +223,7 @@ def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> st
         return "its offer is not one that you accepted"
     if key is not None and public_line(key) != offer.client.public_key:
         return "its offer is to another key than yours"
-    return None
+    return own_model_fault(home, receipt["document"])
 
 
 def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
@@ -205,6 +233,13 @@ def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
     if public_line(key) != offer.client.public_key:
         return "This offer is to another key than the one that this page was started with."
     return None
+
+
+def _require_sound(offer: Offer) -> None:
+    """Raise `InputError` unless the offer can be paid and, if it has an audition, its terms make sense."""
+    offer.require_payable()
+    if offer.job.has_audition:
+        require_sound_audition(offer)
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:
@@ -217,19 +252,11 @@ def _money(offer: Offer, amount: float) -> str:
     return money(amount, offer.job.minor_units, offer.job.currency)
 
 
-def _plot(offer: Offer, losses: list[float]) -> dict[str, Any]:
-    """Data of the plot: pay by test loss, points at these losses, and the range of 19 in 20 honest jobs."""
-    job = offer.job
-    band = [job.expected_loss - 2 * job.loss_error, job.expected_loss + 2 * job.loss_error]
-    points = [{"loss": loss, "pay": offer.amount(loss)} for loss in losses]
-    return {"curve": pay_curve(offer, [*losses, *band]), "band": band, "points": points}
-
-
-def _calculation(offer: Offer, loss: float, settlement: dict[str, Any]) -> list[dict[str, str]]:
+def _calculation(
+    offer: Offer, loss: float, settlement: dict[str, Any], evidence: SoloEvidence | None
+) -> list[dict[str, str]]:
     """The calculation of pay step by step; the last result is the pay."""
-    from truthfl.mechanism.observation import Observation
-
-    observation = Observation(loss, delivered=settlement["delivered"], asked=settlement["asked"])
+    observation = observation_of(loss, settlement["delivered"], settlement["asked"], evidence)
     steps = offer.mechanism.calculation(observation)
     units = offer.job.minor_units
     lines = [
@@ -243,10 +270,6 @@ def _calculation(offer: Offer, loss: float, settlement: dict[str, Any]) -> list[
     lines[-1]["formula"] += ", rounded" if units == 1 else f", rounded to whole {units}ths"
     lines[-1]["result"] = _money(offer, settlement["pay"] / units)
     return lines
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _message(error: BaseException) -> str:

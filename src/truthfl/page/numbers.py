@@ -1,8 +1,19 @@
-"""Formatting of numbers and money, as `static/format.js` does in the browser. Imports nothing."""
+"""Formatting of numbers and money, as `static/format.js` does in the browser. Imports NumPy when needed."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def overflow_allowed() -> Iterator[None]:
+    """Untrusted numbers may overflow without a warning; what comes out is not finite, and is refused."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        yield
 
 
 def number(value: float, places: int) -> str:
@@ -11,9 +22,9 @@ def number(value: float, places: int) -> str:
     return f"{rounded:,.{places}f}".replace("-", "−")
 
 
-def money(amount: float, minor_units: int, currency: str) -> str:
+def money(amount: float, minor_units: int, currency: str, *, more_places: int = 0) -> str:
     """An amount with the decimal places of its currency; with one place if it would otherwise be rounded too much."""
-    places = max(0, math.ceil(math.log10(minor_units)))
+    places = max(0, math.ceil(math.log10(minor_units))) + more_places
     if places == 0 and amount != 0 and abs(amount) < 10 and amount != math.floor(amount):
         places = 1
     return f"{number(amount, places)} {currency}"

@@ -1,7 +1,7 @@
 """Expected pay, its spread and costs of an offer, for honest work and for the lies that the operator tried.
 
-All values are computed from the offer and, if the participant enters them, her own costs. Imports `ledger.terms` and
-`mechanism.formulas`.
+All values are computed from the offer and, if the participant enters them, her own costs. Imports the ledger's `terms`
+and `solo_evidence`, `audition_terms` and `mechanism.formulas`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from truthfl.errors import InputError
+from truthfl.ledger.solo_evidence import passes
 from truthfl.ledger.terms import Offer, TriedLie
 from truthfl.mechanism.formulas import work_cost
+from truthfl.page.audition_terms import expected_evidence
 
 HONEST = "honest"
 WORST_CASE_DEVIATIONS = 4.0
-CURVE_STEPS = 40
 MAX_LOSS = 1e6
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Total costs of honest work: labeling once, computing over all rounds."""
+    """Total costs of honest work: labeling once, computing over all rounds and in the audition."""
 
     labeling: float
     computing: float
@@ -34,7 +35,7 @@ class Spread:
 
     expected, deviation   mean and standard deviation
     worst, worst_loss     lowest pay for test losses up to worst_loss, which is at least that of an untrained model
-    negative_chance       probability of negative pay
+    negative_chance       probability of negative pay; 0 if it never is
     zero_loss             the test loss above which pay is negative; infinite if it never is
     """
 
@@ -56,6 +57,7 @@ class Outlook:
     chance_below_cost  probability that pay is less than cost
     difference         `left` minus that of honest work
     difference_error   its standard error
+    stopped            whether she would not pass the audition: she then neither computes rounds nor is paid for them
     """
 
     kind: str
@@ -67,6 +69,7 @@ class Outlook:
     chance_below_cost: float
     difference: float
     difference_error: float
+    stopped: bool
 
 
 def assumed_costs(offer: Offer) -> Costs:
@@ -89,31 +92,38 @@ def own_costs(offer: Offer, labeling: float | None, computing: float | None) -> 
 def spread(offer: Offer) -> Spread:
     """Distribution of this offer's pay."""
     job = offer.job
-    deviation = pay_deviation(offer)
+    deviation, safe = pay_deviation(offer), _is_never_negative(offer)
     untrained_loss = math.log(len(job.classes)) if job.classes else 0.0
     worst_loss = max(untrained_loss, job.expected_loss + WORST_CASE_DEVIATIONS * job.loss_error)
     return Spread(
         expected=offer.expected_pay,
         deviation=deviation,
-        worst=float(offer.mechanism.pay_range(0.0, worst_loss)[0][0]),
+        worst=_lowest_pay(offer, worst_loss),
         worst_loss=worst_loss,
-        negative_chance=_chance_below(0.0, offer.expected_pay, deviation),
-        zero_loss=_zero_loss(offer),
+        negative_chance=0.0 if safe else _chance_below(0.0, offer.expected_pay, deviation),
+        zero_loss=math.inf if safe else _zero_loss(offer),
     )
 
 
 def pay_deviation(offer: Offer) -> float:
-    """Standard deviation of pay: half the difference of pay between one standard deviation of the loss up and down."""
-    job = offer.job
-    return abs(offer.amount(job.expected_loss - job.loss_error) - offer.amount(job.expected_loss + job.loss_error)) / 2
+    """Standard deviation of pay; infinite or NaN where the terms are absurd."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return float(np.ravel(offer.mechanism.deviation(offer.job.expected_loss, offer.job.loss_error))[0])
 
 
-def pay_curve(offer: Offer, losses: list[float]) -> list[list[float]]:
-    """Points (test loss, pay) of the plotted line; its range contains these losses with a margin."""
-    margin = 0.06 * ((max(losses) - min(losses)) or 1.0)
-    first, last = max(0.0, min(losses) - margin), max(losses) + 3 * margin
-    plotted = [first + (last - first) * step / CURVE_STEPS for step in range(CURVE_STEPS + 1)]
-    return [[loss, offer.amount(loss)] for loss in plotted]
+def _lowest_pay(offer: Offer, highest_loss: float) -> float:
+    """The lowest pay for test losses up to this one."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return float(offer.mechanism.pay_range(0.0, highest_loss)[0][0])
+
+
+def _is_never_negative(offer: Offer) -> bool:
+    """Whether pay is at least 0 whatever the test loss, up to `MAX_LOSS`."""
+    return _lowest_pay(offer, MAX_LOSS) >= 0
 
 
 def _zero_loss(offer: Offer) -> float:
@@ -141,16 +151,51 @@ def outlooks(offer: Offer, costs: Costs) -> list[Outlook]:
 
 
 def _outlook(offer: Offer, costs: Costs, lie: TriedLie, honest_left: float) -> Outlook:
-    loss = offer.job.expected_loss + lie.loss_rise
-    pay, low, high = (
-        offer.amount(loss + step * lie.loss_rise_error, delivered=lie.delivered, asked=1) for step in (0.0, 1.0, -1.0)
-    )
-    price = costs.computing / offer.client.batch_size
-    cost = float(work_cost(costs.labeling, lie.labels, price, lie.batch_size))
-    if not math.isfinite(pay - cost) or not math.isfinite(high - low):
+    pay, cost, stopped = _pay_and_cost(offer, costs, lie)
+    joint, solo = lie.loss_rise_error, lie.solo_rise_error
+    error = math.hypot(_half_difference(offer, costs, lie, joint, 0.0), _half_difference(offer, costs, lie, 0.0, solo))
+    if not math.isfinite(pay - cost) or not math.isfinite(error):
         raise InputError(f"the offer's pay for {lie.words or 'honest work'} is no finite amount.")
-    chance, left = _chance_below(cost, pay, pay_deviation(offer)), pay - cost
-    return Outlook(lie.kind, lie.words, loss, pay, cost, left, chance, left - honest_left, abs(high - low) / 2)
+    covered = cost <= 0 and _is_never_negative(offer)
+    return Outlook(
+        kind=lie.kind,
+        words=lie.words,
+        loss=offer.job.expected_loss + lie.loss_rise,
+        pay=pay,
+        cost=cost,
+        left=pay - cost,
+        chance_below_cost=0.0 if covered else _chance_below(cost, pay, pay_deviation(offer)),
+        difference=pay - cost - honest_left,
+        difference_error=error,
+        stopped=stopped,
+    )
+
+
+def _pay_and_cost(
+    offer: Offer, costs: Costs, lie: TriedLie, more_loss: float = 0.0, more_solo_loss: float = 0.0
+) -> tuple[float, float, bool]:
+    """Pay and cost of a lie that raises the losses by so much more, and whether it is stopped at the audition."""
+    evidence = expected_evidence(offer, lie.solo_rise + more_solo_loss)
+    stopped = evidence is not None and not passes(offer, evidence.solo_loss, evidence.level_shift)
+    loss = offer.job.expected_loss + lie.loss_rise + more_loss
+    pay = offer.amount(loss, delivered=lie.delivered, asked=1, evidence=evidence)
+    alone = costs.computing * _share_alone(offer)
+    price = 0.0 if stopped else (costs.computing - alone) / offer.client.batch_size
+    return pay, float(work_cost(costs.labeling, lie.labels, price, lie.batch_size)) + alone, stopped
+
+
+def _half_difference(offer: Offer, costs: Costs, lie: TriedLie, loss: float, solo_loss: float) -> float:
+    """Half of the difference of what is left between losses that are by so much lower and higher."""
+    (low_pay, low_cost, _), (high_pay, high_cost, _) = (
+        _pay_and_cost(offer, costs, lie, sign * loss, sign * solo_loss) for sign in (-1.0, 1.0)
+    )
+    return abs((low_pay - low_cost) - (high_pay - high_cost)) / 2
+
+
+def _share_alone(offer: Offer) -> float:
+    """Of the cost of computing, the share of the audition, as the offer assumes it."""
+    computing = assumed_costs(offer).computing
+    return offer.client.audition_cost / computing if computing > 0 else 0.0
 
 
 def _chance_below(limit: float, mean: float, deviation: float) -> float:

@@ -1,6 +1,7 @@
 // The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
 import { NO_RESPONSE, RequestError, getJson, postJson } from "./api.js";
+import { auditionWords, hardPictures, offerPlotWords, payLines, recipeWords } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
 import { chance, count, duration, loss, money, number, parameter } from "./format.js";
 import { plot } from "./plot.js";
@@ -15,6 +16,7 @@ const KINDS = { // by kind of lie: title and explanation
   "more labels": ["Label more", "More pictures than you are asked for."],
   "other batch": ["Use another batch", "A smaller or a larger one."],
   "scaled report": ["Scale your report", "Send more or less than what came out."],
+  "other recipe": ["Train alone in another way", "Longer, or otherwise than the offer says."],
 };
 
 let view = null; // the server's response: the offer and the values computed from it
@@ -37,9 +39,10 @@ async function load() {
     return;
   }
   edited.clear();
-  showTask(view.offer, view.spread);
+  showTask(view);
+  showAudition(view);
   showPay(view);
-  showSmallPrint(view.offer, view);
+  showSmallPrint(view);
   byId("cost-labeling").value = number(view.costs.labeling, 2).replaceAll(",", "");
   byId("cost-computing").value = number(view.costs.computing, 2).replaceAll(",", "");
   for (const unit of document.querySelectorAll(".unit")) unit.textContent = `(${view.offer.currency})`;
@@ -47,35 +50,55 @@ async function load() {
   showAnswer(view);
 }
 
-function showTask(offer, spread) {
+function showTask({ offer, spread, audition }) {
   byId("title").textContent = `An offer to ${offer.client}`;
   byId("again").hidden = offer.version === 1;
   const rounds = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
-  byId("lead").textContent = `Label ${count(offer.samples, "picture")}, once, in ${offer.classes.length} classes. ` +
-    `Then your computer trains on them by itself, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
+  const [label, then] = audition === null ? [`Label ${count(offer.samples, "picture")}`, "Then your computer trains on them by itself"]
+    : [`Label ${offer.samples.toLocaleString("en")} of your pictures`, "Then your computer trains on them by itself: first alone, the audition, then together with the others"];
+  byId("lead").textContent = `${label}, once, in ${offer.classes.length} classes. ` +
+    `${then}, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
     `You have ${duration(offer.label_seconds)} for the labels. ` +
     "Your pictures and labels stay on this machine; only the trained model’s numbers leave it.";
   pairs(byId("facts"), [
-    ["pictures", offer.samples.toLocaleString("en")],
+    [audition === null ? "pictures" : "pictures to label", offer.samples.toLocaleString("en")],
     ["batch size", offer.batch_size.toLocaleString("en")],
     ["rounds", offer.rounds.toLocaleString("en")],
     ["expected pay", money(spread.expected, offer), "key"],
   ]);
 }
 
-function showPay({ offer, spread, explanation, plot: plotData }) {
-  byId("pay-words").textContent = explanation.join(" ");
-  pairs(byId("pay-figures"), [
+function showAudition(view) {
+  byId("audition").hidden = view.audition === null;
+  byId("hard-words").hidden = view.audition === null;
+  byId("computing-what").textContent = view.audition === null ? "" : ": rounds and audition";
+  if (view.audition === null) return;
+  byId("audition-words").replaceChildren(...auditionWords(view));
+  byId("hard-words").textContent = hardPictures(view);
+}
+
+function showPay(view) {
+  const { offer, spread, explanation, audition } = view;
+  byId("pay-words").replaceChildren(...explanation.map((words) => make("p", {}, words)));
+  pairs(byId("pay-figures"), audition === null ? payFigures(offer, spread) : payLines(view));
+  const words = audition === null ? plotWords(offer, spread) : offerPlotWords(view);
+  plot(byId("plot"), { ...view.plot, words });
+  byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest ${audition === null ? "jobs" : "participants"}.`;
+}
+
+function payFigures(offer, spread) {
+  const negative = [["chance of a negative amount", chance(spread.negative_chance)]];
+  return [
     ["expected", money(spread.expected, offer)],
     ["give or take (standard deviation)", money(spread.deviation, offer)],
-    ["chance of a negative amount", chance(spread.negative_chance)],
+    ...(spread.zero_loss === null ? [] : negative),
     [worstCase(offer, spread), [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
-  ]);
-  const words = `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
+  ];
+}
+
+function plotWords(offer, spread) {
+  return `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
     `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
-  const points = [{ ...plotData.points[0], name: "honest work", key: true }];
-  plot(byId("plot"), { ...plotData, points, words, unit: offer.currency });
-  byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest jobs.`;
 }
 
 function worstCase(offer, spread) {
@@ -92,7 +115,8 @@ function showCosts({ offer, outlooks, costs }) {
   byId("behaviours").replaceChildren(...outlooks.map((outlook) => {
     const [kind, comparison] = comparedToHonest(outlook, offer);
     const [title, explanation] = KINDS[outlook.kind] ?? [outlook.kind, ""];
-    const what = outlook.words ? `${explanation} Best found: ${outlook.words}.` : explanation;
+    const best = outlook.words ? `${explanation} Best found: ${outlook.words}.` : explanation;
+    const what = outlook.stopped ? `${best} You would be stopped at the audition.` : best;
     return make("li", { class: kind },
       make("span", { class: "title" }, title), " ",
       make("span", { class: "left" }, money(outlook.left, offer)), " ",
@@ -120,13 +144,15 @@ function comparedToHonest(outlook, offer) {
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 
-function showSmallPrint(offer, { hash, fingerprints }) {
+function showSmallPrint({ offer, audition, hash, fingerprints }) {
   const code = (text) => make("span", { class: "code" }, text);
   pairs(byId("print"), [
     ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
     ["The formula", `${offer.formula}. ${payParameters(offer.pay)}; one ${offer.currency} is ${count(offer.minor_units, "unit")}.`],
     ["If you drop out", offer.dropping_out],
-    ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round.`],
+    ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round` +
+      (audition === null ? "." : `, ${duration(offer.audition_seconds)} for the model that you train alone.`)],
+    ...(audition === null ? [] : [["Training alone", recipeWords(offer.recipe)]]),
     ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
     ["Commitment", code(offer.commitment)],
     ["This offer’s hash", code(hash)],

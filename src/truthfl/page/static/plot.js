@@ -1,4 +1,4 @@
-// SVG plot of pay by test loss: the curve, the range of expected losses, and labeled points.
+// SVG plot of pay by a loss: the curve, the range of expected losses, and labeled points.
 
 import { draw } from "./dom.js";
 import { loss, number } from "./format.js";
@@ -11,8 +11,9 @@ const LETTER = 7; // approximate width of a letter in pixels
 const observers = new WeakMap(); // by container
 
 // Draw a plot into a container, again whenever its width changes.
-// data: {curve: [[loss, pay]], band: [from, to] or null, points: [{loss, pay, name, key}], words, unit}
-//   words: description for screen readers; key: whether the point is emphasized
+// data: {curve: [[loss, pay]], band: [from, to] or null, limit: loss or null, points: [{loss, pay, name, key}],
+//   axes: {loss, pay}, words}
+//   limit: above it one is stopped; key: whether the point is emphasized; axes: titles; words: for screen readers
 export function plot(container, data) {
   const redraw = () => container.replaceChildren(picture(Math.max(280, container.clientWidth), data));
   observers.get(container)?.disconnect();
@@ -33,8 +34,9 @@ function picture(width, data) {
   return draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, width, height: HEIGHT, role: "img", "aria-label": data.words },
     data.band && draw("rect", { class: "band", x: x(data.band[0]), y: frame.top,
       width: x(data.band[1]) - x(data.band[0]), height: frame.bottom - frame.top }),
-    ...payAxis(low, high, y, frame, data.unit),
-    ...lossAxis(from, to, x, frame, width),
+    ...payAxis(low, high, y, frame, data.axes.pay),
+    ...lossAxis(from, to, x, frame, width, data.axes.loss),
+    ...limitLine(data.limit, x, frame),
     draw("line", { class: "zero", x1: frame.left, x2: frame.right, y1: y(0), y2: y(0) }),
     draw("polyline", { class: "pay", points: data.curve.map(([value, pay]) => `${x(value)},${y(pay)}`).join(" ") }),
     ...labeledPoints(data.points, x, y, frame));
@@ -61,6 +63,13 @@ function labeledPoints(points, x, y, frame) {
   return elements;
 }
 
+function limitLine(limit, x, frame) {
+  if (limit === null) return [];
+  const at = x(limit);
+  return [draw("line", { class: "limit", x1: at, x2: at, y1: frame.top, y2: frame.bottom }),
+    draw("text", { x: at, y: frame.top - 8, "text-anchor": at > frame.right - 60 ? "end" : "middle" }, "stopped above")];
+}
+
 function payAxis(low, high, y, frame, unit) {
   const marks = ticks(low, high, 5).flatMap((value) => [
     draw("line", { class: "grid", x1: frame.left, x2: frame.right, y1: y(value), y2: y(value) }),
@@ -69,10 +78,10 @@ function payAxis(low, high, y, frame, unit) {
   return [...marks, draw("text", { x: frame.left - 8, y: frame.top - 14, "text-anchor": "end" }, unit)];
 }
 
-function lossAxis(from, to, x, frame, width) {
+function lossAxis(from, to, x, frame, width, title) {
   const marks = ticks(from, to, width < 480 ? 4 : 6).map((value) =>
     draw("text", { x: x(value), y: frame.bottom + 18, "text-anchor": "middle" }, loss(value).replace(/0+$/, "").replace(/\.$/, "")));
-  const name = draw("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 40, "text-anchor": "middle" }, "test loss");
+  const name = draw("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 40, "text-anchor": "middle" }, title);
   return [...marks, name];
 }
 

@@ -1,10 +1,13 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
 import { NO_RESPONSE, RequestError, getJson } from "./api.js";
+import { receiptPlotWords, reportsTaken, resultWords } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
 import { loss, money, number } from "./format.js";
 import { plot } from "./plot.js";
 import { watchDocuments } from "./new_documents.js";
+
+let hasAudition = false;
 
 async function load() {
   const view = await getJson("api/receipt");
@@ -17,24 +20,31 @@ async function load() {
   if (view.trouble) alarm(`The receipt cannot be shown: ${view.trouble}`);
   else alarm("");
   if (byId("receipt").hidden) return;
+  hasAudition = view.audition !== null;
   showPay(view);
   showCalculation(view);
   showSmallPrint(view);
 }
 
 function showPay(view) {
-  const { offer, settlement } = view;
+  const { offer, settlement, audition } = view;
   byId("title").textContent = `Receipt for ${offer.client}`;
-  const all = settlement.delivered === settlement.asked;
-  byId("lead").textContent = `The model ended at a test loss of ${loss(view.loss)}; ${loss(offer.expected_loss)} was expected. ` +
-    (all ? `All your ${settlement.asked} reports were taken.` : `${settlement.delivered} of your ${settlement.asked} reports were taken.`) +
-    (settlement.pay < 0 ? " The amount is negative: the model came out worse than the offer allows for." : "");
+  byId("lead").textContent = audition === null ? jobWords(view) : resultWords(view);
+  const none = audition !== null && audition.solo_loss === null;
+  const parts = audition === null ? [] : [["for labels", audition.labels], ["for computing", audition.computing],
+    ["loss of your own model", none ? "none taken" : loss(audition.solo_loss)]];
   pairs(byId("facts"), [
     ["your pay", view.paid, settlement.pay < 0 ? "key minus" : "key"],
-    ["test loss", loss(view.loss)],
+    ...parts,
+    [audition === null ? "test loss" : "joint test loss", loss(view.loss)],
     ...(view.accuracy === null ? [] : [["right in the test", `${number(100 * view.accuracy, 1)}%`]]),
     ["reports taken", `${settlement.delivered} of ${settlement.asked}`],
   ]);
+}
+
+function jobWords({ offer, settlement, loss: testLoss }) {
+  return `The model ended at a test loss of ${loss(testLoss)}; ${loss(offer.expected_loss)} was expected. ` + reportsTaken(settlement) +
+    (settlement.pay < 0 ? " The amount is negative: the model came out worse than the offer allows for." : "");
 }
 
 function showCalculation(view) {
@@ -43,10 +53,9 @@ function showCalculation(view) {
     make("p", { class: "words" }, step.formula),
     make("p", { class: "line" }, step.numbers === "" ? "" : `${step.numbers} = `, make("b", {}, step.result)),
   ]));
-  const words = `The offer’s line of pay: ${money(view.expected_pay, offer)} was expected, and the job ended at ${loss(view.loss)}.`;
-  const labels = [{ name: "expected", key: false }, { name: "this job", key: true }];
-  const points = view.plot.points.map((point, k) => ({ ...point, ...labels[k] }));
-  plot(byId("plot"), { ...view.plot, points, words, unit: offer.currency });
+  const words = view.audition !== null ? receiptPlotWords(view)
+    : `The offer’s line of pay: ${money(view.expected_pay, offer)} was expected, and the job ended at ${loss(view.loss)}.`;
+  plot(byId("plot"), { ...view.plot, words });
   byId("plot-words").textContent = words;
 }
 
@@ -72,7 +81,8 @@ async function check() {
     verdict.className = `verdict ${fault === null ? "good" : "bad"}`;
     if (fault === null) {
       const checked = ["the operator’s signature, over every byte", "your acceptance, signed with your key, of the offer in your folder",
-        "the test, which is the one committed to before training", "the chain, link by link", "the sum"];
+        "the test, which is the one committed to before training", "the chain, link by link",
+        ...(hasAudition ? ["your audition, as it stands in the chain"] : []), "the sum"];
       verdict.replaceChildren(make("strong", {}, "Everything holds."), make("ul", {}, ...checked.map((item) => make("li", {}, item))));
     } else {
       verdict.replaceChildren(make("strong", {}, "This receipt does not hold: "), `${fault}.`);

@@ -1,0 +1,83 @@
+"""The audition in a receipt: its evidence, what the page says of it, and whether the model is the participant's own.
+
+Receipts come from the server and are untrusted. Imports the ledger, `learning.array_files`, `audition_terms` and
+`numbers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from truthfl.ledger.solo_evidence import (
+    SoloEvidence,
+    audition_of,
+    expected_solo_loss,
+    label_and_computing_pay,
+    observation_of,
+)
+from truthfl.ledger.terms import Offer
+from truthfl.page.audition_terms import audition_numbers
+from truthfl.page.numbers import money
+
+LONGEST_REASON = 300  # of letters, of the server's reason
+
+
+def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | None:
+    """The evidence of the audition in a settlement; None without an audition."""
+    if not offer.job.has_audition:
+        return None
+    solo_loss = settlement["solo_loss"]
+    return SoloEvidence(
+        None if solo_loss is None else float(solo_loss),
+        float(settlement["level_shift"]),
+        float(settlement["present_labels"]),
+    )
+
+
+def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence | None) -> dict[str, Any] | None:
+    """The audition of a receipt's document; None without one.
+
+    labels, computing     the parts of pay, with one decimal place more than payments have
+    expected, limit       expected solo loss, and the highest that passes
+    expected_joint_loss   with the labels of those who took part
+    reason                the server's, if no model of hers was taken
+    """
+    if evidence is None:
+        return None
+    settlement, test_loss = document["settlement"], float(document["test"]["loss"])
+    rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
+    parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
+    labels, computing = (money(part, offer.job.minor_units, offer.job.currency, more_places=1) for part in parts)
+    joint = audition_of(offer).expected_joint_loss(observation_of(test_loss, *rounds, evidence))
+    reason = document["audition"]["result"]["reason"]
+    return {
+        "passed": settlement["passed"] is True,
+        "reason": None if reason is None else str(reason)[:LONGEST_REASON],
+        "solo_loss": evidence.solo_loss,
+        "expected": expected,
+        "limit": expected + audition_numbers(offer)["gate"],
+        "expected_joint_loss": float(joint[0]),
+        "labels": labels,
+        "computing": computing,
+    }
+
+
+def own_model_fault(home: Path, document: Mapping[str, Any]) -> str | None:
+    """Whether the receipt's audition is of another model than the one that was trained here; None if it is not.
+
+    Nothing is found if no model is kept in the participant's folder, or none was taken.
+    """
+    from truthfl.ledger.terms import offer_from
+
+    result = document.get("audition", {}).get("result", {})
+    path = home / "auditions" / f"{offer_from(document['offer']).hash}.npz"
+    if result.get("model") is None or not path.exists():
+        return None
+    from truthfl.learning.array_files import read_npz
+
+    model = read_npz(path, ["salt", "model"])["model"]
+    same = sha256(model.astype("<f4").tobytes()).hexdigest() == result["model"]
+    return None if same else "its audition is of another model than the one that your computer trained"
