@@ -1,6 +1,6 @@
 """Kill a short job without warning at random moments, resume it each time, and see that nothing is lost or paid twice.
 
-    python scripts/kill_and_resume.py [--kills 50] [--seed 0]
+    python scripts/kill_and_resume.py [--kills 50] [--seed 0] [--audition]
 
 Each killed run is started again in its folder until it ends; then the ledger must check, and everybody's pay must be
 that of a run that nobody disturbed. Prints where the kills fell.
@@ -39,6 +39,9 @@ step_size = 0.5
 loss_value = 4000.0
 test_samples = 2000
 
+[contract]
+kind = "lceme"
+
 [clients]
 name = ["Ada", "Ben", "Cleo", "Dora"]
 dataset_size = [120, 120, 150, 90]
@@ -46,6 +49,12 @@ labeling_cost = [120, 120, 150, 90]
 sample_cost = 0.05
 behaviour = ["truthful", "free rider", "truthful", "small batch"]
 """
+AUDITION_JOB = (
+    JOB.replace('"lceme"', '"audition"')
+    .replace("rounds = 300", "rounds = 60")
+    .replace("loss_value = 4000.0", "loss_value = 100000.0")
+    .replace("sample_cost = 0.05", "sample_cost = 0.005")
+)
 
 
 def start(job, folder):
@@ -108,11 +117,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--audition", action="store_true")
     asked = parser.parse_args()
     rng = random.Random(asked.seed)
     with tempfile.TemporaryDirectory() as place:
         job = Path(place) / "job.toml"
-        job.write_text(JOB, encoding="utf-8")
+        job.write_text(AUDITION_JOB if asked.audition else JOB, encoding="utf-8")
         expected, seconds = undisturbed(job, Path(place) / "calm")
         fell, jobs = [], 0
         while len(fell) < asked.kills:

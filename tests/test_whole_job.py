@@ -40,6 +40,9 @@ label_seconds = 240
 answer_seconds = 240
 round_seconds = 120
 
+[contract]
+kind = "lceme"
+
 [clients]
 name = ["Ada", "Ben", "Cleo"]
 dataset_size = 30
