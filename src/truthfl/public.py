@@ -2,6 +2,9 @@
 
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes
+from truthfl.mechanism.audition import Audition
+from truthfl.mechanism.audition_deviation import best_choice
+from truthfl.mechanism.audition_plan import AuditionMeasurement, plan_audition
 from truthfl.mechanism.baselines import (
     FlatPay,
     LeaveOneOutPay,
@@ -37,13 +40,17 @@ from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import LinearPay, Mechanism, PlanInputs
 from truthfl.mechanism.observation import Evidence, Observation
 from truthfl.mechanism.payoff import client_payoff, pay_on_model, server_payoff, work_cost
+from truthfl.mechanism.peer_level import peer_shifts
 from truthfl.mechanism.registry import find_mechanism, mechanism_kinds, register, unregister
 from truthfl.mechanism.screening import ScreeningMenu, best_double_deviation
 from truthfl.mechanism.setting import Clients, Constants, Training
+from truthfl.mechanism.solo_curve import SoloCurve
 from truthfl.mechanism.spread import confidence_margin, pay_standard_deviation, samples_for_share
 from truthfl.mechanism.strategies import Strategies
 
 __all__ = [
+    "Audition",
+    "AuditionMeasurement",
     "Clients",
     "Constants",
     "Contract",
@@ -63,9 +70,11 @@ __all__ = [
     "ServiceError",
     "Shapley",
     "ShapleySharePay",
+    "SoloCurve",
     "Strategies",
     "Training",
     "TruthflError",
+    "best_choice",
     "best_deviation",
     "best_double_deviation",
     "client_payoff",
@@ -89,6 +98,8 @@ __all__ = [
     "pay_on_model",
     "pay_per_claimed_sample",
     "pay_standard_deviation",
+    "peer_shifts",
+    "plan_audition",
     "register",
     "samples_for_share",
     "server_payoff",

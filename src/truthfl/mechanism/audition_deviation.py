@@ -6,11 +6,11 @@ docs/mechanism.md, section 8. Imports `audition`, `audition_plan`, `mechanism`, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
 
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_plan import require_measured
@@ -37,8 +37,17 @@ def expected_clipped(mean: ArrayLike, deviation: ArrayLike, high: ArrayLike) -> 
     certain = s <= 1e-9 * (1.0 + np.abs(m))
     safe = np.where(certain, 1.0, s)
     low, top = -m / safe, (h - m) / safe
+    ndtr = _distribution()
     inside = m * (ndtr(top) - ndtr(low)) + safe * (_density(low) - _density(top)) + h * (1.0 - ndtr(top))
     return np.asarray(np.where(certain, np.clip(m, 0.0, h), inside))
+
+
+def _distribution() -> Callable[[ArrayLike], FloatArray]:
+    """The normal distribution function; imported when needed."""
+    from scipy.special import ndtr
+
+    function: Callable[[ArrayLike], FloatArray] = ndtr
+    return function
 
 
 def _density(x: FloatArray) -> FloatArray:
@@ -54,7 +63,7 @@ def expected_payoff(inputs: PlanInputs, contract: Audition, labels: ArrayLike, b
     label_pay = expected_clipped(
         contract.label_base - contract.label_slope * rise, contract.label_slope * spread, contract.label_cap
     )
-    passing = ndtr((contract.gate - rise) / np.maximum(spread, 1e-300))
+    passing = _distribution()((contract.gate - rise) / np.maximum(spread, 1e-300))
     total = contract.total_labels
     worse = measured.joint_curve * (1.0 / (total - contract.labels + n) - 1.0 / total)
     worse = worse + measured.sampling * (1.0 / batch - 1.0 / contract.batch_size)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import t as student
 
 from truthfl.errors import InfeasibleError
 from truthfl.mechanism.checks import FloatArray, IntArray
@@ -54,7 +53,9 @@ class LabelTask:
     @property
     def margin_deviations(self) -> float:
         """z: the margin in standard deviations of pay; a quantile of Student's t, for the spread is an estimate."""
-        return float(student.ppf(self.confidence, self.solo.clients - 1))
+        from scipy.special import stdtrit  # imported when needed: it takes longer than all of truthfl
+
+        return float(stdtrit(self.solo.clients - 1, self.confidence))
 
     @cached_property
     def numbers(self) -> IntArray:
