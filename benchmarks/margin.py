@@ -2,7 +2,7 @@
 
     python -m benchmarks.margin [--splits 12] [--json]
 
-For each split of the built-in job's digits: plan on the pilot data, train honest clients on their data, and
+For each split of the digits of the built-in job, under the contract lceme: plan on the pilot data, train honest clients on their data, and
 divide (loss − expected loss) by the plan's `loss_error`. If `loss_error` is right, the root mean square is about 1, and
 about one split in twenty is above 1.645, where honest work is paid below cost.
 """
@@ -45,7 +45,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.splits < 1:
         parser.error("splits must be at least 1")
-    job, rows = read_job(None), []
+    job, rows = read_job(None).with_contract("lceme"), []
     for split in range(FIRST_SPLIT, FIRST_SPLIT + arguments.splits):
         rows.append(standardized(job, split))
         if not arguments.json:

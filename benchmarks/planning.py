@@ -1,9 +1,9 @@
 """Time and memory of planning by stage, for 10, 100 and 1,000 clients.
 
-    python -m benchmarks.planning [--clients 10 100 1000] [--full 40] [--json]
+    python -m benchmarks.planning [--clients 10 100 1000] [--contract audition] [--full 40] [--json]
 
 Each plan is made in a separate process: the built-in job's digits, 200 samples per client, 100 rounds, softmax
-regression, the value of a unit of loss in proportion to the clients. Processor time counts all cores. With --full N the
+regression, a value of a unit of loss at which all clients are worth asking. Processor time counts all cores. With --full N the
 loss model of N clients is also measured by runs of the whole federation, in which every client lies in turn, and
 compared with the plan's at the same step size. That takes minutes: the time grows with the square of N.
 """
@@ -16,17 +16,25 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 
 from truthfl.job import ContractChoice, DataJob, Participants, ServerSettings
-from truthfl.learning import pilot_measurement, planning
+from truthfl.learning import audition_planning, pilot_measurement, planning
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.mechanism.audition_deviation import best_choice
 from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
+CONTRACTS = ("audition", "lceme")
 STAGES = {
+    "tune_recipe": (audition_planning, "recipe"),
+    "measure_solo_curve": (audition_planning, "solo curve"),
+    "refine_solo_curve": (audition_planning, "solo curve"),
+    "measure_joint_curve": (audition_planning, "joint curve"),
+    "measure_absence": (audition_planning, "absence"),
     "find_step_size": (pilot_measurement, "step size"),
     "measure_gradients": (pilot_measurement, "gradients"),
     "measure_reduced_and_whole": (pilot_measurement, "gradients"),
@@ -36,27 +44,34 @@ STAGES = {
 }
 
 
-def job(clients: int) -> DataJob:
+def job(clients: int, contract: str) -> DataJob:
     """A job of `clients` clients with 200 digits each."""
+    value = 500.0 * clients**2 if contract == "audition" else 360.0 * clients
     return DataJob(
         Data(pilot_samples=2000, test_samples=1000),
         ModelChoice(),
         Training(100),
-        ServerSettings(loss_value=360.0 * clients, test_samples=10_000),
-        Participants([200] * clients, labeling_cost=200.0, sample_cost=0.0006),
-        ContractChoice(),
+        ServerSettings(loss_value=value, test_samples=10_000),
+        Participants([200] * clients, label_cost=1.0, sample_cost=0.0006),
+        ContractChoice(contract),
         tune_step=True,
     )
 
 
-def one_plan(clients: int) -> dict:
+def one_plan(clients: int, contract: str) -> dict:
     """Processor seconds by stage and in all, wall-clock seconds, and peak memory of one plan."""
     seconds: dict[str, float] = {}
     for name, (module, stage) in STAGES.items():
         setattr(module, name, _timed(getattr(module, name), stage, seconds))
-    started, work = time.perf_counter(), job(clients)
+    started, work = time.perf_counter(), job(clients, contract)
     plan = work.plan(work.simulated_federation())
-    found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
+    if plan.audition is not None:
+        truthful = bool(
+            (best_choice(plan.audition.inputs, plan.contract).gain <= 0.03 * plan.contract.label_base).all()
+        )
+    else:
+        found = best_deviation(plan.contract, plan.clients, plan.calibration.model, plan.training)
+        truthful = bool((found.gain <= found.resolution).all())
     cpu = time.process_time()
     return {
         "clients": clients,
@@ -64,7 +79,8 @@ def one_plan(clients: int) -> dict:
         "cpu_seconds": cpu,
         "wall_seconds": time.perf_counter() - started,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "truthful": bool((found.gain <= found.resolution).all()),
+        "clients_asked": len(plan.clients),
+        "truthful": truthful,
     }
 
 
@@ -80,9 +96,9 @@ def _timed(function, stage: str, seconds: dict[str, float]):
 
 def full_against_sampled(clients: int) -> dict:
     """Coefficients of both loss models with standard errors, and processor seconds."""
-    side = job(clients).server_side()
+    side = job(clients, "lceme").server_side()
     tuned = pilot_measurement.measure_reduced_federation(side, PilotDesign(), tune_step=True).training
-    side = type(side)(pilot_measurement.with_training(side.pilot, tuned), side.test)
+    side = replace(side, pilot=pilot_measurement.with_training(side.pilot, tuned))
     rows = {}
     for name, find in (
         ("full", pilot_measurement.measure_whole_federation),
@@ -127,14 +143,16 @@ def show(plans: list[dict], against: dict | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--contract", choices=CONTRACTS, default=CONTRACTS[0])
     parser.add_argument("--full", type=int, help="hold the sampled pilot against the full one, for so many clients")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(one_plan(arguments.one)))
+        print(json.dumps(one_plan(arguments.one, arguments.contract)))
         return
-    plans = [in_its_own_process("--one", clients) for clients in arguments.clients]
+    contract = ("--contract", arguments.contract)
+    plans = [in_its_own_process("--one", clients, *contract) for clients in arguments.clients]
     against = full_against_sampled(arguments.full) if arguments.full else None
     if arguments.json:
         print(json.dumps({"plans": plans, "against_full": against}, indent=2))
