@@ -3,8 +3,8 @@
     python -m benchmarks.demo_seeds [--seeds 20] [--first 0] [--json]
 
 Run k is `truthfl run --seed k` with the data drawn anew (data seed 1 + k): other pictures for everybody, another pilot,
-another test set. A sentence is about one participant, or about all honest ones; the table says in how many of the runs it
-is true. Takes about half a minute for each seed.
+another test set. A sentence is about one participant, or about all honest ones; the table says in how many of the runs
+it is true. Takes about half a minute for each seed.
 """
 
 from __future__ import annotations

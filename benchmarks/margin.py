@@ -2,9 +2,9 @@
 
     python -m benchmarks.margin [--splits 12] [--json]
 
-For each split of the digits of the built-in job, under the contract lceme: plan on the pilot data, train honest clients on their data, and
-divide (loss − expected loss) by the plan's `loss_error`. If `loss_error` is right, the root mean square is about 1, and
-about one split in twenty is above 1.645, where honest work is paid below cost.
+For each split of the digits of the built-in job, under the contract lceme: plan on the pilot data, train honest
+clients on their data, and divide (loss − expected loss) by the plan's `loss_error`. If `loss_error` is right, the
+root mean square is about 1, and about one split in twenty is above 1.645, where honest work is paid below cost.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     python -m benchmarks.planning [--clients 10 100 1000] [--contract audition] [--full 40] [--json]
 
 Each plan is made in a separate process: the built-in job's digits, 200 samples per client, 100 rounds, softmax
-regression, a value of a unit of loss at which all clients are worth asking. Processor time counts all cores. With --full N the
-loss model of N clients is also measured by runs of the whole federation, in which every client lies in turn, and
-compared with the plan's at the same step size. That takes minutes: the time grows with the square of N.
+regression, a value of a unit of loss at which all clients are worth asking. Processor time counts all cores. With
+--full N the LCEME loss model of N clients is also measured by runs of the whole federation, in which every client
+lies in turn, and compared with the plan's at the same step size. That takes minutes: the time grows with the square
+of N.
 """
 
 from __future__ import annotations
