@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: demo test check format fuzz bench clean
-demo: $(READY)  ## a whole job: ten clients, real digits, two of them dishonest
+demo: $(READY)  ## a whole job: ten clients, real digits, four of them dishonest
 	$(BIN)/truthfl run
 
 test: check  ## all checks, all tests

@@ -104,7 +104,7 @@ def gains(payers: Sequence[Payer], points: Sequence[LiePoint], lied: Lied, hones
         cost[of_payer] = TRUTH.cost(labeling, price, assigned, owned) + alone
         passed = _passed(payer.rule, client, lied.solo[:, of_payer], honest.shift[of_payer])
         of_lies[:, of_payer] = [
-            point.cost(labeling, np.where(stays, price, 0.0), assigned, owned) + alone
+            point.cost(labeling, np.where(stays, price, 0.0), assigned, owned) + point.solo_cost_factor * alone
             for point, stays in zip(points, passed, strict=True)
         ]
     return Gains(paid - of_lies - (honestly_paid - cost), honestly_paid, cost)

@@ -1,6 +1,6 @@
 """`LiePoint`: one lie, as a point of the family that the search explores. docs/lying.md, "The family of lies".
 
-Imports `learning.behaviour`, `learning.fabricators`, `mechanism.checks` and `mechanism.formulas`.
+Imports `learning.behaviour`, `learning.fabricators`, `learning.recipe`, `mechanism.checks` and `mechanism.formulas`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from truthfl.learning.behaviour import Behaviour, Fabricator, SoloRecipe, Unlabeled
 from truthfl.learning.fabricators import Echo, Garbage, LastBit
+from truthfl.learning.recipe import LONGER_STEPS
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.formulas import work_cost
 
@@ -117,6 +118,11 @@ class LiePoint:
         """Her cost over the job; `labeling_cost` is that of the labels asked for. For one client or for arrays."""
         batch = self.batch_size(assigned, owned)
         return np.asarray(work_cost(np.asarray(labeling_cost), self.labels, np.asarray(batch_price), batch))
+
+    @property
+    def solo_cost_factor(self) -> float:
+        """The cost of her solo training over that of the prescribed one."""
+        return float(LONGER_STEPS) if self.recipe is SoloRecipe.LONGER else 1.0
 
     def behaviour(self, assigned: float, owned: float) -> Behaviour:
         """The lie as the behaviour of a client with this assigned batch and so many samples.

@@ -38,6 +38,8 @@ STEPS, BATCH = 60, 64  # of the recipe that tuning starts from
 STEP_SIZES = (0.05, 0.15, 0.5, 1.5)
 PENALTIES = (1e-3, 1e-2, 3e-2, 1e-1)
 LONGER = 2.5  # steps of a longer recipe, as a multiple
+SHORT_STEPS, SHORT_BATCH = 25, 32  # of a short one, for jobs in which computing is dear
+LEAST_SLOPE = 0.02  # of the solo loss by log n, if the measured one is less
 JOINT_CLIENTS = 10  # most clients in the runs that measure the joint curve
 JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
@@ -81,22 +83,38 @@ def label_numbers(samples: int, pilot_samples: int) -> IntArray:
     return np.unique(np.rint(np.geomspace(lowest, highest, count)).astype(np.int64))
 
 
-def tune_recipe(pilot: PilotClients, labels: int) -> Recipe:
-    """The recipe with the least mean solo loss, one setting after the other: step size, shifts, penalty, steps."""
+def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost: float) -> Recipe:
+    """The recipe with the least cost, one setting after the other: step size, shifts, penalty, steps.
+
+    What a worse recipe costs are the labels that would make up for it: who knows a better one can leave out so many.
+    To that the computing of the recipe itself is added.
+
+    label_cost, sample_cost  of one label, and of one sample in a gradient
+    """
     model = pilot.side.pilot.model
     penalty, can_change = float(getattr(model, "penalty", 0.0)), hasattr(model, "classes")
+    losses: dict[Recipe, float] = {}
+
+    def loss(recipe: Recipe) -> float:
+        if recipe not in losses:
+            losses[recipe] = _mean(pilot.losses(labels, recipe, RECIPE_CLIENTS))
+        return losses[recipe]
 
     def best(recipes: list[Recipe]) -> Recipe:
-        losses = [_mean(pilot.losses(labels, recipe, RECIPE_CLIENTS)) for recipe in recipes]
-        return recipes[int(np.argmin(losses))]
+        return min(recipes, key=lambda recipe: money_per_loss * loss(recipe) + sample_cost * recipe.samples)
 
-    start = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, MOST_SHIFTS)
-    chosen = best([replace(start, step_size=size) for size in STEP_SIZES])
+    start, money_per_loss = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, MOST_SHIFTS), 1.0
+    chosen = min((replace(start, step_size=size) for size in STEP_SIZES), key=loss)
+    fewer = max(round(labels / WINDOW), 1)
+    slope = (_mean(pilot.losses(fewer, chosen, RECIPE_CLIENTS)) - loss(chosen)) / np.log(labels / fewer)
+    money_per_loss = label_cost * labels / max(slope, LEAST_SLOPE)
     chosen = best([chosen, replace(chosen, shifts=0)])
     if can_change:
         chosen = best([chosen, *(replace(chosen, penalty=value) for value in PENALTIES if value != penalty)])
     longer = replace(chosen, steps=round(LONGER * STEPS))
-    return best([chosen, longer, replace(longer, step_size=chosen.step_size / 2)])
+    short = Recipe(SHORT_STEPS, SHORT_BATCH, chosen.step_size, chosen.penalty, chosen.shifts)
+    slower = replace(longer, step_size=chosen.step_size / 2)
+    return best([chosen, longer, slower, short, replace(short, step_size=2 * chosen.step_size)])
 
 
 def _mean(losses: FloatArray) -> float:

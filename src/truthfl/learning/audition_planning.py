@@ -133,7 +133,9 @@ def plan_on_pilot(
     sizes = side.pilot.partition.sizes
     numbers = label_numbers(int(sizes.max()), len(side.pilot.data))
     pilot_clients = draw_pilot_clients(side, int(numbers[-1]), PILOT_SEED)
-    recipe = tune_recipe(pilot_clients, int(max(RECIPE_LABELS * sizes.max(), numbers[0])))
+    label_cost = float(np.median(labeling_cost / sizes))
+    tried = int(max(RECIPE_LABELS * sizes.max(), numbers[0]))
+    recipe = tune_recipe(pilot_clients, tried, label_cost, float(np.median(sample_cost)))
     solo = measure_solo_curve(pilot_clients, numbers, recipe)
     tuned = _with_step(side, tune_step, design or SECOND_DESIGN)
     joint = measure_joint_curve(tuned, FIRST_BATCH)

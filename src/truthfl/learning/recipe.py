@@ -11,6 +11,7 @@ from truthfl.learning.behaviour import SoloRecipe
 from truthfl.mechanism.checks import number, whole_number
 
 MOST_STEPS, MOST_SHIFTS = 10_000, 4
+LONGER_STEPS = 4  # of `SoloRecipe.LONGER`, as a multiple of the prescribed ones
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def recipe_of(document: object) -> Recipe:
 def changed_recipe(recipe: Recipe, change: SoloRecipe) -> Recipe:
     """The recipe that a client really uses."""
     if change is SoloRecipe.LONGER:
-        return replace(recipe, steps=min(4 * recipe.steps, MOST_STEPS))
+        return replace(recipe, steps=min(LONGER_STEPS * recipe.steps, MOST_STEPS))
     if change is SoloRecipe.PENALIZED:
         return replace(recipe, penalty=5.0 * max(recipe.penalty, 1e-3))
     return replace(recipe, shifts=MOST_SHIFTS) if change is SoloRecipe.SHIFTED else recipe
