@@ -444,6 +444,9 @@ def test_a_server_that_is_killed_in_the_stage_goes_on(when, tmp_path, plans, sto
         patched.setattr(Ledger, "append_all", append_all)
         with pytest.raises(KilledError):
             setting.go()
+    if when == "after results":  # nobody is asked again
+        for person in setting.people.values():
+            person.commit_audition = person.open_audition = None
     found = setting.go(grid_of(setting.people))
     assert results(found) == results(stopped[1])
     kinds = Counter(entry.kind for entry in setting.entries())
@@ -763,6 +766,16 @@ def test_a_flower_app_of_ones_own_is_told_that_it_has_no_audition(plans, honest)
     strategy.promise = lambda _: promise
     with pytest.raises(InputError, match="'audition' pays by models that clients train alone, which a Flower app"):
         strategy._make_offers(("Ada",), 1, 12, None)
+
+
+def test_clients_who_are_there_in_some_rounds_only(tmp_path, plans):
+    job = audition_job(tmp_path, LIARS)
+    told_clients = job.document()["clients"] | {"participation": [1.0, 0.5, 0.5, 0.5]}
+    setting = Setting(tmp_path, plans, job=job.with_clients(type(job.clients)(**told_clients)))
+    found = setting.go()
+    assert 0 < found.asked["Dora"] < 12
+    assert found.asked["Ben"] == 0
+    assert held(setting, found) is None
 
 
 def test_evidence_is_needed_for_pay(honest):

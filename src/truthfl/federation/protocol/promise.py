@@ -1,4 +1,4 @@
-"""A contract with clients (`Promise`), converted to offers. Imports `enrolment`, the mechanism and `ledger.terms`."""
+"""A contract with clients (`Promise`), converted to offers. Imports `enrolment`, the mechanism and the ledger."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.ledger.solo_evidence import audition_of
 from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer, TriedLie
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
@@ -72,7 +73,10 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
             "train alone."
         )
     terms = _job_terms(promise, roster, opening, task, version)
-    return Agreement(terms, tuple(Offer(terms, client) for client in _client_terms(promise, roster)))
+    offers = tuple(Offer(terms, client) for client in _client_terms(promise, roster))
+    if terms.has_audition:
+        audition_of(offers[0])
+    return Agreement(terms, offers)
 
 
 def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> JobTerms:
