@@ -30,25 +30,30 @@ DESKTOP = {"viewport": {"width": 1000, "height": 720}}
 PHONE = {"viewport": {"width": 390, "height": 780}, "color_scheme": "dark", "has_touch": True, "is_mobile": True}
 JOB = """
 [data]
-source = "digits"
-pilot_samples = 600
-test_samples = 400
+source = "mnist"
+split = "paper"
+degree = 0.4
+pilot_samples = 2000
+test_samples = 1000
 
 [model]
 kind = "softmax"
 
 [training]
-rounds = 30
+rounds = 60
 
 [server]
-loss_value = 4000.0
+loss_value = 15000.0
 test_samples = 2000
 
+[contract]
+kind = "audition"
+
 [clients]
-name = ["Ada", "Ben", "Cleo", "Dora"]
-dataset_size = [120, 120, 150, 90]
-labeling_cost = [120, 120, 150, 90]
-sample_cost = 0.05
+name = ["Ada", "Ben", "Cleo", "Dora", "Emil", "Fay"]
+dataset_size = 200
+label_cost = 1.0
+sample_cost = 0.0006
 """
 
 
@@ -60,7 +65,7 @@ def main():
         folder = Path(name)
         (folder / "job.toml").write_text(JOB)
         run_job(read_job(folder / "job.toml"), folder / "job", seed=2)
-        truth = draw_digits(folder / "digits", 120)
+        truth = draw_digits(folder / "digits", 200)
         with sync_playwright() as driver:
             browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
             wide = go_through(browser, folder, "wide", truth, DESKTOP)

@@ -1,6 +1,5 @@
 """An offer with an audition to Ada, with round numbers, and receipts for it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from participants import SECRET, TEST_SET, Ada, an_offer, changed
@@ -79,8 +78,3 @@ class AuditionedAda(Ada):
         paper = an_audition_receipt(self.folder, offer, answer, self.operator, **facts)
         participant_folder.put_receipt(self.home, paper, offer.job.name)
         return paper
-
-
-def with_lies(offer, *lies):
-    """The same offer with other lies."""
-    return replace(offer, client=replace(offer.client, lies=lies))

@@ -4,6 +4,7 @@ import json
 import math
 from statistics import NormalDist
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from truthfl.ledger.terms import TriedLie, offer_from
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, spread
 from truthfl.page.open_page import open_page
+from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.samples.open_samples import open_samples
 
 KEY, OPERATOR = new_key(), new_key()
@@ -105,6 +107,12 @@ def test_who_has_no_costs_cannot_be_paid_below_them(ada):
     assert outlooks(offer, Costs(0.0, 0.0))[0].chance_below_cost == 0.0
     lceme = an_offer(KEY, OPERATOR)
     assert outlooks(lceme, Costs(0.0, 0.0))[0].chance_below_cost == pytest.approx(spread(lceme).negative_chance)
+
+
+def test_an_audition_that_expects_to_pay_nothing_is_not_negative_either():
+    nothing = dict.fromkeys(("label_base", "label_cap", "joint_base", "joint_cap"), 0.0)
+    found = spread(an_audition_offer(KEY, OPERATOR, terms=nothing))
+    assert (found.worst, found.negative_chance, found.zero_loss) == (0.0, 0.0, math.inf)
 
 
 def test_the_offers_plot_is_by_solo_loss_and_falls_at_the_gate(ada):
@@ -211,30 +219,31 @@ def test_a_receipt_for_another_model_than_her_own_does_not_hold(ada):
     assert fault == "its audition is of another model than the one that your computer trained"
 
 
-BAD_TERMS = {
-    "an endless cap": {"label_cap": 1e999},
-    "no number": {"solo_level": math.nan},
-    "pay below 0": {"label_cap": -5.0},
-    "a negative gate": {"gate": -0.1},
-    "no spread": {"solo_spread": 0.0},
-    "more is expected than can be paid": {"joint_cap": 39.0},
-    "other labels": {"labels": 51.0},
-    "fewer labels than hers": {"total_labels": 49.0},
-    "words": {"solo_level": "good"},
-    "a list": {"joint_curve": [1.0]},
-    "an unknown term": {"bonus": 1.0},
-    "absurd slopes": {"label_slope": 1e308, "joint_slope": 1e308},
-    "absurd levels": {"solo_level": 1e308, "gate": 1e308},
-}
+BAD_TERMS = [
+    ({"label_cap": 1e999}, "label_cap is not finite"),
+    ({"joint_constant": math.nan}, "must be finite"),
+    ({"label_cap": -5.0}, "label_cap is -5.0; it must be a number from 0 on"),
+    ({"gate": -0.1}, "gate is -0.1; it must be a number from 0 on"),
+    ({"gate": math.nan}, "gate is not finite"),
+    ({"solo_spread": 0.0}, "solo_spread is not above 0"),
+    ({"joint_cap": 39.0}, "joint_cap is below its joint_base"),
+    ({"labels": 51.0}, "another number of labels"),
+    ({"total_labels": 49.0}, "total_labels are fewer than your own"),
+    ({"solo_level": "good"}, "not all numbers"),
+    ({"joint_curve": [1.0]}, "not all numbers"),
+    ({"bonus": 1.0}, "they must be gate, joint_base"),
+    ({"label_slope": 1e308, "joint_slope": 1e308}, "the offer"),
+    ({"solo_level": 1e308, "gate": 1e308}, "the offer"),
+]
 
 
-@pytest.mark.parametrize("terms", BAD_TERMS.values(), ids=BAD_TERMS)
-def test_terms_that_make_no_sense_are_a_sentence(ada, terms):
+@pytest.mark.parametrize(("terms", "sentence"), BAD_TERMS, ids=str)
+def test_terms_that_make_no_sense_are_a_sentence(ada, terms, sentence):
     (ada.home / "offers").mkdir()
     document = an_audition_offer(ada.key, ada.operator).document()
     document["client"]["pay"] = TERMS | terms
     (ada.home / "offers" / "a.json").write_text(json.dumps(document))
-    assert len(told(offer_view, ada)) < 1000
+    assert sentence in told(offer_view, ada)
 
 
 BAD_RECIPES = {
@@ -277,6 +286,21 @@ def test_other_nonsense_beside_an_audition_is_a_sentence(ada, part, name, value)
 def test_a_recipe_where_no_model_is_tested_is_a_sentence(ada):
     participant_folder.put_offer(ada.home, an_offer(ada.key, ada.operator, recipe=RECIPE))
     assert "the offer must have a recipe just if it pays by one" in told(offer_view, ada)
+
+
+@pytest.mark.parametrize("change", [{"terms": {"label_cap": -5.0}}, {"audition_cost": "much"}], ids=str)
+def test_an_offer_that_makes_no_sense_cannot_be_accepted_but_declined(ada, tmp_path, change):
+    offer = ada.gets_offer(**change)
+    source = open_samples(draw_pictures(tmp_path / "data", 3))
+    with open_page(ada.home, source, DIGITS, ada.key) as opened, httpx.Client(trust_env=False) as client:
+        client.base_url = opened.url.split("/?")[0]
+        client.get(opened.url)
+        csrf = client.get("/api/work").json()["csrf"]
+        client.headers.update({"origin": opened.url[: opened.url.index("/", 8)], CSRF_HEADER: csrf})
+        assert client.post("/api/answer", json={"offer": offer.hash, "accepted": True}).status_code == 422
+        assert participant_folder.read_answer(ada.home, offer) is None
+        declined = client.post("/api/answer", json={"offer": offer.hash, "accepted": False})
+        assert declined.json() == {"answer": "refusal"}
 
 
 def test_the_offer_itself_is_read_and_written_unchanged():
@@ -364,7 +388,9 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
         page.wait_for_selector("text=Your own model had a loss of 1.0200; 1.0500 was expected of it.")
         facts = page.inner_text("#facts").replace("\n", " ")
         assert "your pay 130 cent for labels 96.0 cent for computing 34.4 cent" in facts
-        assert "0.8000 was expected of those who took part. 4 of your 5 reports were taken." in page.inner_text("#lead")
+        lead = page.inner_text("#lead")
+        assert "The joint model ended at a test loss of 0.7900 and was right in 90.0% of the test; 0.8000 was" in lead
+        assert "expected of those who took part. 4 of your 5 reports were taken." in lead
         assert page.locator("#plot circle").count() == 2
         page.click("#check")
         page.wait_for_selector("#verdict.good >> text=your audition, as it stands in the chain")
@@ -402,8 +428,10 @@ def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):  # noqa: F
         open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
         looking(browser, opened.url, **PHONE) as page,
     ):
-        page.wait_for_selector("text=No model was taken: no commitment in time. Without a model, nothing is paid.")
-        assert "none taken" in page.inner_text("#facts")
+        page.wait_for_selector(
+            "text=The server’s reason: No model was taken: no commitment in time. Without a model, nothing is paid."
+        )
+        assert "for labels\n0.0 cent\nfor computing\n0.0 cent" in page.inner_text("#facts")
         for name, ready in (("receipt", "#plot svg"), ("offer", "#behaviours li")):
             page.goto(f"{opened.url.split('/?')[0]}/{name}")
             page.wait_for_selector(ready)

@@ -46,6 +46,8 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
             raise StaleError("another offer has come meanwhile; look at that one.")
         if key is None:
             raise InputError("there is no key here to sign with; start the page with --key.")
+        if request.accepted:
+            document_views.require_sound_offer(offer)
         participant_folder.put_answer(home, offer, key, accepted=request.accepted)
         return {"answer": document_views.answer_to(home, offer)}
 

@@ -114,7 +114,7 @@ def _offer_view(
     home: Path, offer: Offer, key: PrivateKey | None, labeling: float | None, computing: float | None
 ) -> dict[str, Any]:
     """The values of `offer_view` for this offer."""
-    _require_sound(offer)
+    require_sound_offer(offer)
     costs = own_costs(offer, labeling, computing)
     expected, of_pay = outlooks(offer, costs), spread(offer)
     computed = {
@@ -154,7 +154,7 @@ def receipt_view(home: Path) -> dict[str, Any]:
 def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
     """The values of `receipt_view` for this document."""
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
-    _require_sound(offer)
+    require_sound_offer(offer)
     evidence = evidence_in(offer, settlement)
     stopped = evidence is not None and settlement["passed"] is not True
     rounds = None if stopped else (settlement["delivered"], settlement["asked"])
@@ -235,11 +235,17 @@ def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
     return None
 
 
-def _require_sound(offer: Offer) -> None:
+def require_sound_offer(offer: Offer) -> None:
     """Raise `InputError` unless the offer can be paid and, if it has an audition, its terms make sense."""
-    offer.require_payable()
-    if offer.job.has_audition:
-        require_sound_audition(offer)
+    try:
+        with overflow_allowed():
+            offer.require_payable()
+            if offer.job.has_audition:
+                require_sound_audition(offer)
+    except TruthflError:
+        raise
+    except READ_ERRORS as error:
+        raise InputError(f"the offer cannot be read: {_message(error)}") from None
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:

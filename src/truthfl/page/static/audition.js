@@ -1,7 +1,7 @@
 // The words of an audition: what it is, in an offer; how it ended, in a receipt. All numbers come with the view.
 
 import { make } from "./dom.js";
-import { chance, count, duration, loss, money } from "./format.js";
+import { chance, count, duration, loss, money, number } from "./format.js";
 
 // Paragraphs that explain the audition to somebody who has never heard of one.
 export function auditionWords({ offer, audition }) {
@@ -46,10 +46,11 @@ export function recipeWords({ steps, batch_size: batch, step_size: step, penalty
 }
 
 // How the audition of a receipt ended.
-export function resultWords({ audition, loss: testLoss, settlement }) {
+export function resultWords({ audition, loss: testLoss, accuracy, settlement }) {
   if (audition.passed) {
+    const right = accuracy === null ? "" : ` and was right in ${number(100 * accuracy, 1)}% of the test`;
     return `Your own model had a loss of ${loss(audition.solo_loss)}; ${loss(audition.expected)} was expected of it. The joint model ended at ` +
-      `${loss(testLoss)}; ${loss(audition.expected_joint_loss)} was expected of those who took part. ${reportsTaken(settlement)}`;
+      `a test loss of ${loss(testLoss)}${right}; ${loss(audition.expected_joint_loss)} was expected of those who took part. ${reportsTaken(settlement)}`;
   }
   const why = audition.solo_loss === null
     ? `${audition.reason === null ? "No model of yours was taken." : `The server’s reason: ${audition.reason}`} Without a model, nothing is paid.`

@@ -30,14 +30,10 @@ function showPay(view) {
   const { offer, settlement, audition } = view;
   byId("title").textContent = `Receipt for ${offer.client}`;
   byId("lead").textContent = audition === null ? jobWords(view) : resultWords(view);
-  const none = audition !== null && audition.solo_loss === null;
-  const parts = audition === null ? [] : [["for labels", audition.labels], ["for computing", audition.computing],
-    ["loss of your own model", none ? "none taken" : loss(audition.solo_loss)]];
+  const right = view.accuracy === null ? [] : [["right in the test", `${number(100 * view.accuracy, 1)}%`]];
   pairs(byId("facts"), [
     ["your pay", view.paid, settlement.pay < 0 ? "key minus" : "key"],
-    ...parts,
-    [audition === null ? "test loss" : "joint test loss", loss(view.loss)],
-    ...(view.accuracy === null ? [] : [["right in the test", `${number(100 * view.accuracy, 1)}%`]]),
+    ...(audition === null ? [["test loss", loss(view.loss)], ...right] : [["for labels", audition.labels], ["for computing", audition.computing]]),
     ["reports taken", `${settlement.delivered} of ${settlement.asked}`],
   ]);
 }
