@@ -34,7 +34,7 @@ def verify(
         typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST), some 2,000 at least."),
     ] = None,
     splits: Annotated[
-        int | None, typer.Option(help="Splits on which the best lies are measured; 24 unless given, at least 20.")
+        int | None, typer.Option(help="Splits on which the best lies are measured; 40 unless given, at least 20.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the search, the splits and the runs.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-verification"),
