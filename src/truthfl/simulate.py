@@ -7,6 +7,7 @@ A name's module is imported when the name is first used. Imports `federation`, `
     Behaviour, BEHAVIOURS, …        how clients really work; add one with `register_behaviour`
     Federated, Profile, train, …    many trainings in one call; `train_plainly` is the simple reference loop
     small_digits, …                 data sets; *_partition: which client holds which samples
+    train_alone, solo_losses, …     models that clients train alone, and their test
     SoftmaxRegression, …            models; `from_torch` and `from_jax` adapt a module or a function
     calibrate, pilot_runs, …        the server's measurements on its own data, before it makes offers
     open_samples, labels_of, …      a participant's samples on disk and her manual labels
@@ -37,7 +38,10 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.pilot_runs import pilot_runs
     from truthfl.learning.plain_training import train_plainly
     from truthfl.learning.profile import Profile
+    from truthfl.learning.recipe import Recipe
     from truthfl.learning.softmax import SoftmaxRegression
+    from truthfl.learning.solo_test import solo_losses
+    from truthfl.learning.solo_training import train_all_alone, train_alone
     from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
     from truthfl.learning.training import train
     from truthfl.samples.handmade_labels import labels_of
@@ -63,6 +67,7 @@ __all__ = [
     "Partition",
     "PilotDesign",
     "Profile",
+    "Recipe",
     "SoftmaxRegression",
     "Unlabeled",
     "assigned_labels",
@@ -92,7 +97,10 @@ __all__ = [
     "register_behaviour",
     "run",
     "small_digits",
+    "solo_losses",
     "train",
+    "train_all_alone",
+    "train_alone",
     "train_plainly",
     "verify",
 ]
@@ -111,6 +119,7 @@ _TARGETS = {  # public name: module and attribute
     "Partition": "learning.partition:Partition",
     "PilotDesign": "learning.pilot_design:PilotDesign",
     "Profile": "learning.profile:Profile",
+    "Recipe": "learning.recipe:Recipe",
     "SoftmaxRegression": "learning.softmax:SoftmaxRegression",
     "Unlabeled": "learning.behaviour:Unlabeled",
     "assigned_labels": "learning.labels:assigned_labels",
@@ -140,7 +149,10 @@ _TARGETS = {  # public name: module and attribute
     "register_behaviour": "learning.behaviours:register",
     "run": "federation.simulated.embedded:run_job",
     "small_digits": "learning.datasets:small_digits",
+    "solo_losses": "learning.solo_test:solo_losses",
     "train": "learning.training:train",
+    "train_all_alone": "learning.solo_training:train_all_alone",
+    "train_alone": "learning.solo_training:train_alone",
     "train_plainly": "learning.plain_training:train_plainly",
     "verify": "studies.verify.job_verification:verify_job",
 }
