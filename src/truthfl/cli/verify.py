@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 def verify(
     job_file: JobFile = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer lies and runs, one plan: about a minute.")] = False,
+    contract: Annotated[
+        str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[
         int | None,
@@ -47,7 +50,7 @@ def verify(
     and seeds that the search has not seen. report.html in the folder; call again to continue after an interruption.
     For a job that states its constants: on its loss model, by formula and search.
 
-    Example: truthfl verify hospital.toml --quick
+    Example: truthfl verify hospital.toml --contract lceme --quick
     """
     from truthfl.job import ConstantsJob, read_job
 
@@ -56,6 +59,8 @@ def verify(
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be 0 or more.")
     job = read_job(job_file)
+    if contract is not None:
+        job = job.with_contract(contract)
     if isinstance(job, ConstantsJob):
         for option, value in (("--data", data), ("--runs", runs), ("--splits", splits)):
             if value is not None:
