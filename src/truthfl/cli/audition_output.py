@@ -11,7 +11,7 @@ import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies
 from truthfl.cli.output import console, table
-from truthfl.learning.audition_planning import AuditionDetails
+from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.planning import Plan
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_deviation import best_choice

@@ -2,21 +2,21 @@
 
 First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
 what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen. Imports
-`audition_pilot`, `asked_samples`, `federations`, `loss_spread`, `pilot_design`, `pilot_measurement`, `recipe`,
-`step_size` and `mechanism`.
+`audition_details`, `audition_pilot`, `asked_samples`, `federations`, `loss_spread`, `pilot_design`,
+`pilot_measurement`, `step_size` and `mechanism`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 
 import numpy as np
 
 from truthfl.errors import InfeasibleError
 from truthfl.learning.asked_samples import ask_for_labels
+from truthfl.learning.audition_details import AuditionDetails, AuditionResult, AuditionSettings
 from truthfl.learning.audition_pilot import (
-    JointCurve,
     draw_pilot_clients,
     label_numbers,
     measure_absence,
@@ -31,7 +31,6 @@ from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import PilotMeasurement, measure_pilot
-from truthfl.learning.recipe import Recipe
 from truthfl.learning.step_size import find_step_size
 from truthfl.mechanism.audition_labels import best_labels, taking_part
 from truthfl.mechanism.audition_plan import (
@@ -55,68 +54,6 @@ GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread i
 PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
 MOST_CHANGE = 1.2  # if the final number of labels differs by more than this factor, the pilot is run again
-
-
-@dataclass(frozen=True, eq=False)
-class AuditionDetails:
-    """How an audition plan came about.
-
-    asked         positions, in the job, of the clients who are asked; the others are left out
-    labels        numbers of labels asked of them
-    recipe        of solo training
-    solo          the solo curve
-    joint         the joint curve
-    inputs        from which the contract was computed
-    plan          the contract's plan
-    worth         (clients,) of those asked: what her labels are worth to the server, κ (A / (N − n_i) − A / N)
-    """
-
-    asked: IntArray
-    labels: IntArray
-    recipe: Recipe
-    solo: SoloCurve
-    joint: JointCurve
-    inputs: PlanInputs
-    plan: AuditionPlan
-    worth: FloatArray
-
-    @property
-    def measurement(self) -> AuditionMeasurement:
-        """What the pilot measured for the contract."""
-        return require_measured(self.inputs)
-
-    def at_labels(self, factor: float) -> tuple[float, float, float]:
-        """Joint loss, cost of labels and label pay of all, if this factor of the labels were asked of everybody."""
-        task = label_task(self.inputs)
-        labels = np.clip(np.rint(self.labels * factor), task.numbers[0], task.numbers[-1])
-        noise = float((self.measurement.sampling / self.plan.contract.batch_size).sum())
-        loss = self.measurement.constant + self.measurement.joint_curve / float(labels.sum()) + noise
-        return loss, float((task.label_cost * labels).sum()), float(task.expected_pay(labels).sum())
-
-
-@dataclass(frozen=True, eq=False)
-class AuditionResult:
-    """The details, the pilot's measurement at the labels asked for, the restricted side and clients, and the spread."""
-
-    details: AuditionDetails
-    pilot: PilotMeasurement
-    side: ServerSide
-    clients: Clients
-    loss_error: float
-    loss_variance: float
-
-
-@dataclass(frozen=True)
-class AuditionSettings:
-    """The operator's settings: as in `PlanInputs`, and the number of test samples."""
-
-    loss_value: float
-    budget: float | None
-    budget_bounds: str
-    margin: float
-    confidence: float
-    most_pay: float
-    test_samples: int
 
 
 def plan_on_pilot(

@@ -13,7 +13,8 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.learning.audition_planning import AuditionDetails, AuditionSettings, plan_on_pilot
+from truthfl.learning.audition_details import AuditionDetails, AuditionSettings
+from truthfl.learning.audition_planning import plan_on_pilot
 from truthfl.learning.calibration import Calibration
 from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss

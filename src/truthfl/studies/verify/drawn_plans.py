@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truthfl.adversary.lied_solo import SoloTerms
 from truthfl.errors import InputError
 from truthfl.job import DataJob
-from truthfl.learning.audition_planning import AuditionDetails
+from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import Plan
 from truthfl.learning.recipe import Recipe
