@@ -13,7 +13,7 @@ from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.job import DataJob, Participants
-from truthfl.learning.audition_planning import AuditionDetails
+from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
 from truthfl.ledger.terms import Agreement, TriedLie
