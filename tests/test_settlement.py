@@ -17,7 +17,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item
 from truthfl.ledger.payments import payments
-from truthfl.ledger.settlement import settle
+from truthfl.ledger.settlement import Settled, settle
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -50,11 +50,11 @@ def test_200_who_ask_at_once_pay_everybody_once(where, rows):
     def ask(_):
         start.wait()
         with open_ledger(where) as own:
-            return [vars(one) for one in settle(own, job)]
+            return settle(own, job)
 
     with ThreadPoolExecutor(CALLERS) as pool:
         told = list(pool.map(ask, range(CALLERS)))
-    assert all(one == list(expected.values()) for one in told)
+    assert all(one == [Settled(**document) for document in expected.values()] for one in told)
     with open_ledger(where) as book:
         assert [row.document for row in book.entries(job, "settlement")] == list(expected.values())
         assert [row.key for row in book.entries(job, "payment")] == [f"{name}/0" for name in expected]
