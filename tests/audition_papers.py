@@ -17,7 +17,7 @@ TERMS = {
     "labels": 50.0, "solo_level": 1.0, "solo_spread": 0.1, "gate": 0.4,
     "label_slope": 200.0, "label_base": 90.0, "label_cap": 151.8,
     "joint_slope": 300.0, "joint_base": 40.0, "joint_cap": 70.0,
-    "joint_constant": 0.4, "joint_curve": 20.0, "total_labels": 200.0,
+    "joint_constant": 0.4, "joint_curve": 20.0, "total_labels": 200.0, "audition_pay": 2.0,
 }  # fmt: skip
 LIES = (
     TriedLie("fewer labels", "half of the labels", 0.5, 4, 1.0, 0.02, 0.005, 0.25, 0.03),

@@ -13,7 +13,7 @@ from truthfl.mechanism.audition_batches import TOLERATED_GAIN, best_batches
 from truthfl.mechanism.audition_deviation import best_choice, expected_clipped, expected_payoff
 from truthfl.mechanism.audition_labels import best_labels, taking_part
 from truthfl.mechanism.audition_plan import AuditionMeasurement, label_task, plan_audition
-from truthfl.mechanism.peer_level import GATE_DEVIATIONS, peer_shifts
+from truthfl.mechanism.peer_level import GATE_DEVIATIONS, MOST_SHIFT, peer_shifts
 from truthfl.mechanism.solo_curve import SoloCurve
 
 pytestmark = pytest.mark.properties
@@ -159,6 +159,9 @@ def test_the_joint_part_follows_those_who_took_part_and_not_who_failed():
     none = Observation(loss, solo_loss=[np.nan, contract.solo_level[0], 2.3, contract.solo_level[0]])
     np.testing.assert_array_equal(contract.passes(none), [False, True, False, True])
     np.testing.assert_array_equal(contract.pay(none) > 0, [False, True, False, True])
+    just_above = Observation(loss, solo_loss=contract.solo_level + 1.001 * contract.gate)
+    amount = contract.label_base - 1.001 * contract.gate * contract.label_slope - 2.0  # without the audition's cost
+    np.testing.assert_allclose(contract.pay(just_above), np.maximum(amount, 0.0))
 
 
 @given(jobs, st.floats(0.3, 0.95), st.sampled_from(["expected", "caps"]))
@@ -266,7 +269,7 @@ def test_peer_shifts_are_those_of_a_loop_over_clients(excess):
     for i in range(len(excess)):
         others = [x for j, x in enumerate(excess) if j != i and np.isfinite(x)] + [0.0]
         kept = [x for x in others if x <= np.median(others) + GATE_DEVIATIONS]
-        slow.append(np.mean(kept))
+        slow.append(np.clip(np.mean(kept), -MOST_SHIFT, MOST_SHIFT))
     np.testing.assert_allclose(peer_shifts(excess), slow, atol=1e-12)
 
 
@@ -319,3 +322,30 @@ def test_expected_payoff_of_honest_work_is_the_margin():
 def test_a_job_without_data_cannot_be_planned_with_it():
     with pytest.raises(InputError, match="is planned on pilot data"):
         Audition.plan(replace(inputs(3), audition=None))
+
+
+def test_a_majority_that_does_not_label_does_not_pass():
+    contract = plan_audition(inputs(10)).contract
+    solo = contract.solo_level.copy()
+    solo[:7] = 2.3
+    shift = peer_shifts((solo - contract.solo_level) / contract.solo_spread)
+    passed = contract.passes(Observation(0.4, solo_loss=solo, level_shift=shift))
+    np.testing.assert_array_equal(passed, np.arange(10) >= 7)
+
+
+@pytest.mark.parametrize(
+    ("term", "value", "words"),
+    [
+        ("label_cap", -1.0, "label_cap is -1.0"),
+        ("joint_cap", 0.0, "joint_cap is below its joint_base"),
+        ("gate", -0.1, "gate is -0.1"),
+        ("solo_spread", 0.0, "solo_spread is not above 0"),
+        ("label_slope", float("inf"), "label_slope is not finite"),
+        ("total_labels", 1.0, "total_labels are fewer"),
+    ],
+)
+def test_absurd_terms_are_refused(term, value, words):
+    contract = plan_audition(inputs(3)).contract
+    contract.require_sound_terms()
+    with pytest.raises(InputError, match=words):
+        replace(contract, **{term: np.full(3, value)}).require_sound_terms()

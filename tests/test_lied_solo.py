@@ -85,6 +85,7 @@ def audition():
         batch_size=each(8), labels=each(60), solo_level=each(0.6), solo_spread=each(0.05), gate=each(0.19),
         label_slope=each(200), label_base=each(80), label_cap=each(120), joint_slope=each(100), joint_base=each(10),
         joint_cap=each(30), joint_constant=each(0.4), joint_curve=each(24), total_labels=each(240),
+        audition_pay=each(5),
     )  # fmt: skip
 
 

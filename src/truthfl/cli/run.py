@@ -42,7 +42,7 @@ def run(
     It is the protocol of a real federation, with simulated clients; what was promised and paid is in the ledger. A job
     that was interrupted goes on where it was.
 
-    Without a job: ten clients with real MNIST digits, two of them dishonest.
+    Without a job: ten clients with real MNIST digits, four of them dishonest.
 
     Example: truthfl run hospital.toml --out results
     """

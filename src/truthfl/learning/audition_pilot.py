@@ -42,6 +42,7 @@ SHORT_STEPS, SHORT_BATCH = 25, 32  # of a short one, for jobs in which computing
 LEAST_SLOPE = 0.02  # of the solo loss by log n, if the measured one is less
 JOINT_CLIENTS = 10  # most clients in the runs that measure the joint curve
 JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
+FEWEST_PRESENT, PRESENT_SHARES, PRESENCE_DRAWS = 3, (0.5, 0.75, 1.0), 8
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 SEED = 0  # of the solo models' start and draws
 
@@ -183,6 +184,33 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
     chosen = sizes[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
     partition: Partition = side.draw_clients(tuple(chosen.tolist()), 500 + draw)
     return Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training)
+
+
+def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
+    """By how much the joint loss rises with 1 / (labels taking part) when clients are missing from the pilot.
+
+    With those who are missing, kinds of data may be missing too, so this is more than what fewer labels of all do.
+    """
+    federated, count = side.pilot, len(side.pilot.partition)
+    if count < FEWEST_PRESENT:
+        return 0.0
+    order = np.random.default_rng(SEED)
+    slopes = []
+    for draw in range(PRESENCE_DRAWS):
+        losses, inverse = [], []
+        drawn = order.permutation(count)[:JOINT_CLIENTS]
+        for share in PRESENT_SHARES:
+            present = drawn[: max(1, round(share * len(drawn)))]
+            labels = np.zeros(count, dtype=np.int64)
+            labels[present] = federated.partition.sizes[present]
+            here = ask_for_labels(federated, labels, draw)
+            own = np.minimum(batches[np.sort(present)], here.partition.sizes)
+            trained = train(here, Strategies.truthful(np.maximum(own, 1.0)), draw, evaluate_on={"test": side.test})
+            losses.append(float(trained.evaluations["test"].loss[0, -1]))
+            inverse.append(1.0 / labels.sum())
+        x = np.array(inverse) - np.mean(inverse)
+        slopes.append(float(np.array(losses) @ x / (x @ x)))
+    return max(float(np.mean(slopes)), 0.0)
 
 
 def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:

@@ -21,6 +21,7 @@ from truthfl.learning.audition_pilot import (
     label_numbers,
     measure_absence,
     measure_joint_curve,
+    measure_presence_curve,
     measure_solo_curve,
     numbers_around,
     refine_solo_curve,
@@ -239,6 +240,7 @@ def _planned_from(
     spread, variance = spread_of_loss(pilot.trial, side.test, pilot.trial_batches(guess))
     error = sqrt(spread**2 + pilot.calibration.truthful_loss_error(guess) ** 2 + variance / settings.test_samples)
     absence = measure_absence(trained, guess) if last else np.full(len(labels), np.inf)
-    measured = replace(measured, loss_error=error, absence=absence)
+    presence = max(measure_presence_curve(trained, guess), known.joint_curve) if last else None
+    measured = replace(measured, loss_error=error, absence=absence, presence_curve=presence)
     final = replace(inputs, training=pilot.training, audition=measured)
     return plan_audition(final), pilot, final, error, variance

@@ -183,10 +183,13 @@ class Offer:
         pay = self.expected_pay
         if not math.isfinite(pay):
             raise InputError(f"the offer's expected pay is {pay}; it must be finite.")
+        self.mechanism.require_sound_terms()
         if self.pays_by_solo_model != self.job.has_audition:
             raise InputError(
                 f"the contract is {self.job.contract!r}; the offer must have a recipe just if it pays by one."
             )
+        if self.job.has_audition and self.client.pay["labels"] != self.client.samples:
+            raise InputError("the offer asks for another number of labels than its audition pays for.")
 
     @property
     def pays_by_solo_model(self) -> bool:

@@ -13,10 +13,23 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.errors import InputError
 from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
 from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
+
+NEVER_NEGATIVE = (
+    "solo_level",
+    "gate",
+    "label_slope",
+    "label_base",
+    "label_cap",
+    "joint_slope",
+    "joint_base",
+    "joint_cap",
+    "audition_pay",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +50,16 @@ class Audition(Mechanism):
     joint_constant          the expected joint loss is joint_constant + joint_curve / (labels taking part)
     joint_curve     A
     total_labels            Σ n'_i of all clients
+    audition_pay            part of label_base that is for training alone; who does not pass is not paid it
     """
 
     kind: ClassVar[str] = "audition"
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
-        "label pay = label_base + label_slope * (solo_level + level_shift - solo_loss), from 0 to label_cap; computing "
-        "pay = (joint_base + joint_slope * (joint_constant + joint_curve / present_labels - test_loss), from 0 to "
-        "joint_cap) * delivered / asked, 0 for who did not pass the audition; pay = their sum, rounded to whole units"
+        "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
+        "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * (joint_constant + "
+        "joint_curve / present_labels - test_loss), from 0 to joint_cap) * delivered / asked, 0 for who does not pass; "
+        "pay = their sum, rounded to whole units"
     )
     dropping_out: ClassVar[str] = (
         "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
@@ -68,6 +83,7 @@ class Audition(Mechanism):
     joint_constant: FloatArray
     joint_curve: FloatArray
     total_labels: FloatArray
+    audition_pay: FloatArray
     name: str = "audition"
 
     @classmethod
@@ -94,6 +110,7 @@ class Audition(Mechanism):
             return np.clip(self.label_base, 0.0, self.label_cap)
         solo = np.asarray(observation.solo_loss, dtype=float)
         amount = self.label_base + self.label_slope * (self.expected_solo_loss(observation) - solo)
+        amount = np.where(self.passes(observation), amount, amount - self.audition_pay)
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray:
@@ -111,6 +128,23 @@ class Audition(Mechanism):
     def pay(self, observation: Observation) -> FloatArray:
         """Label pay and computing pay."""
         return self.label_pay(observation) + self.computing_pay(observation)
+
+    def require_sound_terms(self) -> None:
+        """Raise `InputError` unless all terms are finite, caps are not below pay, and what counts is not negative."""
+        terms = self.terms()
+        for name, values in terms.items():
+            if not np.isfinite(values).all():
+                raise InputError(f"the offer's {name} is not finite.")
+        for name in NEVER_NEGATIVE:
+            if (terms[name] < 0).any():
+                raise InputError(f"the offer's {name} is {terms[name].min()}; it must be a number from 0 on.")
+        if (self.solo_spread <= 0).any():
+            raise InputError("the offer's solo_spread is not above 0.")
+        for part in ("label", "joint"):
+            if (terms[f"{part}_base"] > terms[f"{part}_cap"]).any():
+                raise InputError(f"the offer's {part}_cap is below its {part}_base: that much could never be paid.")
+        if (self.total_labels < self.labels).any():
+            raise InputError("the offer's total_labels are fewer than your own.")
 
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:  # noqa: ARG002
         """Nothing, and both caps."""
@@ -157,7 +191,7 @@ class Audition(Mechanism):
             words = "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap"
             if observation.delivered is not None and observation.asked is not None:
                 counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
-                numbers, words = (*numbers, "×", *counts), f"{words}, × reports taken / asked for"
+                numbers, words = ("(", *numbers, ") ×", *counts), f"{words}, × reports taken / asked for"
             steps.append(CalculationStep(words, numbers, computing))
         else:
             steps.append(CalculationStep("for computing: you did not take part in the joint training", (), 0.0))

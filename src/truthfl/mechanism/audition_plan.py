@@ -32,6 +32,7 @@ class AuditionMeasurement:
 
     solo           loss of models trained alone, by number of labels
     joint_curve    A: the joint loss falls as A / (labels of all); joint_curve_error is its standard error
+    presence_curve the joint loss rises as this / (labels taking part) when clients are missing; A if None
     constant       the expected joint loss is constant + A / (labels of all) + Σ v_i / D_i
     sampling       (N,) v_i; all 0 if the joint loss does not show the batch size
     absence        (N,) by how much the joint loss rises without a client's reports, or with an echo in their place,
@@ -52,6 +53,7 @@ class AuditionMeasurement:
     audition_cost: FloatArray
     budget_bounds: str = "expected"
     most_pay: float = MOST_PAY
+    presence_curve: float | None = None
 
     def expected_loss(self, labels: FloatArray, batches: FloatArray) -> float:
         """The joint loss if all are honest."""
@@ -181,6 +183,8 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
     cost = task.label_cost * labels + measured.audition_cost + price * batches
     most_joint = np.maximum(measured.most_pay * cost - label_cap, joint_base)
     noise = float((measured.sampling / batches).sum())
+    presence = measured.joint_curve if measured.presence_curve is None else measured.presence_curve
+    constant = measured.constant + noise + (measured.joint_curve - presence) / total
     return Audition(
         batch_size=batches,
         labels=labels,
@@ -193,7 +197,8 @@ def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArra
         joint_slope=joint_slope,
         joint_base=joint_base,
         joint_cap=np.minimum(joint_base + CAP_DEVIATIONS * joint_error, most_joint),
-        joint_constant=np.full(count, measured.constant + noise),
-        joint_curve=np.full(count, measured.joint_curve),
+        joint_constant=np.full(count, constant),
+        joint_curve=np.full(count, presence),
         total_labels=np.full(count, total),
+        audition_pay=measured.audition_cost.copy(),
     )

@@ -125,6 +125,9 @@ class Mechanism(ABC):
         """Whether each client takes part in the joint training; under most mechanisms all do."""
         return np.ones(np.shape(self.batch_size), dtype=bool)
 
+    def require_sound_terms(self) -> None:  # noqa: B027  (most mechanisms have nothing to check)
+        """Raise `InputError` if terms in an untrusted offer do not mean what the mechanism says of them."""
+
     def pay_range(self, lowest_loss: float, highest_loss: float) -> tuple[FloatArray, FloatArray]:
         """The lowest and the highest pay of each client who delivers all rounds, for test losses between these two.
 

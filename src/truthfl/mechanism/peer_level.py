@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from truthfl.mechanism.checks import FloatArray, IntArray
 
+MOST_SHIFT = 6.0  # standard deviations
 GATE_DEVIATIONS = 3.719  # an honest normal excess is larger once in 10,000
 
 
@@ -21,7 +22,8 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     excess  (N,) (solo loss − pilot's level) / spread of each client; NaN where there is no solo loss
 
     Of the other clients and the pilot, which counts as one more client with an excess of 0, those are left out whose
-    excess is more than `GATE_DEVIATIONS` above the median; the shift is the mean of the rest.
+    excess is more than `GATE_DEVIATIONS` above the median; the shift is the mean of the rest, at most `MOST_SHIFT` up
+    or down, so that even a majority that does not label at all does not pass.
     """
     own = np.asarray(excess, dtype=float)
     present = np.isfinite(own)
@@ -32,7 +34,8 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     kept = np.searchsorted(ordered, median + GATE_DEVIATIONS, side="right")
     total = np.concatenate(([0.0], np.cumsum(ordered)))[kept]
     counted = present & (rank < kept)
-    return np.asarray((total - np.where(counted, np.where(present, own, 0.0), 0.0)) / np.maximum(kept - counted, 1))
+    mean = (total - np.where(counted, np.where(present, own, 0.0), 0.0)) / np.maximum(kept - counted, 1)
+    return np.asarray(np.clip(mean, -MOST_SHIFT, MOST_SHIFT))
 
 
 def _without(ordered: FloatArray, removed: IntArray, position: IntArray) -> FloatArray:

@@ -14,33 +14,19 @@ from truthfl.errors import InputError
 from truthfl.ledger.solo_evidence import SoloEvidence, audition_of, label_and_computing_pay
 from truthfl.ledger.terms import Offer
 
-NEVER_NEGATIVE = (
-    "solo_level", "gate", "label_slope", "label_base", "label_cap", "joint_slope", "joint_base", "joint_cap",
-)  # fmt: skip
-
 
 def require_sound_audition(offer: Offer) -> None:
     """Raise `InputError` unless the terms of the offer's audition are finite and mean what the page says of them."""
     from truthfl.learning.recipe import recipe_of
 
     recipe_of(offer.job.recipe)
-    terms = audition_numbers(offer)
-    named = terms | {"audition_cost": offer.client.audition_cost, "audition_seconds": offer.job.audition_seconds}
-    for name, value in named.items():
-        if not math.isfinite(value):
-            raise InputError(f"the offer's {name} is not finite.")
-    for name in (*NEVER_NEGATIVE, "audition_cost", "audition_seconds"):
-        if named[name] < 0:
-            raise InputError(f"the offer's {name} is {named[name]}; it must be a number from 0 on.")
-    if terms["solo_spread"] <= 0:
-        raise InputError("the offer's solo_spread is not above 0.")
-    for part in ("label", "joint"):
-        if terms[f"{part}_base"] > terms[f"{part}_cap"]:
-            raise InputError(f"the offer's {part}_cap is below its {part}_base: that much could never be paid.")
-    if terms["labels"] != offer.client.samples:
-        raise InputError("the offer asks for another number of labels than its audition pays for.")
-    if terms["total_labels"] < terms["labels"]:
-        raise InputError("the offer's total_labels are fewer than your own.")
+    offer.require_payable()
+    for name, value in (
+        ("audition_cost", offer.client.audition_cost),
+        ("audition_seconds", offer.job.audition_seconds),
+    ):
+        if not math.isfinite(value) or value < 0:
+            raise InputError(f"the offer's {name} is {value}; it must be a number from 0 on.")
 
 
 def audition_numbers(offer: Offer) -> dict[str, float]:

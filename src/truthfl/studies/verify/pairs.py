@@ -40,10 +40,10 @@ def pair_gains(
 
     The partner saves the cost of labeling, and computes and reports as she was asked, on the other's samples.
     """
-    clients = len(test.draws[0].clients)
-    if clients < 2:
+    counts = [len(test.draws[place.draw].clients) for place in places]
+    if min(counts) < 2:
         return []
-    pairs = [(k % clients, (k + 1 + k // clients % (clients - 1)) % clients) for k in range(len(places))]
+    pairs = [(k % count, (k + 1 + k // count % (count - 1)) % count) for k, count in enumerate(counts)]
     settings = {"coalitions": True} if test.needs(Evidence.SHAPLEY) else {}
     items = [
         WorkItem(

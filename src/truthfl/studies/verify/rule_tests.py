@@ -78,6 +78,10 @@ class RuleTest:
         """Whether a rule needs this evidence."""
         return any(evidence in rule.needs for rule in self.draws[0].rules)
 
+    def client_on(self, draw: int, client: int) -> int:
+        """This client's number on a draw; on a draw whose plan leaves clients out, one of those who are asked."""
+        return client % len(self.draws[draw].clients)
+
     @property
     def runs_per_case(self) -> int:
         """Training runs for each lie in each case: Shapley pay needs a second one, in a coalition."""

@@ -127,7 +127,10 @@ def _search(
     asked, rules, places = asked_clients(test.draws[0].clients.weight), len(test.names), design.searched
     rungs = rungs_of(int(SEARCH_SHARE * design.runs) // test.runs_per_case, rules)
     chosen = [client_and_split(k, len(asked), len(places)) for k in range(rungs[-1].cases)]
-    cases = [StudyCase(places[split], int(asked[client]), design.seed + k) for k, (client, split) in enumerate(chosen)]
+    cases = [
+        StudyCase(places[split], test.client_on(places[split].draw, int(asked[client])), design.seed + k)
+        for k, (client, split) in enumerate(chosen)
+    ]
     known = known_losses(test, cases, store, workers=workers, progress=progress)
 
     def measure(points: Sequence[LiePoint], cases: int) -> FloatArray:
@@ -159,7 +162,9 @@ def _measured_cases(test: RuleTest, design: VerificationDesign, points: int) -> 
     each = int(np.clip(runs // (test.runs_per_case * (points + 2) * len(places)), 1, len(asked)))
     first = design.seed + MEASUREMENT_SEEDS
     return [
-        StudyCase(place, int(asked[(number * each + k) % len(asked)]), first + number * each + k)
+        StudyCase(
+            place, test.client_on(place.draw, int(asked[(number * each + k) % len(asked)])), first + number * each + k
+        )
         for number, place in enumerate(places)
         for k in range(each)
     ]
