@@ -57,9 +57,9 @@ class Audition(Mechanism):
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
-        "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * (joint_constant + "
-        "joint_curve / present_labels - test_loss), from 0 to joint_cap) * delivered / asked, 0 for who does not pass; "
-        "pay = their sum, rounded to whole units"
+        "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * "
+        "(joint_constant + joint_curve / present_labels - test_loss), from 0 to joint_cap) * delivered / asked, 0 for "
+        "who does not pass; pay = their sum, rounded to whole units"
     )
     dropping_out: ClassVar[str] = (
         "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
