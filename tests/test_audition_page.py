@@ -123,10 +123,11 @@ def test_the_offers_plot_is_by_solo_loss_and_falls_at_the_gate(ada):
     assert plot["limit"] == 1.4
     assert plot["points"] == [{"loss": 1.0, "pay": pytest.approx(130), "name": "honest work", "key": True}]
     for loss, pay in plot["curve"]:
-        assert pay == pytest.approx(90 - 200 * (loss - 1) + (40 if loss <= 1.4 else 0) if loss < 1.45 else 0, abs=1e-6)
+        by_hand = 90 - 200 * (loss - 1) + (40 if loss <= 1.4 else -2)  # who is stopped is not paid for the audition
+        assert pay == pytest.approx(max(by_hand, 0), abs=1e-6)
     assert [loss for loss, _ in plot["curve"]] == sorted(loss for loss, _ in plot["curve"])
     beside = [pay for loss, pay in plot["curve"] if abs(loss - 1.4) < 1e-6]
-    assert beside == pytest.approx([50, 10], abs=1e-5)
+    assert beside == pytest.approx([50, 8], abs=1e-5)
 
 
 def test_another_contracts_plot_is_by_test_loss(ada):
@@ -171,10 +172,10 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
     ada.gets_receipt(offer, **ABOVE)
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"]["passed"] is False
-    assert (shown["audition"]["labels"], shown["audition"]["computing"]) == ("6.0 cent", "0.0 cent")
-    assert shown["settlement"] == {"pay": 6, "delivered": 0, "asked": 0}
+    assert (shown["audition"]["labels"], shown["audition"]["computing"]) == ("4.0 cent", "0.0 cent")
+    assert shown["settlement"] == {"pay": 4, "delivered": 0, "asked": 0}
     assert shown["calculation"][1]["formula"] == "for computing: you did not take part in the joint training"
-    assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 6])
+    assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 4])
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
 
 
@@ -184,7 +185,7 @@ def test_the_line_of_somebody_who_was_stopped_is_that_of_those_who_deliver(ada):
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.47, loss=0.79)
     expected, hers = document_views.receipt_view(ada.home)["plot"]["points"]
-    assert (expected["pay"], hers["pay"]) == pytest.approx((90 + 43, 6))
+    assert (expected["pay"], hers["pay"]) == pytest.approx((90 + 43, 4))
 
 
 def test_the_receipt_of_somebody_without_a_model_has_the_servers_reason(ada):
@@ -231,7 +232,7 @@ BAD_TERMS = [
     ({"total_labels": 49.0}, "total_labels are fewer than your own"),
     ({"solo_level": "good"}, "not all numbers"),
     ({"joint_curve": [1.0]}, "not all numbers"),
-    ({"bonus": 1.0}, "they must be gate, joint_base"),
+    ({"bonus": 1.0}, "they must be audition_pay, gate, joint_base"),
     ({"label_slope": 1e308, "joint_slope": 1e308}, "the offer"),
     ({"solo_level": 1e308, "gate": 1e308}, "the offer"),
 ]

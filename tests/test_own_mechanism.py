@@ -1,7 +1,7 @@
 """A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from small_jobs import small_job_file
+from test_audition_contract import measurement as audition_measurement
 from truthfl import (
     Clients,
     Evidence,
@@ -72,9 +73,7 @@ def bonus():
 
 
 def own_job(folder: Path):
-    path = small_job_file(folder)
-    path.write_text(path.read_text() + '\n[contract]\nkind = "cost and bonus"\n')
-    return read_job(path)
+    return read_job(small_job_file(folder, 'kind = "lceme"', 'kind = "cost and bonus"'))
 
 
 def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
@@ -103,7 +102,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     assert receipt_view(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
 
     unregister("cost and bonus")  # somebody who has not installed it is told so
-    assert "must be one of: lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
+    assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])
 
 
 def test_a_contract_of_ones_own_is_verified_in_real_training(bonus, tmp_path):
@@ -129,7 +128,7 @@ def test_the_command_line_takes_it_too(bonus, tmp_path):
     unregister(bonus.kind)
     with pytest.raises(
         InputError,
-        match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: lceme"),
+        match=re.escape("[contract] there is no contract of kind 'cost and bonus'; it must be one of: audition, lceme"),
     ):
         read_job(tmp_path / "job.toml")
 
@@ -185,8 +184,7 @@ def test_a_mechanism_without_a_plan_and_one_that_needs_more_than_a_job_collects(
 
 
 def test_a_job_that_cannot_collect_the_evidence_is_not_opened(tmp_path):
-    path = small_job_file(tmp_path)
-    path.write_text(path.read_text() + '\n[contract]\nkind = "leave-one-out"\n')
+    path = small_job_file(tmp_path, 'kind = "lceme"', 'kind = "leave-one-out"')
     with pytest.raises(InputError, match="leave-one-out contributions, which a job does not collect"):
         run_job(read_job(path), tmp_path / "run", design=QUICK)
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
@@ -201,7 +199,10 @@ def test_two_mechanisms_cannot_share_a_kind():
 @pytest.mark.parametrize("kind", mechanism_kinds())
 def test_every_registered_mechanism_keeps_the_interface(kind):
     """Planned, taken apart into one client's terms and put together again, it pays her the same."""
-    made = find_mechanism(kind).plan(PlanInputs(CLIENTS, MODEL, Training(10), 1000.0))
+    inputs = PlanInputs(CLIENTS, MODEL, Training(10), 1000.0)
+    if Evidence.SOLO_LOSS in find_mechanism(kind).needs:
+        inputs = replace(inputs, audition=audition_measurement(len(CLIENTS)))
+    made = find_mechanism(kind).plan(inputs)
     seen = Observation(0.4, 20.0, 0.1, 0.5, delivered=3, asked=4)
     together = made.pay(seen)
     terms = made.terms()
@@ -213,4 +214,5 @@ def test_every_registered_mechanism_keeps_the_interface(kind):
         assert low[0] <= own.pay(whole)[0] <= high[0]
         assert all(isinstance(one, str) and one for one in own.explanation(str))
         assert own.calculation(seen)[-1].result == own.pay(seen)[0]
-    assert (made.pay(Observation(0.4, 20.0, 0.1, 0.5, delivered=0, asked=0)) == 0).all()
+    nothing = Observation(0.4, 20.0, 0.1, 0.5, delivered=0, asked=0, solo_loss=np.full(2, np.nan))
+    assert (made.pay(nothing) == 0).all()
