@@ -106,3 +106,14 @@ def test_nobody_else_unpacks_such_files():
     found = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if unpacks.search(path.read_text())}
     kept_results, messages = "studies/work.py", "federation/protocol/reports.py"
     assert found == {"learning/array_files.py", kept_results, messages}
+
+
+def test_a_file_that_is_sorted_by_class_is_used_in_a_random_order(tmp_path):
+    """An offer that asks for some of the samples would else get a few classes; other files keep their order."""
+    images = np.arange(40, dtype=np.uint8).repeat(4).reshape(40, 2, 2)
+    np.savez(tmp_path / "sorted.npz", images=images, labels=np.arange(40) // 10)
+    found = labeled_pictures(tmp_path / "sorted.npz")
+    assert len(set(found.labels[:12].tolist())) == 4
+    np.testing.assert_array_equal(found.images[:, 0, 0, 0] // 10, found.labels)
+    np.savez(tmp_path / "mixed.npz", images=images, labels=np.arange(40) % 4)
+    np.testing.assert_array_equal(labeled_pictures(tmp_path / "mixed.npz").labels, np.arange(40) % 4)

@@ -15,6 +15,7 @@ import numpy as np
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import LabelSource, Participant
 from truthfl.learning.array_files import names_in_npz, read_npz
+from truthfl.learning.asked_samples import asked_order
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Images
 from truthfl.learning.recipe import recipe_of
@@ -107,13 +108,20 @@ def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:
-    """Return the content of an .npz file with images and labels; None for any other file or folder."""
+    """Return the content of an .npz file with images and labels; None for any other file or folder.
+
+    An offer may ask for the first samples only. A file that is sorted by class would then show few classes, so its
+    samples are put in a random order, the same each time.
+    """
     if data.suffix != ".npz" or data.is_dir() or not {"images", "labels"} <= names_in_npz(data):
         return None
     arrays = read_npz(data, ["images", "labels"])
     images, labels = arrays["images"], arrays["labels"]
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MAX_CLASSES:
         raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MAX_CLASSES:,}.")
+    if len(labels) == len(images) and (np.diff(labels.astype(np.int64)) >= 0).all():
+        mixed = asked_order(len(labels), 0, 0)
+        images, labels = images[mixed], labels[mixed]
     return LabeledImages(images, labels, [str(k) for k in range(int(np.max(labels, initial=0)) + 1)])
 
 
