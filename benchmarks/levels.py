@@ -2,9 +2,9 @@
 
     python -m benchmarks.levels [--splits 20] [--json]
 
-The built-in job is planned on pilot clients whose pictures are of all kinds evenly, and then held with honest clients of
-whose pictures a share shows one digit. Pay over its cost at the expected joint loss, and how many are paid below cost or
-stopped: as the contract is (the others' solo losses shift the expected one), and by the pilot's level alone.
+The built-in job is planned on pilot clients whose pictures are of all kinds evenly, and then held with honest clients
+of whose pictures a share shows one digit. Pay over its cost at the expected joint loss, and how many are paid below
+cost or stopped: as the contract is (the others' solo losses shift the expected one), and by the pilot's level alone.
 """
 
 from __future__ import annotations
