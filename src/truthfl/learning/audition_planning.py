@@ -120,8 +120,12 @@ def plan_on_pilot(
     asked = _asked_clients(first)
     labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
     around = numbers_around(int(np.median(labels)), int(numbers[-1]))
-    solo = refine_solo_curve(pilot_clients, around, recipe, solo)
-    labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
+    refined = refine_solo_curve(pilot_clients, around, recipe, solo)
+    try:
+        labels = plan_audition(inputs(asked, refined, side.pilot.training, None)).labels
+        solo = refined
+    except InfeasibleError:  # a number that was usable by a few pilot clients is not by all: stay with the whole curve
+        labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
     for _ in range(2):
         here = _restricted(tuned, sizes, asked, labels)
         result = _planned_at(here, inputs(asked, solo, side.pilot.training, None), labels, settings, tune_step, design)

@@ -144,11 +144,17 @@ def taking_part(task: LabelTask) -> np.ndarray:
     by two standard errors of A; the worst first, a tenth of them at a time (at least one), until none is left out or
     one client remains.
     """
-    remaining = np.arange(len(task.samples))
+    remaining = before = np.arange(len(task.samples))
     most = task.loss_value * max(task.joint_curve + CLEAR_ERRORS * task.joint_error, 0.0)
     while True:
         here = task.of_clients(remaining)
-        labels = best_labels(here)
+        try:
+            labels = best_labels(here)
+        except InfeasibleError:  # with so few others the level is not known well enough
+            if remaining is before:
+                raise
+            remaining = before
+            break
         total, pay = float(labels.sum()), here.expected_pay(labels)
         with np.errstate(divide="ignore"):
             worth = most * (1.0 / (total - labels) - 1.0 / total)
@@ -156,7 +162,7 @@ def taking_part(task: LabelTask) -> np.ndarray:
         if not len(short) or len(remaining) == 1:
             break
         worst = short[np.argsort((worth - pay)[short], kind="stable")][: max(1, len(short) // 10)]
-        remaining = np.delete(remaining, worst[: len(remaining) - 1])
+        before, remaining = remaining, np.delete(remaining, worst[: len(remaining) - 1])
     mask = np.zeros(len(task.samples), dtype=bool)
     mask[remaining] = True
     return mask
