@@ -117,7 +117,7 @@ def test_each_rule_has_its_own_best_lie_and_every_kind_a_best_one():
     assert found.best(1).report is ReportKind.ECHO
     for rule in range(2):
         kinds = [point.kind for point in found.best_of_kinds(rule)]
-        assert sorted(kinds) == sorted(KINDS)
+        assert sorted(kinds) == sorted({*KINDS} - {"other recipe"})  # which is for solo models
         assert found.best(rule) in found.best_of_kinds(rule)
         best = [found.mean_so_far(rule, point) for point in found.best_of_kinds(rule)]
         assert max(best) == found.mean(rule).max()

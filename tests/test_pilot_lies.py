@@ -14,7 +14,15 @@ from small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.lie_point import KINDS, TRUTH
 from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
 from truthfl.cli.output import _json_value
-from truthfl.cli.plan_output import Planned, as_json, plan_constants_job, plan_data_job, print_plan, warnings
+from truthfl.cli.plan_output import (
+    Planned,
+    as_json,
+    plan_and_search,
+    plan_constants_job,
+    plan_data_job,
+    print_plan,
+    warnings,
+)
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
 from truthfl.learning.behaviour import Behaviour
@@ -134,7 +142,7 @@ def test_what_offers_tell(small):
 def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):
     job = small[0]
     dear = replace(job, clients=replace(job.clients, labeling_cost=[50_000.0] * 4))
-    planned = plan_data_job(dear)
+    planned = plan_data_job(dear, *plan_and_search(dear))
     cost = np.full(4, 50_000.0)
     text = " ".join(warnings(planned, cost))
     assert "the work of 4 of 4 clients is worth less to the server" in text
@@ -176,7 +184,7 @@ def test_a_contract_that_no_job_can_run_is_planned_without_nan(small, kind, caps
 
 
 def test_work_of_which_it_is_open_what_it_is_worth(small):
-    planned = plan_data_job(small[0])
+    planned = plan_data_job(small[0], *plan_and_search(small[0]))
     text = " ".join(warnings(planned, planned.worth + 0.5 * planned.worth_error))
     assert "Of 4 of 4 clients it is open whether their work is worth what it costs." in text
 

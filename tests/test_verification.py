@@ -154,7 +154,9 @@ def test_the_search_finds_the_hole_of_a_contract(small, tmp_path):
 @pytest.mark.parametrize("kind", ["flat", "per claimed sample", "leave-one-out", "shapley share"])
 def test_a_contract_of_the_package_can_be_the_jobs_own(tmp_path, kind):
     """It is asked first, with the job's terms; contracts that no job can run are planned and verified all the same."""
-    job = read_job(small_job_file(tmp_path, "[server]", f'[contract]\nkind = "{kind}"\n\n[server]\nmargin = 50.0'))
+    job = read_job(
+        small_job_file(tmp_path, '[contract]\nkind = "lceme"', f'margin = 50.0\n\n[contract]\nkind = "{kind}"')
+    )
     store = Store(tmp_path / "tasks")
     plans, _ = drawn_plans(job, 1, store, seed=0, design=QUICK, progress=lambda *_: None)
     tests, _ = rule_tests(plans, store, workers=1)

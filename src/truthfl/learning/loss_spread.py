@@ -1,6 +1,6 @@
 """The spread of the final loss of honest runs: between jobs, and between test samples.
 
-Imports `federated`, `training`, `draws`, `images`, `model` and `mechanism.strategies`.
+Imports `federated`, `training`, `draws`, `images` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import log_softmax
 from truthfl.learning.training import train
 from truthfl.mechanism.strategies import Strategies
 
@@ -47,7 +46,7 @@ def resampled(pilot: Federated, trial: int) -> Federated:
 
 
 def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledImages) -> NDArray[np.float64]:
-    """The losses of single test samples, without the penalty; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
-    chosen = np.linspace(0, len(test) - 1, min(len(test), SAMPLES_FOR_VARIANCE)).astype(int)
-    log_probabilities = log_softmax(federated.model.scores(params, test.images[chosen]))
-    return np.asarray(-log_probabilities[np.arange(len(chosen)), test.labels[chosen]], dtype=np.float64)
+    """The losses of single test samples; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
+    model, images, labels = federated.model, test.images, test.labels
+    chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
+    return np.array([model.loss(params, images[k : k + 1], labels[k : k + 1]) for k in chosen])
