@@ -1,7 +1,7 @@
 """Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
 
-Imports `asked_samples`, `behaviours`, `draws`, `federated`, `federations`, `model`, `partition`, `profile`, `recipe`,
-`solo_test`, `solo_training`, `training` and `mechanism`.
+Imports `asked_samples`, `behaviours`, `federated`, `federations`, `loss_spread`, `model`, `partition`, `profile`,
+`recipe`, `solo_test`, `solo_training`, `training` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from truthfl.learning.asked_samples import ask_for_labels, asked_order
 from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide
+from truthfl.learning.loss_spread import sample_losses
 from truthfl.learning.model import Images, Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
@@ -43,6 +44,7 @@ LEAST_SLOPE = 0.02  # of the solo loss by log n, if the measured one is less
 JOINT_CLIENTS = 10  # most clients in the runs that measure the joint curve
 JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
 FEWEST_PRESENT, PRESENT_SHARES, PRESENCE_DRAWS = 3, (0.5, 0.75, 1.0), 8
+LEVEL_DRAWS, FIRST_LEVEL_SEED, VARIANCE_DRAWS = 16, 900, 3
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 SEED = 0  # of the solo models' start and draws
 
@@ -211,6 +213,38 @@ def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
         x = np.array(inverse) - np.mean(inverse)
         slopes.append(float(np.array(losses) @ x / (x @ x)))
     return max(float(np.mean(slopes)), 0.0)
+
+
+@dataclass(frozen=True)
+class JointLevel:
+    """The joint loss of honest clients: mean over draws of clients, spread between draws, variance between samples."""
+
+    mean: float
+    spread: float
+    draws: int
+    sample_variance: float
+
+
+def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray) -> JointLevel:
+    """The joint loss over clients drawn anew from the pilot data, with these labels and batches.
+
+    The clients of one pilot are luckier or less lucky than others; the job's will be others again.
+    """
+    losses, variances = [], []
+    for draw in range(LEVEL_DRAWS):
+        partition = side.draw_clients(tuple(int(n) for n in labels), FIRST_LEVEL_SEED + draw)
+        drawn = Federated(
+            side.pilot.model,
+            side.pilot.data,
+            partition,
+            side.pilot.training,
+            participation=side.pilot.participation,
+        )
+        trained = train(drawn, Strategies.truthful(batches), draw, evaluate_on={"test": side.test})
+        losses.append(float(trained.evaluations["test"].loss[0, -1]))
+        if draw < VARIANCE_DRAWS:
+            variances.append(float(np.var(sample_losses(drawn, trained.params[0], side.test))))
+    return JointLevel(float(np.mean(losses)), float(np.std(losses, ddof=1)), LEVEL_DRAWS, float(np.mean(variances)))
 
 
 def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:

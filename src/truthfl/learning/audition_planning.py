@@ -21,6 +21,7 @@ from truthfl.learning.audition_pilot import (
     label_numbers,
     measure_absence,
     measure_joint_curve,
+    measure_joint_level,
     measure_presence_curve,
     measure_solo_curve,
     numbers_around,
@@ -31,7 +32,7 @@ from truthfl.learning.audition_pilot import (
 from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.pilot_measurement import PilotMeasurement, measure_pilot
+from truthfl.learning.pilot_measurement import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
 from truthfl.learning.step_size import find_step_size
 from truthfl.mechanism.audition_labels import best_labels, taking_part
 from truthfl.mechanism.audition_plan import (
@@ -230,21 +231,45 @@ def _planned_from(
     *,
     last: bool,
 ) -> tuple[AuditionPlan, PilotMeasurement, PlanInputs, float, float]:
-    """The plan from this pilot; what absence does is measured for the last one only."""
+    """The plan from this pilot; from the first one it is for the batches only."""
     known = inputs.audition
     assert known is not None
     model, factor = pilot.calibration.model, pilot.calibration.factor
     visible = factor[1] > VISIBLE_ERRORS * pilot.calibration.standard_error[1]
     sampling = model.sampling if visible else np.zeros(len(labels))
     trained = replace(side, pilot=with_training(side.pilot, pilot.training))
-    constant = model.constant + (0.0 if visible else float((model.sampling / FIRST_BATCH).sum()))
-    measured = replace(known, constant=constant - known.joint_curve / float(labels.sum()), sampling=sampling)
-    measured = replace(measured, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
-    guess = plan_audition(replace(inputs, training=pilot.training, audition=measured)).contract.batch_size
-    spread, variance = spread_of_loss(pilot.trial, side.test, pilot.trial_batches(guess))
-    error = sqrt(spread**2 + pilot.calibration.truthful_loss_error(guess) ** 2 + variance / settings.test_samples)
-    absence = measure_absence(trained, guess) if last else np.full(len(labels), np.inf)
-    presence = max(measure_presence_curve(trained, guess), known.joint_curve) if last else None
-    measured = replace(measured, loss_error=error, absence=absence, presence_curve=presence)
+    measured = replace(known, sampling=sampling, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
+    guessed = plan_audition(replace(inputs, training=pilot.training, audition=measured))
+    if not last:
+        return guessed, pilot, inputs, GUESSED_ERROR, 0.0
+    guess = guessed.contract.batch_size
+    level, error, variance = _level_and_error(trained, pilot, labels, guess, settings.test_samples)
+    shifted = replace(model, constant=max(model.constant + level - model.truthful_loss(guess), 0.0))
+    pilot = replace(pilot, calibration=replace(pilot.calibration, model=shifted))
+    measured = replace(
+        measured,
+        constant=level - known.joint_curve / float(labels.sum()) - float((sampling / guess).sum()),
+        loss_error=error,
+        absence=measure_absence(trained, guess),
+        presence_curve=max(measure_presence_curve(trained, guess), known.joint_curve),
+    )
     final = replace(inputs, training=pilot.training, audition=measured)
     return plan_audition(final), pilot, final, error, variance
+
+
+def _level_and_error(
+    side: ServerSide, pilot: PilotMeasurement, labels: FloatArray, batches: FloatArray, test_samples: int
+) -> tuple[float, float, float]:
+    """The expected joint loss, the standard deviation of a job's loss around it, and the variance between samples.
+
+    Few clients are drawn anew many times. Of many the loss hardly depends on who they are: there, the pilot's own
+    clients are resampled.
+    """
+    if len(labels) > WHOLE_PILOT_CLIENTS:
+        spread, variance = spread_of_loss(pilot.trial, side.test, pilot.trial_batches(batches))
+        own_error = pilot.calibration.truthful_loss_error(batches)
+        error = sqrt(spread**2 + own_error**2 + variance / test_samples)
+        return pilot.calibration.model.truthful_loss(batches), error, variance
+    found = measure_joint_level(side, labels.astype(np.int64), batches)
+    error = sqrt(found.spread**2 * (1.0 + 1.0 / found.draws) + found.sample_variance / test_samples)
+    return found.mean, error, found.sample_variance
