@@ -3,8 +3,8 @@
     python -m benchmarks.solo_statistics [--labels 140] [--clients 100] [--data FOLDER] [--json]
 
 Risk is the standard deviation of label pay between honest clients, over the cost of their labels: the spread of the
-statistic over its slope by log n. Less of it means a smaller margin. All are taken after the correction of scale and class
-frequencies; the contract pays by the geometric mean.
+statistic over its slope by log n. Less of it means a smaller margin. All are taken after the correction of scale and
+class frequencies; the contract pays by the geometric mean.
 """
 
 from __future__ import annotations
