@@ -2,8 +2,8 @@
 
 One factor of all scores and one bias per class are fitted on one half of the test samples, and the loss is taken on the
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
-count. Of the classes' mean losses the geometric mean is taken: it varies less between honest clients than the mean over
-all samples, for it is not ruled by the class of which a client happens to have few. docs/mechanism.md, section 8.
+count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
+rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
 Imports `draws`, `images` and `model`.
 """
 
