@@ -17,7 +17,7 @@ from truthfl.ledger.signing import new_key, write_key
 SECONDS = 240
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
 LIAR = ('"truthful", "truthful", "truthful", "truthful"', '"truthful", "lazy labeler", "truthful", "truthful"')
-FEWER_ROUNDS = ("rounds = 12", "rounds = 4")
+FEWER_ROUNDS = ("rounds = 12", "rounds = 10")
 
 
 def truthfl(folder, *words):
@@ -75,7 +75,7 @@ def test_deployed_as_in_one_process(tmp_path):
         rows = book.entries()
     assert check(rows) is None
     found = job_view(rows[0].job, rows)
-    assert found.delivered == {"Ada": 4, "Cleo": 4, "Dora": 4}
+    assert found.delivered == {"Ada": 10, "Cleo": 10, "Dora": 10}
     assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
     truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:
