@@ -3,6 +3,7 @@
 from truthfl.job.job_file import read_job
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job
 from truthfl.job.participants import Participants
+from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import ContractChoice, ServerSettings
 
 __all__ = [
@@ -10,6 +11,7 @@ __all__ = [
     "ContractChoice",
     "DataJob",
     "Participants",
+    "PrivacySettings",
     "ServerSettings",
     "plan_job",
     "read_job",

@@ -1,7 +1,7 @@
 """Reads job files in TOML. Each section has the fields of one class.
 
-A job with [data] or [model] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`, `settings`,
-`learning.federations` and `mechanism.setting`.
+A job with [data] or [model] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`,
+`privacy_settings`, `settings`, `learning.federations` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.participants import Participants
+from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import DEFAULT_CONTRACT, ContractChoice, ServerSettings
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.mechanism.setting import Clients, Constants, Training
@@ -62,6 +63,7 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "data": Data,
         "model": ModelChoice,
         "server": ServerSettings,
+        "privacy": PrivacySettings,
         "contract": ContractChoice,
     }
     known = list(dict.fromkeys([*constants_sections, *data_sections]))

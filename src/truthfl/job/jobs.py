@@ -1,16 +1,18 @@
-"""The two kinds of jobs and their planning. Imports `settings`, `participants`, `learning` and `mechanism`.
+"""The two kinds of jobs and their planning.
 
 A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
-be planned, verified and run.
+be planned, verified and run. Imports `settings`, `privacy_settings`, `participants`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from truthfl.job.participants import Participants
+from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
+from truthfl.learning.aggregation import MEAN
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,
@@ -67,6 +69,7 @@ class DataJob:
     clients: Participants
     contract: ContractChoice
     tune_step: bool
+    privacy: PrivacySettings = field(default_factory=PrivacySettings)
 
     def simulated_federation(self) -> SimulatedFederation:
         """The clients' federation, the server's pilot federation, and the test set."""
@@ -82,28 +85,38 @@ class DataJob:
         return replace(self, contract=ContractChoice(kind))
 
     def document(self) -> dict[str, Any]:
-        """The job as JSON values; the contract "lceme" and full participation are omitted, as in version 0.1."""
+        """The job as JSON values, as in version 0.1.
+
+        Omitted are the contract "lceme", full participation, and what is newer and has its default.
+        """
         training, clients = self.training, self.clients
         contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
-        return contract | {
-            "data": asdict(self.data),
-            "model": asdict(self.model),
-            "training": {
-                "rounds": training.rounds,
-                "local_steps": training.local_steps,
-                "step_size": None if self.tune_step else training.step_size,
-            },
-            "server": asdict(self.server),
-            "clients": {
-                "name": list(clients.name),
-                "dataset_size": list(clients.dataset_size),
-                "labeling_cost": clients.labeling_cost.tolist(),
-                "sample_cost": clients.sample_cost.tolist(),
-                "behaviour": [known_behaviour(behaviour).name for behaviour in clients.behaviour],
-                **participation,
-            },
-        }
+        server, privacy = asdict(self.server), self.privacy.document()
+        if self.server.aggregation == MEAN:
+            del server["aggregation"]
+        return (
+            contract
+            | ({"privacy": privacy} if privacy else {})
+            | {
+                "data": asdict(self.data),
+                "model": asdict(self.model),
+                "training": {
+                    "rounds": training.rounds,
+                    "local_steps": training.local_steps,
+                    "step_size": None if self.tune_step else training.step_size,
+                },
+                "server": server,
+                "clients": {
+                    "name": list(clients.name),
+                    "dataset_size": list(clients.dataset_size),
+                    "labeling_cost": clients.labeling_cost.tolist(),
+                    "sample_cost": clients.sample_cost.tolist(),
+                    "behaviour": [known_behaviour(behaviour).name for behaviour in clients.behaviour],
+                    **participation,
+                },
+            }
+        )
 
     def server_side(self) -> ServerSide:
         """The server's pilot federation and the test set."""

@@ -1,10 +1,14 @@
-"""Settings of the operator: sections [server] and [contract] of a job file. Imports `mechanism`."""
+"""Settings of the operator: sections [server] and [contract] of a job file.
+
+Imports `learning.aggregation` and `mechanism`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from truthfl.errors import InputError
+from truthfl.learning.aggregation import MEAN, require_aggregation
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
@@ -32,6 +36,7 @@ class ServerSettings:
     margin         money added to each client's base pay
     confidence     of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
     test_samples   number of test samples over which the final loss is averaged
+    aggregation    how the reports of a round are combined: "mean", "trimmed" or "median"
     loss_variance  of a `ConstantsJob`: variance of the loss between test samples
     currency       name of the money
     minor_units    number of the ledger's whole units in one unit of the job's money
@@ -47,6 +52,7 @@ class ServerSettings:
     margin: float = 0.0
     confidence: float = 0.95
     test_samples: int = 1
+    aggregation: str = MEAN
     loss_variance: float = 0.0
     currency: str = "cent"
     minor_units: int = 1
@@ -70,6 +76,7 @@ class ServerSettings:
             raise InputError(
                 f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
             )
+        require_aggregation(self.aggregation)
         for field in ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds"):
             number(field, getattr(self, field), positive=True)
         if not isinstance(self.currency, str) or not self.currency:

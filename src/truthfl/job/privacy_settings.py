@@ -1,0 +1,29 @@
+"""`PrivacySettings`: section [privacy] of a job file. Imports `errors` only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from truthfl.errors import InputError
+
+
+@dataclass(frozen=True)
+class PrivacySettings:
+    """The fields of section [privacy].
+
+    secure_aggregation  whether reports are masked, so that the server sees their sum only. True: always, and a round
+                        with fewer than three reports changes nothing; False: never; None, the default: in rounds of
+                        at least three clients, if the server takes the mean and asks everybody in every round
+    """
+
+    secure_aggregation: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.secure_aggregation is not None and not isinstance(self.secure_aggregation, bool):
+            raise InputError(f"secure_aggregation is {self.secure_aggregation!r}; it must be true or false.")
+
+    def document(self) -> dict[str, Any]:
+        """The fields that are not the default, as JSON values."""
+        values = asdict(self)
+        return {item.name: values[item.name] for item in fields(self) if values[item.name] != item.default}

@@ -1,0 +1,47 @@
+"""How the reports of a round are combined: the weighted mean, a trimmed mean or a median of the changes.
+
+Weights are those of the contract. The two robust rules look at every parameter on its own:
+
+- sort the changes of the clients by value, and lay their weights side by side, so that they fill a line of length 1;
+- "trimmed" is the mean over the line without the fifth at either end, as Flower's FedTrimmedAvg cuts by default; a
+  client at the edge counts with the part of her weight that is not cut;
+- "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
+
+The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean.
+Imports `model` and `errors`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.model import Params
+
+MEAN, TRIMMED, MEDIAN = "mean", "trimmed", "median"
+CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut off at either end
+
+
+def require_aggregation(aggregation: object) -> None:
+    """Raise InputError unless this names a way to combine reports."""
+    known = (MEAN, *CUT)
+    if aggregation not in known:
+        raise InputError(f"aggregation is {aggregation!r}; it must be one of {', '.join(map(repr, known))}.")
+
+
+def combined_change(changes: NDArray[np.float32], weight: NDArray[np.float64], aggregation: str) -> Params:
+    """The change of the common model by these changes, (reports, parameters), of clients with these weights."""
+    if not len(changes):
+        return np.zeros(changes.shape[1], dtype=np.float32)
+    if aggregation == MEAN:
+        change = np.zeros(changes.shape[1], dtype=np.float32)
+        for own, row in zip(weight.astype(np.float32), changes, strict=True):
+            change += own * row
+        return change
+    cut, total = CUT[aggregation], float(weight.sum())
+    order = np.argsort(changes, axis=0, kind="stable")
+    end = np.cumsum(weight[order] / total, axis=0)
+    kept = np.diff(np.clip(end, cut, 1.0 - cut), axis=0, prepend=cut)
+    ordered = np.take_along_axis(changes, order, axis=0)
+    return np.asarray((kept * ordered).sum(axis=0) * (total / (1.0 - 2.0 * cut)), dtype=np.float32)

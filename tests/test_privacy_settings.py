@@ -1,0 +1,41 @@
+"""Section [privacy] of a job file, and the way reports are combined."""
+
+import pytest
+
+from messages import told
+from small_jobs import SMALL_JOB
+from truthfl.job import read_job
+
+
+def job(folder, text):
+    path = folder / "job.toml"
+    path.write_text(text)
+    return read_job(path)
+
+
+def test_default_settings_leave_the_job_as_it_was(tmp_path):
+    plain = job(tmp_path, SMALL_JOB)
+    assert plain.privacy.secure_aggregation is None
+    assert plain.server.aggregation == "mean"
+    document = plain.document()
+    assert "privacy" not in document
+    assert "aggregation" not in document["server"]
+
+
+def test_settings_are_read_and_told(tmp_path):
+    text = SMALL_JOB.replace("[server]", '[server]\naggregation = "median"') + "[privacy]\nsecure_aggregation = false\n"
+    told_job = job(tmp_path, text).document()
+    assert told_job["privacy"] == {"secure_aggregation": False}
+    assert told_job["server"]["aggregation"] == "median"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SMALL_JOB + '[privacy]\nsecure_aggregation = "yes"\n', "must be true or false"),
+        (SMALL_JOB + "[privacy]\nmasks = true\n", "no field 'masks'"),
+        (SMALL_JOB.replace("[server]", '[server]\naggregation = "best"'), "'mean', 'trimmed', 'median'"),
+    ],
+)
+def test_wrong_settings_are_told_in_a_sentence(tmp_path, text, words):
+    assert words in told(job, tmp_path, text)
