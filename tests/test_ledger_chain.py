@@ -16,6 +16,7 @@ from truthfl.ledger.schema import GENESIS_HASH, KINDS
 
 pytestmark = pytest.mark.properties
 
+SALT = "0123456789abcdef" * 2
 COLUMNS = [field.name for field in fields(Entry)]
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES
@@ -35,10 +36,11 @@ def unguarded(tmp_path_factory):
     file.close()
 
 
-def chained(drafts):
+def chained(drafts, salt=SALT):
     entries = []
     for draft in drafts:
-        entries.append(entry_after(entries[-1] if entries else None, draft, "2030-01-02T03:04:05.000006+00:00"))
+        before = entries[-1] if entries else None
+        entries.append(entry_after(before, draft, "2030-01-02T03:04:05.000006+00:00", salt))
     return entries
 
 
@@ -70,7 +72,7 @@ def resealed(entries, start):
     made = entries[:start]
     for entry in entries[start:]:
         draft = CheckedItem(entry.job, entry.kind, entry.key, entry.payload)
-        made.append(entry_after(made[-1] if made else None, draft, entry.at))
+        made.append(entry_after(made[-1] if made else None, draft, entry.at, entry.salt))
     return made
 
 
@@ -97,9 +99,10 @@ def test_any_byte_changed_in_memory_is_found(changed):
 @given(books_with_one_byte_changed())
 def test_any_byte_changed_in_a_proof_is_found(changed):
     entries, row, column, raw = changed
+    assume(column != "salt")  # a link has none
     links = [entry.link() for entry in entries]
     if column == "payload":  # of which the link has the digest
-        raw = sha256(raw).hexdigest().encode()
+        raw = sha256(bytes.fromhex(SALT) + raw).hexdigest().encode()
     text = raw.decode("utf-8", "surrogateescape")
     links[row][column] = int(raw) if column == "sequence" and text.isdecimal() else text
     fault = broken_proof(links)
@@ -155,6 +158,9 @@ def test_an_entry_that_was_slipped_in_before_the_first_is_found(unguarded):
             "entry 2: it does not hold the hash",
         ),
         (lambda rows: rows.__setitem__(1, replace(rows[1], hash=rows[1].hash.upper())), 1, "entry 2: its hash is not"),
+        (lambda rows: rows.__setitem__(1, replace(rows[1], salt=SALT[::-1])), 1, "entry 2: its hash is not the"),
+        (lambda rows: rows.__setitem__(1, replace(rows[1], salt=SALT.upper())), 1, "entry 2: its salt is not one"),
+        (lambda rows: rows.__setitem__(1, replace(rows[1], salt=None)), 1, "entry 2: its salt is not text"),
     ],
 )
 def test_what_is_wrong_is_said(change, position, what):
@@ -208,11 +214,23 @@ def test_what_is_wrong_with_a_proof_is_said(links, what):
 def test_the_hash_of_the_first_entry_by_hand():
     """So that the form of the hash does not change unseen."""
     entry = book(1)[0]
-    inner = sha256(b'{"loss":0.1}').hexdigest()
+    inner = sha256(bytes.fromhex(SALT) + b'{"loss":0.1}').hexdigest()
     written = (
         f'{{"at":"2030-01-02T03:04:05.000006+00:00","job":"cats","key":"0","kind":"round","payload":"{inner}",'
         f'"previous":"{"0" * 64}","sequence":1}}'
     )
     assert entry.hash == sha256(written.encode()).hexdigest()
     assert entry.previous == GENESIS_HASH
-    assert entry.link() == {name: getattr(entry, name) for name in COLUMNS} | {"payload": inner}
+    assert entry.link() == {name: getattr(entry, name) for name in COLUMNS if name != "salt"} | {"payload": inner}
+
+
+def test_the_hash_of_an_entry_of_the_first_version_by_hand():
+    """Without a salt: ledgers that exist stay valid."""
+    entry = chained([CheckedItem("cats", "round", "0", '{"loss":0.1}')], salt="")[0]
+    assert entry.link()["payload"] == sha256(b'{"loss":0.1}').hexdigest()
+    assert broken_link([entry]) is None
+
+
+def test_an_entry_without_salt_does_not_follow_one_with():
+    rows = resealed([book()[0], replace(book()[1], salt="")], 0)
+    assert broken_link(rows).message == "entry 2: it has no salt, and the entry before has one"

@@ -53,7 +53,7 @@ def rows(*changes):
         said.append(CheckedItem("cats", "payment", f"Ada/{number + 1}", text))
     made = []
     for draft in said:
-        made.append(entry_after(made[-1] if made else None, draft, ""))
+        made.append(entry_after(made[-1] if made else None, draft, "", ""))
     for step, part, value in changes:
         if part in ("key", "kind", "payload"):
             made[step] = replace(made[step], **{part: value})

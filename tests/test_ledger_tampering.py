@@ -23,7 +23,7 @@ from truthfl.ledger.entry import link_hash, payload_digest
 from truthfl.ledger.receipts import receipt_fault
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
-COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash")
+COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,24 @@ def test_the_untouched_book_and_receipt_hold(entries, receipt):
     assert check(entries) is None
     assert receipt_fault(json.loads(receipt)) is None
     assert check_receipt(json.loads(receipt), entries) is None
+
+
+def test_a_receipt_has_the_salts_of_its_own_documents_and_no_others(entries, receipt):
+    """So its reader cannot find what others were paid by trying all amounts on the links."""
+    document = json.loads(receipt)["document"]
+    own = {
+        ("offer", "1/Cleo"),
+        ("answer", "1/Cleo"),
+        ("test", "test"),
+        ("settlement", "Cleo"),
+        ("commitment", "Cleo"),
+        ("audition", "Cleo"),
+    }
+    expected = {str(entry.sequence): entry.salt for entry in entries if (entry.kind, entry.key) in own}
+    assert document["salts"] == expected
+    others = {entry.salt for entry in entries} - set(expected.values())
+    assert len(others) > 10
+    assert not any(salt in receipt.decode() for salt in others)
 
 
 @pytest.mark.properties
@@ -93,7 +111,7 @@ def rewritten(entries, kind, key, change):
             change(document)
         payload = canonical_bytes(document).decode()
         before = entry.previous if previous is None else previous
-        link = entry.link() | {"payload": payload_digest(payload), "previous": before}
+        link = entry.link() | {"payload": payload_digest(payload, entry.salt), "previous": before}
         link.pop("hash")
         previous = link_hash(link)
         made.append(replace(entry, payload=payload, previous=before, hash=previous))

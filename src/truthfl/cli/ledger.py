@@ -47,7 +47,7 @@ def show(
         names = _job_names(opened_ledger, job)
         entries = [entry for entry in opened_ledger.entries() if entry.job in names]
         if json:
-            print_json([entry.link() | {"document": entry.document} for entry in entries])
+            print_json([entry.link() | {"salt": entry.salt, "document": entry.document} for entry in entries])
             return
         if rows:
             for entry in entries:

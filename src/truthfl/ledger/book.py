@@ -8,7 +8,7 @@ because of the table's unique keys; the write lock only avoids retries. Imports 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -16,17 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, CursorResult, func, make_url, select, tuple_
+from sqlalchemy import URL, ColumnElement, Connection, CursorResult, func, make_url, select, tuple_
 from sqlalchemy.exc import ArgumentError
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.database import Database, Result, retry
-from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after
+from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after, new_salt
 from truthfl.ledger.postgresql import postgresql
-from truthfl.ledger.schema import ENTRIES
+from truthfl.ledger.schema import ENTRIES, readable_columns
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
-from truthfl.ledger.upgrade import check_version, upgrade
+from truthfl.ledger.upgrade import readable_version, upgrade
 
 KEYS_PER_QUERY = 500
 
@@ -47,16 +47,16 @@ def open_for_reading(where: str | Path) -> Ledger:
     """Open an existing ledger; nothing is created or changed."""
     address = _address(where)
     database = postgresql(address, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
-    return _opened(database, check_version)
+    return _opened(database, readable_version)
 
 
-def _opened(database: Database, prepare: Callable[[Database], None]) -> Ledger:
+def _opened(database: Database, prepare: Callable[[Database], str]) -> Ledger:
     try:
-        retry(database, lambda: prepare(database))
+        version = retry(database, lambda: prepare(database))
     except BaseException:
         database.close()
         raise
-    return Ledger(database)
+    return Ledger(database, readable_columns(version))
 
 
 def _address(where: str | Path) -> Path | URL:
@@ -80,11 +80,11 @@ def _address(where: str | Path) -> Path | URL:
 
 def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:
     entries = {entry.unique_key: entry for entry in _existing(connection, items)}
-    head, new, now = _head(connection), [], datetime.now(UTC).isoformat(timespec="microseconds")
+    head, new, now = _head(connection, ENTRIES.c), [], datetime.now(UTC).isoformat(timespec="microseconds")
     for item in items:
         existing = entries.get(item.unique_key)
         if existing is None:
-            head = entries[item.unique_key] = entry_after(head, item, now)
+            head = entries[item.unique_key] = entry_after(head, item, now, new_salt())
             new.append(head)
         elif existing.payload != item.payload:
             raise Conflict(
@@ -104,8 +104,8 @@ def _existing(connection: Connection, items: Sequence[CheckedItem]) -> Iterator[
         yield from _entries(connection.execute(select(ENTRIES).where(columns.in_(keys))))
 
 
-def _head(connection: Connection) -> Entry | None:
-    rows = _entries(connection.execute(select(ENTRIES).order_by(ENTRIES.c.sequence.desc()).limit(1)))
+def _head(connection: Connection, columns: Iterable[ColumnElement[Any]]) -> Entry | None:
+    rows = _entries(connection.execute(select(*columns).order_by(ENTRIES.c.sequence.desc()).limit(1)))
     return rows[0] if rows else None
 
 
@@ -120,8 +120,12 @@ class Conflict(InputError):  # noqa: N818 - a public name
 class Ledger:
     """An open ledger. Threads may share one; each process must open its own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, columns: Sequence[ColumnElement[Any]]) -> None:
+        """
+        columns   of a row, as they are read
+        """
         self._database = database
+        self._columns = columns
         self._process = os.getpid()
         self._open = True
 
@@ -145,7 +149,7 @@ class Ledger:
         job, kind   only entries of this job, of this kind
         after       only entries with a greater sequence number
         """
-        query = select(ENTRIES).order_by(ENTRIES.c.sequence)
+        query = select(*self._columns).order_by(ENTRIES.c.sequence)
         if after:  # with 0, manipulated entries with negative numbers are returned too
             query = query.where(ENTRIES.c.sequence > after)
         if job is not None:
@@ -156,7 +160,7 @@ class Ledger:
 
     def find(self, job: str, kind: str, key: str) -> Entry | None:
         """The entry with this unique key; None if there is none."""
-        query = select(ENTRIES).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
+        query = select(*self._columns).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
         rows = self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
         return rows[0] if rows else None
 
@@ -167,7 +171,7 @@ class Ledger:
 
     def head(self) -> Entry | None:
         """The last entry."""
-        return self._do(self._database.reading, _head)
+        return self._do(self._database.reading, lambda connection: _head(connection, self._columns))
 
     def close(self) -> None:
         if self._open and self._process == os.getpid():

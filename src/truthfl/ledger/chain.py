@@ -8,15 +8,13 @@ from some entry on; clients' receipts do, since the links in them must be links 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
-from truthfl.ledger.entry import Entry, link_hash
+from truthfl.ledger.entry import LINK_FIELDS, Entry, is_salt, link_hash
 from truthfl.ledger.schema import GENESIS_HASH
-
-FIELDS = tuple(field.name for field in fields(Entry))
 
 
 @dataclass(frozen=True)
@@ -33,16 +31,17 @@ class Fault:
 
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
-    previous = GENESIS_HASH
+    previous, salted = GENESIS_HASH, False
     for position, entry in enumerate(entries):
         fault = (
-            _text_fault(vars(entry))
+            _text_fault(vars(entry), (*LINK_FIELDS[1:], "salt"))
+            or _salt_fault(entry.salt, salted)
             or _payload_fault(entry.payload)
             or _link_fault(entry.link(), position + 1, previous)
         )
         if fault:
             return Fault(position, f"entry {position + 1}: {fault}")
-        previous = entry.hash
+        previous, salted = entry.hash, entry.salt != ""
     return None
 
 
@@ -55,7 +54,7 @@ def broken_proof(links: Sequence[Any]) -> Fault | None:
         return Fault(0, "there are no links")
     previous, sequence = None, None
     for position, link in enumerate(links):
-        fault = _shape_fault(link) or _text_fault(link) or _link_fault(link, sequence, previous)
+        fault = _shape_fault(link) or _text_fault(link, LINK_FIELDS[1:]) or _link_fault(link, sequence, previous)
         if fault:
             return Fault(position, f"link {position + 1} of {len(links)}: {fault}")
         previous, sequence = link["hash"], link["sequence"] + 1
@@ -63,20 +62,30 @@ def broken_proof(links: Sequence[Any]) -> Fault | None:
 
 
 def _shape_fault(link: Any) -> str | None:
-    if not isinstance(link, Mapping) or set(link) != set(FIELDS):
-        return f"it must have the parts {', '.join(FIELDS)} and no others"
+    if not isinstance(link, Mapping) or set(link) != set(LINK_FIELDS):
+        return f"it must have the parts {', '.join(LINK_FIELDS)} and no others"
     return None
 
 
-def _text_fault(values: Mapping[str, Any]) -> str | None:
-    """Fault in the types of an entry's fields, such as invalid Unicode in a manipulated SQLite file."""
+def _text_fault(values: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Fault in the types of an entry's fields, such as invalid Unicode in a manipulated SQLite file.
+
+    names   of the fields that must be text
+    """
     if type(values["sequence"]) is not int:
         return "its sequence is not a whole number"
-    for name in FIELDS[1:]:
+    for name in names:
         value = values[name]
         if not isinstance(value, str) or any("\ud800" <= letter <= "\udfff" for letter in value):
             return f"its {name} is not text"
     return None
+
+
+def _salt_fault(salt: str, salted: bool) -> str | None:
+    """Fault of a salt; it may be empty if the entry before has none either (`salted` is false)."""
+    if salt == "":
+        return "it has no salt, and the entry before has one" if salted else None
+    return None if is_salt(salt) else "its salt is not one that truthfl makes"
 
 
 def _payload_fault(payload: str) -> str | None:

@@ -1,11 +1,13 @@
 """Items to append, the entries they become, and an entry's hash. Imports `canonical`, `schema`.
 
-An entry's hash covers its link: all its fields, with the payload's digest instead of the payload. So a client can check
-the hash chain without seeing the payloads about other clients.
+An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
+hash chain without seeing the payloads about other clients. The digest is salted: without the entry's random salt, which
+links do not have, nobody can find a payload by trying all likely ones. Entries of truthfl 0.1 have no salt.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +19,9 @@ from truthfl.ledger.canonical import Document, canonical_bytes, digest, read_doc
 from truthfl.ledger.schema import GENESIS_HASH, KINDS
 
 HASHED_FIELDS = ("sequence", "at", "job", "kind", "key", "payload", "previous")
+LINK_FIELDS = (*HASHED_FIELDS, "hash")
 MAX_NAME_LENGTH = 300
+SALT_BYTES = 16
 
 
 def link_hash(link: Mapping[str, Any]) -> str:
@@ -25,8 +29,19 @@ def link_hash(link: Mapping[str, Any]) -> str:
     return digest({name: link[name] for name in HASHED_FIELDS})
 
 
-def payload_digest(payload: str) -> str:
-    return sha256(payload.encode()).hexdigest()
+def new_salt() -> str:
+    """A random salt for one entry, in hexadecimal."""
+    return secrets.token_hex(SALT_BYTES)
+
+
+def is_salt(text: str) -> bool:
+    """Whether this is a salt as `new_salt` makes them; the empty salt of old entries is not."""
+    return len(text) == 2 * SALT_BYTES and set(text) <= set("0123456789abcdef")
+
+
+def payload_digest(payload: str, salt: str) -> str:
+    """SHA-256 of the salt's bytes and the payload, in hexadecimal."""
+    return sha256(bytes.fromhex(salt) + payload.encode()).hexdigest()
 
 
 def payload_text(payload: Document) -> str:
@@ -37,11 +52,11 @@ def payload_text(payload: Document) -> str:
     return text
 
 
-def entry_after(head: Entry | None, item: CheckedItem, at: str) -> Entry:
+def entry_after(head: Entry | None, item: CheckedItem, at: str, salt: str) -> Entry:
     """The entry for this item that follows `head`; None for the first entry. `at` is the time."""
     sequence = 1 if head is None else head.sequence + 1
     previous = GENESIS_HASH if head is None else head.hash
-    without_hash = Entry(sequence, at, item.job, item.kind, item.key, item.payload, previous, hash="")
+    without_hash = Entry(sequence, at, item.job, item.kind, item.key, item.payload, previous, "", salt)
     return replace(without_hash, hash=link_hash(without_hash.link()))
 
 
@@ -95,6 +110,7 @@ class Entry:
     payload    canonical JSON
     previous   hash of the entry before; 64 zeros in the first
     hash       of this entry
+    salt       of the payload's digest; empty in entries of truthfl 0.1
     """
 
     sequence: int
@@ -105,6 +121,7 @@ class Entry:
     payload: str
     previous: str
     hash: str
+    salt: str = ""
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -116,14 +133,14 @@ class Entry:
         return self.job, self.kind, self.key
 
     def link(self) -> dict[str, Any]:
-        """All fields, with the payload's digest instead of the payload."""
+        """The fields that others may see: with the payload's digest instead of the payload, and without the salt."""
         return {
             "sequence": self.sequence,
             "at": self.at,
             "job": self.job,
             "kind": self.kind,
             "key": self.key,
-            "payload": payload_digest(self.payload),
+            "payload": payload_digest(self.payload, self.salt),
             "previous": self.previous,
             "hash": self.hash,
         }

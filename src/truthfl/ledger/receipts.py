@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.canonical import Document, digest
+from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, signed
-from truthfl.ledger.entry import Entry
+from truthfl.ledger.entry import Entry, payload_digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
@@ -24,13 +24,14 @@ from truthfl.ledger.terms import Offer, offer_from
 FIELDS = frozenset(
     ("kind", "job", "client", "offer", "acceptance", "test", "settlement", "chain", "public_key"),
 )
+OPTIONAL_FIELDS = frozenset(("audition", "salts"))
 
 
 def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], operator_key: str) -> dict[str, Any]:
     """The unsigned receipt: all values that pay depends on, and the links from the client's offer to her settlement.
 
-    A link has the digest of the payload instead of the payload, so that the hash chain can be checked without seeing
-    other clients' offers and pay.
+    A link has the salted digest of the payload instead of the payload, so that the hash chain can be checked without
+    learning other clients' offers and pay. `salts` has those of her own entries, by sequence number, as text.
 
     entries   all entries of the ledger, in order
     """
@@ -39,17 +40,21 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
     settlement = view.settlements[offer.client.name]
     first, last = view.entry_of(offer).sequence, settlement.sequence
     audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
-    return audition | {
-        "kind": "receipt",
-        "job": offer.job.name,
-        "client": offer.client.name,
-        "offer": offer.document(),
-        "acceptance": view.answer_to(offer).document,
-        "test": view.test.document,
-        "settlement": settlement.document,
-        "chain": [entry.link() for entry in entries if first <= entry.sequence <= last],
-        "public_key": operator_key,
-    }
+    return (
+        audition
+        | _salts_part(offer, view)
+        | {
+            "kind": "receipt",
+            "job": offer.job.name,
+            "client": offer.client.name,
+            "offer": offer.document(),
+            "acceptance": view.answer_to(offer).document,
+            "test": view.test.document,
+            "settlement": settlement.document,
+            "chain": [entry.link() for entry in entries if first <= entry.sequence <= last],
+            "public_key": operator_key,
+        }
+    )
 
 
 def _audition_part(offer: Offer, view: JobView) -> dict[str, Any]:
@@ -59,6 +64,21 @@ def _audition_part(offer: Offer, view: JobView) -> dict[str, Any]:
         "commitment": None if commitment_entry is None else commitment_entry.document,
         "result": view.auditions[offer.client.name].document,
     }
+
+
+def _salts_part(offer: Offer, view: JobView) -> dict[str, Any]:
+    """The salts of the entries whose payloads are in her receipt; no part if none has a salt."""
+    name = offer.client.name
+    entries = [
+        view.entry_of(offer),
+        view.answer_to(offer),
+        view.commitments.get(name),
+        view.auditions.get(name),
+        view.test,
+        view.settlements[name],
+    ]
+    salts = {str(entry.sequence): entry.salt for entry in entries if entry is not None and entry.salt}
+    return {"salts": salts} if salts else {}
 
 
 def make_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
@@ -78,7 +98,7 @@ def _fault(receipt: Document) -> str | None:
     document = receipt.get("document")
     if set(receipt) != {"document", "signature"} or not isinstance(document, Mapping):
         return "it is no signed document"
-    if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | {"audition"}:
+    if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | OPTIONAL_FIELDS:
         return "it does not have the parts of a receipt"
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
     if ("audition" in document) != offer.job.has_audition:
@@ -143,8 +163,12 @@ def _chain_fault(document: Document, offer: Offer) -> str | None:
         committed, result = document["audition"]["commitment"], document["audition"]["result"]
         expected += [("commitment", offer.client.name, committed)] if committed is not None else []
         expected += [("audition", offer.client.name, result)]
+    salts = document.get("salts", {})
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]
-        if len(matching) != 1 or matching[0]["payload"] != digest(payload):
+        if len(matching) != 1:
+            return f"its {kind} is not in the chain, or twice"
+        salt = salts.get(str(matching[0]["sequence"]), "")
+        if matching[0]["payload"] != payload_digest(canonical_bytes(payload).decode(), salt):
             return f"its {kind} is not the one in the chain"
     return None

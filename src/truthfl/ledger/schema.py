@@ -6,7 +6,9 @@ key; no two rows follow the same row (`previous`); no row is stored twice (`hash
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Integer, MetaData, Table, Text, UniqueConstraint
+from typing import Any
+
+from sqlalchemy import Column, ColumnElement, Integer, MetaData, Table, Text, UniqueConstraint, literal_column
 
 KINDS = (
     "job",
@@ -24,7 +26,7 @@ KINDS = (
     "payment",
 )
 GENESIS_HASH = "0" * 64  # `previous` of the first row
-VERSIONS = ("0001",)
+VERSIONS = ("0001", "0002")
 VERSION_TABLE = "truthfl_ledger_version"
 
 METADATA = MetaData()
@@ -39,7 +41,16 @@ ENTRIES = Table(
     Column("payload", Text, nullable=False),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    Column("salt", Text, nullable=False, server_default=""),
     UniqueConstraint("job", "kind", "key", name="entries_said_once"),
     UniqueConstraint("previous", name="entries_do_not_fork"),
     UniqueConstraint("hash", name="entries_differ"),
 )
+
+
+def readable_columns(version: str) -> list[ColumnElement[Any]]:
+    """The columns of a row in a ledger of this version; those that it does not have yet are empty."""
+    columns: list[ColumnElement[Any]] = list(ENTRIES.c)
+    if version == "0001":
+        columns[columns.index(ENTRIES.c.salt)] = literal_column("''").label("salt")
+    return columns

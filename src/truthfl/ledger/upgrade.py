@@ -13,24 +13,24 @@ from truthfl.ledger.schema import VERSION_TABLE, VERSIONS
 _ALEMBIC_LOCK = threading.Lock()  # Alembic has global state
 
 
-def upgrade(database: Database) -> None:
-    """Migrate the database if its version is not the current one."""
+def upgrade(database: Database) -> str:
+    """Migrate the database if its version is not the current one; return the current one."""
     with database.reading() as connection:
         if _version(connection, database.name) == VERSIONS[-1]:
-            return
+            return VERSIONS[-1]
     with _ALEMBIC_LOCK, database.writing() as connection:
         if _version(connection, database.name) != VERSIONS[-1]:
             _migrate(connection)
+    return VERSIONS[-1]
 
 
-def check_version(database: Database) -> None:
-    """Raise an error unless the database has the current version; nothing is changed."""
+def readable_version(database: Database) -> str:
+    """The version of the ledger in the database, an error if there is none; nothing is changed."""
     with database.reading() as connection:
         version = _version(connection, database.name)
     if version is None:
         raise InputError(f"{database.name} holds no ledger; name one that a job wrote.")
-    if version != VERSIONS[-1]:
-        raise InputError(f"the ledger {database.name} is of an older truthfl; running a job brings it up to date.")
+    return version
 
 
 def _version(connection: Connection, name: str) -> str | None:
