@@ -5,10 +5,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from base64 import b64decode, b64encode
 from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +23,7 @@ from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import link_hash, payload_digest
 from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.signing import GROUP_ORDER
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
@@ -165,6 +168,26 @@ def test_who_recomputes_all_hashes_is_found_out_by_what_the_rows_say(entries, ki
     assert fault is not None
     assert named in fault.message
     assert what in fault.message
+
+
+def mirrored(document):
+    """The other signature that the plain check of ECDSA accepts: (r, n - s)."""
+    r, s = decode_dss_signature(b64decode(document["signature"]))
+    document["signature"] = b64encode(encode_dss_signature(r, GROUP_ORDER - s)).decode()
+
+
+@pytest.mark.parametrize(("kind", "key"), [("answer", "1/Ada"), ("receipt", "Ada")])
+def test_the_mirrored_signature_is_no_signature(entries, kind, key):
+    fault = check(rewritten(entries, kind, key, mirrored))
+    assert fault is not None
+    assert f"{kind} {key!r}" in fault.message
+    assert "signature" in fault.message
+
+
+def test_the_mirrored_signature_of_a_receipt_is_refused_without_the_ledger(receipt):
+    paper = json.loads(receipt)
+    mirrored(paper)
+    assert "its signature is not of the operator's key" in receipt_fault(paper)
 
 
 def test_a_book_rewritten_from_the_start_is_found_out_by_the_receipts(entries):

@@ -111,7 +111,7 @@ def _answers(view: JobView) -> Iterator[Fault]:
         if key not in view.offers:
             yield _fault(entry, "there is no such offer")
             continue
-        fault = answer_fault(entry.document, offer_from(view.offers[key].document))
+        fault = answer_fault(entry.document, offer_from(view.offers[key].document), of_old_entry=not entry.salt)
         if fault is not None:
             yield _fault(entry, fault)
 
@@ -224,7 +224,9 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
             yield _fault(entry, "it does not have the parts of a receipt's row")
         elif recorded["digest"] != digest(document):
             yield _fault(entry, "its digest is not that of the receipt as recomputed")
-        elif not signed_by(offer.job.operator_key, document, str(recorded["signature"])):
+        elif not signed_by(
+            offer.job.operator_key, document, str(recorded["signature"]), of_old_entry="salts" not in document
+        ):
             yield _fault(entry, "its signature is not the operator's")
     for name, entry in view.receipts.items():
         if name not in {offer.client.name for offer in _offers_in_force(view)}:

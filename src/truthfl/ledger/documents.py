@@ -26,8 +26,8 @@ def answer(offer: Offer, key: PrivateKey, *, accepted: bool) -> dict[str, Any]:
     return signed(key, document | {"public_key": public_line(key)})
 
 
-def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
-    """The first fault of an untrusted answer to this offer; None if it is valid."""
+def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = False) -> str | None:
+    """The first fault of an untrusted answer to this offer; None if it is valid. `of_old_entry` as in `signed_by`."""
     document = signed_answer.get("document")
     if set(signed_answer) != {"document", "signature"} or not isinstance(document, Mapping):
         return "it is no signed document"
@@ -44,6 +44,7 @@ def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
     for name, value in expected.items():
         if document.get(name) != value:
             return f"its {name} is not the offer's"
-    if not signed_by(offer.client.public_key, document, str(signed_answer["signature"])):
+    signature = str(signed_answer["signature"])
+    if not signed_by(offer.client.public_key, document, signature, of_old_entry=of_old_entry):
         return "its signature is not of the offer's public key"
     return None

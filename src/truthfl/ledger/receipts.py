@@ -105,11 +105,13 @@ def _fault(receipt: Document) -> str | None:
         return "it has an audition and its offer none, or the other way round"
     if document["public_key"] != offer.job.operator_key:
         return "it is signed with another key than the one that the offer names"
-    if not signed_by(offer.job.operator_key, document, str(receipt["signature"])):
+    signature, salts = str(receipt["signature"]), document.get("salts", {})
+    if not signed_by(offer.job.operator_key, document, signature, of_old_entry=not salts):
         return "its signature is not of the operator's key, or something in it was changed"
     if (document["job"], document["client"]) != (offer.job.name, offer.client.name):
         return "it is for another job or client than its offer"
-    fault = answer_fault(document["acceptance"], offer)
+    answered = [str(link["sequence"]) for link in document["chain"] if link["kind"] == "answer"]
+    fault = answer_fault(document["acceptance"], offer, of_old_entry=not set(answered) & set(salts))
     if fault is not None:
         return f"its acceptance does not hold: {fault}"
     if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:

@@ -1,7 +1,8 @@
 """Keys and signatures: ECDSA on the curve P-384, as Flower's nodes use, so that a participant needs one key only.
 
-Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). Imports
-`canonical` and `files`.
+Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). With (r, s)
+the pair (r, n - s) would verify too, so that others could write another signature than the signer's; of the two, the
+one with the smaller s is made and accepted. Imports `canonical` and `files`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -26,6 +28,9 @@ from truthfl.files import write_file
 from truthfl.ledger.canonical import Document, canonical_bytes
 
 PrivateKey = ec.EllipticCurvePrivateKey
+GROUP_ORDER = int(  # n of P-384 (FIPS 186-4, D.1.2.4)
+    "39402006196394479212279040100143613805079739270465446667946905279627659399113263569398956308152294913554433653942643"
+)
 _ALGORITHM = ec.ECDSA(hashes.SHA384(), deterministic_signing=True)
 
 
@@ -86,18 +91,23 @@ def normal_public_line(line: str, what: str = "the public key") -> str:
 
 def sign(key: PrivateKey, document: Document) -> str:
     """A signature of the document's canonical bytes, in base64."""
-    return b64encode(key.sign(canonical_bytes(document), _ALGORITHM)).decode()
+    r, s = decode_dss_signature(key.sign(canonical_bytes(document), _ALGORITHM))
+    return b64encode(encode_dss_signature(r, min(s, GROUP_ORDER - s))).decode()
 
 
-def signed_by(public_key: str, document: Document, signature: str) -> bool:
+def signed_by(public_key: str, document: Document, signature: str, *, of_old_entry: bool = False) -> bool:
     """Whether this is a valid signature of the document by this key.
 
     Another base64 spelling of a valid signature is rejected, so that no byte of a signed document can be changed.
+
+    of_old_entry   it is in a ledger entry without a salt, or in a receipt without salts; such have any s
     """
     try:
         key = load_ssh_public_key(public_key.encode())
         raw = b64decode(signature, validate=True)
         if not isinstance(key, ec.EllipticCurvePublicKey) or b64encode(raw).decode() != signature:
+            return False
+        if not of_old_entry and 2 * decode_dss_signature(raw)[1] > GROUP_ORDER:
             return False
         key.verify(raw, canonical_bytes(document), _ALGORITHM)
     except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
