@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import ServiceError
 from truthfl.federation.deployed import processes
 from truthfl.federation.deployed.processes import (
     environment,
     is_running,
-    program,
     restart,
-    run_to_end,
     start,
     stop,
     wait_until,
@@ -125,19 +123,6 @@ def test_environment(tmp_path, monkeypatch):
     assert made["NO_PROXY"] == made["no_proxy"] == "example.org,localhost,127.0.0.1,::1"
     assert "FLWR_OIDC_ENABLED" not in made
     assert made["LANGUAGE_OF_OURS"] == "kept"
-
-
-def test_programs_are_found_beside_our_own(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert Path(program("flower-superlink")).is_file()
-    with pytest.raises(InputError, match="flower-nothing of Flower was not found"):
-        program("flower-nothing")
-
-
-def test_a_short_command_has_a_deadline(tmp_path):
-    assert run_to_end(_python("print(1)"), home=tmp_path, timeout=SECONDS).stdout == "1\n"
-    with pytest.raises(ServiceError, match=r"had no answer after 0.5 seconds"):
-        run_to_end(_python("import time; time.sleep(60)"), home=tmp_path, timeout=0.5)
 
 
 def test_a_free_port_is_free():

@@ -9,6 +9,8 @@ from uuid import uuid4
 
 from truthfl.errors import ServiceError
 
+PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
+
 
 def write_file(
     path: Path, content: bytes | str, *, private: bool = False, keep_existing: bool = False, sync: bool = True
@@ -26,6 +28,31 @@ def write_file(
         if path.exists() and (keep_existing or not path.is_file()):
             return not keep_existing and _write_through(path, data)
         return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that only its owner can open, or make an existing one so.
+
+    A folder of another user, and one that contains the current folder, stay as they are; files in them that are
+    written as private are private nonetheless.
+    """
+    try:
+        existed = folder.is_dir()
+        folder.mkdir(PRIVATE_FOLDER_MODE, parents=True, exist_ok=True)
+        if existed and folder.stat().st_uid == os.getuid() and not Path.cwd().is_relative_to(folder.resolve()):
+            folder.chmod(folder.stat().st_mode & PRIVATE_FOLDER_MODE)
+    except OSError as error:
+        raise ServiceError(f"{folder} cannot be made private: {error.strerror}; name another folder.") from None
+
+
+def create_private_file(path: Path) -> None:
+    """Create an empty file that only its owner can read, unless there is one; SQLite's journals get the same mode."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE))
+    except FileExistsError:
+        pass
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
 
@@ -48,7 +75,7 @@ def _write_atomically(path: Path, data: bytes, *, private: bool, keep_existing: 
     target = path.resolve() if path.is_symlink() and not keep_existing else path
     draft = target.with_name(f".{uuid4().hex}.draft")
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE if private else 0o666)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             if sync:
@@ -70,7 +97,7 @@ def _link_unless_exists(draft: Path, path: Path) -> bool:
         return False
     except OSError:  # a file system without hard links: the process that creates the file may replace it
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE))
         except FileExistsError:
             return False
         os.replace(draft, path)

@@ -17,13 +17,13 @@ import typer
 
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED
 from truthfl.errors import InputError, ServiceError
+from truthfl.files import make_private_folder
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperNode
     from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
 
-PRIVATE_FOLDER_MODE = 0o700
 POLL_SECONDS = 0.5
 CONNECT_TIMEOUT = 10.0  # seconds
 RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for about a minute
@@ -81,7 +81,8 @@ def join(
     with_page = (accept_policy == ASK or labeled_pictures(data) is None) if page is None else page
     if accept_policy == ASK and not with_page and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
-    require_writable(home, PRIVATE_FOLDER_MODE)
+    make_private_folder(home)
+    require_writable(home)
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
     settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost)
     samples = participant_of(settings).samples

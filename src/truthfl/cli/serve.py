@@ -14,6 +14,7 @@ import typer
 
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError
+from truthfl.files import make_private_folder
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperLink
@@ -75,6 +76,7 @@ def serve(
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
     if keys is not None and participants is None:
         raise InputError("--participants is not given; with keys, only those whose NAME.pub is in it are let in.")
+    make_private_folder(out)
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())
     public_keys = _public_keys(participants, job)

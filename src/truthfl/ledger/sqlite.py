@@ -1,7 +1,7 @@
-"""A ledger in an SQLite file, opened for writing, or for reading without changing any file. Imports `database`.
+"""A ledger in an SQLite file, opened for writing, or for reading without changing any file.
 
 Readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and committed data
-are on the disk (synchronous=FULL): an append takes one flush of the disk.
+are on the disk (synchronous=FULL): an append takes one flush of the disk. Imports `database`, `files`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
 
 from truthfl.errors import InputError, ServiceError
+from truthfl.files import create_private_file
 from truthfl.ledger.database import LOCK_WAIT_S, WRITING, Database
 
 COPY_ATTEMPTS = 20
 
 
 def sqlite_to_write(path: Path) -> Database:
-    """A database for writing; the file and its folder are created if needed."""
+    """A database for writing; the file, readable by its owner alone, and its folder are created if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ServiceError(f"the folder of {path} cannot be made: {error.strerror}.") from None
     if path.is_dir():
         raise InputError(f"{path} is a folder; a ledger is a file.")
+    with suppress(ServiceError):  # SQLite says what is wrong with the place
+        create_private_file(path)
     return Database(str(path), _engine(lambda: _connect(path, "mode=rwc", "journal_mode=WAL", "synchronous=FULL")))
 
 

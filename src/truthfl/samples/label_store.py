@@ -1,4 +1,4 @@
-"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_state`.
+"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_state`, `files`.
 
 The current label of a sample is that of its last row that was not undone; the view `labels` holds it, and
 `handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent
@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
+from truthfl.files import create_private_file
 from truthfl.samples.label_state import UNTOUCHED, LabelState, Row, label_state, label_states
 
 FILE_NAME = "labels.db"
@@ -87,6 +88,7 @@ class LabelStore:
         self._lock = threading.Lock()
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            create_private_file(path)
             self._database = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=32
             )

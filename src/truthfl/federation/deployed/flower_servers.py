@@ -19,16 +19,19 @@ from typing import Self
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import CLIENT_APP, Value, toml_lines
 from truthfl.federation.deployed.certificates import host_to_reach, read_certificates, read_root
-from truthfl.federation.deployed.processes import Child, free_port, program, restart, start, stop, wait_until
+from truthfl.federation.deployed.processes import Child, free_port, restart, start, stop, wait_until
 from truthfl.federation.deployed.superlink_client import Connection, address, is_reachable
-from truthfl.files import write_file
+from truthfl.files import make_private_folder, write_file
 from truthfl.ledger.signing import read_key
 
 LOOPBACK = "127.0.0.1"
 START_TIMEOUT = 120.0  # seconds
 SECONDS_BETWEEN_TRIES = 5.0
 POLL_SECONDS = 1.0
-FLOWER_HOME, SECRET, NODE_CONFIG = "flower", "executor.secret", "node-config.toml"
+FLOWER_HOME, NODE_CONFIG = "flower", "node-config.toml"
+EXECUTOR_SECRET, CONTROL_SECRET = "executor.secret", "control.secret"
+PATCHES = "truthfl.federation.flower_patches"
+PYTHON = (sys.executable, "-P")  # without the current folder among those that modules are imported from
 # Texts in the logs of Flower.
 CONNECTED, NOT_ADMITTED, EXECUTING = "SuperNode ID: ", "Failed to activate SuperNode", "Starting Flower SuperExec"
 
@@ -74,7 +77,8 @@ def start_superlink(
     timeout: float = START_TIMEOUT,
 ) -> SuperLink:
     """Start a SuperLink and wait until it is reachable; `certificates` is a folder written by truthfl keys server."""
-    home, secret = folder / FLOWER_HOME, _secret(folder)
+    make_private_folder(folder)
+    home, secret = folder / FLOWER_HOME, _executor_secret(folder)
     if certificates is None:
         _require_loopback(host, authentication)
         root, protection = None, ["--insecure"]
@@ -85,10 +89,12 @@ def start_superlink(
         protection += ["--enable-supernode-auth"] if authentication else []
     _require_free(host, port)
     database_file = database or folder / "superlink.db"
+    control_secret = _new_control_secret(folder)
     superlink_command = [
-        sys.executable,
+        *PYTHON,
         "-m",
-        "truthfl.federation.flower_patches.restricted_superlink",
+        f"{PATCHES}.restricted_superlink",
+        str((folder / CONTROL_SECRET).resolve()),
         "--host",
         host,
         "--port",
@@ -96,11 +102,12 @@ def start_superlink(
         *protection,
     ]
     superlink_command += ["--isolation", "process", *_paths(superexec_auth_secret_file=secret, database=database_file)]
-    connection = Connection(host_to_reach(host), port, root, home)
+    connection = Connection(host_to_reach(host), port, root, home, control_secret)
+    executor_command = [*PYTHON, "-c", f"from {PATCHES}.serverapp_executor import main; main()"]
     children = [start("superlink", superlink_command, folder, home=home)]
     try:
         wait_until(lambda: is_reachable(connection), children, "The SuperLink did not start", timeout)
-        children.append(_start_executor([program("flower-superexec")], folder, connection.address, root))
+        children.append(_start_executor(executor_command, folder, connection.address, root))
         _wait_for_output(children[1], EXECUTING, "The SuperLink's executor did not start", timeout)
     except BaseException:
         stop(children)
@@ -145,25 +152,15 @@ def start_supernode(
     else:
         read_key(private_key)
         protection = _paths(root_certificates=read_root(root_certificate), auth_supernode_private_key=private_key)
-    home, secret, runtime_port = folder / FLOWER_HOME, _secret(folder), free_port()
+    make_private_folder(folder)
+    home, secret, runtime_port = folder / FLOWER_HOME, _executor_secret(folder), free_port()
     settings = folder / NODE_CONFIG
     write_file(settings, toml_lines(node_config or {}), private=True)
-    supernode_command = [
-        sys.executable,
-        "-m",
-        "truthfl.federation.flower_patches.prompt_supernode",
-        str(poll_seconds),
-        *protection,
-    ]
+    supernode_command = [*PYTHON, "-m", f"{PATCHES}.prompt_supernode", str(poll_seconds), *protection]
     supernode_command += ["--superlink", address(host, port)]
     supernode_command += ["--isolation", "process", "--host", LOOPBACK, "--port", str(runtime_port)]
     supernode_command += _paths(superexec_auth_secret_file=secret, node_config=settings)
-    executor_command = [
-        sys.executable,
-        "-c",
-        "from truthfl.federation.flower_patches.forking_executor import main; main()",
-        clientapp,
-    ]
+    executor_command = [*PYTHON, "-c", f"from {PATCHES}.forking_executor import main; main()", clientapp]
     retry_until = time.monotonic() + retry_seconds
     while True:
         children = [start("supernode", supernode_command, folder, home=home)]
@@ -186,16 +183,23 @@ def _wait_for_output(child: Child, text: str, failure: str, timeout: float) -> N
 
 def _start_executor(command: list[str], folder: Path, runtime_address: str, root: Path | None) -> Child:
     protection = ["--insecure"] if root is None else _paths(root_certificates=root)
-    secret = _paths(superexec_auth_secret_file=_secret(folder))
+    secret = _paths(superexec_auth_secret_file=_executor_secret(folder))
     options = ["--runtime-api-address", runtime_address, *protection, *secret]
     return start("executor", [*command, *options], folder, home=folder / FLOWER_HOME)
 
 
-def _secret(folder: Path) -> Path:
+def _executor_secret(folder: Path) -> Path:
     """Return the file with the secret shared by a server and its executor, readable by this user only."""
-    path = folder / SECRET
+    path = folder / EXECUTOR_SECRET
     write_file(path, secrets.token_hex(32), private=True, keep_existing=True)
     return path
+
+
+def _new_control_secret(folder: Path) -> str:
+    """Make a new secret for the control API of one SuperLink, readable by this user only."""
+    secret = secrets.token_hex(32)
+    write_file(folder / CONTROL_SECRET, secret, private=True)
+    return secret
 
 
 def _require_loopback(host: str, authentication: bool) -> None:

@@ -1,14 +1,13 @@
 """Flower's commands as child processes: environment, logs, waiting and stopping.
 
 A child and its descendants are one process group, which `stop` ends as a whole; `end_with_parent` ends it if this
-process is killed. Imports `errors`.
+process is killed. Files that it makes are for this user alone. Imports `files`.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,12 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import ServiceError
+from truthfl.files import create_private_file
 
 END_WITH_PARENT = Path(__file__).with_name("end_with_parent.py")
 LINES_SHOWN = 12
 SECONDS_TO_TERMINATE, SECONDS_TO_KILL = 10.0, 2.0
 POLL_SECONDS = 0.1
+PRIVATE_UMASK = 0o077  # files of a child, its database among them, are for this user alone
 _ANSI_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 # Linux signals a child when the thread that started it ends, so all are started by one thread that never ends.
@@ -78,6 +79,7 @@ def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Chi
             stderr=subprocess.STDOUT,
             env=environment(home),
             start_new_session=True,
+            umask=PRIVATE_UMASK,
         ).result()
     return Child(name, tuple(command), home, process, log, log_start)
 
@@ -85,6 +87,7 @@ def start(name: str, command: Sequence[str], folder: Path, *, home: Path) -> Chi
 def _open_log(log: Path) -> BinaryIO:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
+        create_private_file(log)
         return log.open("ab")
     except OSError as error:
         raise ServiceError(f"{log} cannot be written: {error.strerror}.") from None
@@ -94,24 +97,6 @@ def restart(child: Child) -> Child:
     """Stop a child and start its command again, with the same log file."""
     stop([child])
     return start(child.name, child.command, child.log.parent, home=child.home)
-
-
-def run_to_end(command: list[str], *, home: Path, timeout: float) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end and capture its output; raise ServiceError after `timeout` seconds."""
-    try:
-        return subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=environment(home),
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        shown = " ".join([Path(command[0]).name, *command[1:2]])
-        raise ServiceError(f"{shown} had no answer after {timeout:g} seconds; is the server up?") from None
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -132,14 +117,6 @@ def environment(home: Path) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONUNBUFFERED": "1",
     }
-
-
-def program(name: str) -> str:
-    """Return the path of a command of Flower: in the folder of Python's scripts, or on PATH."""
-    path = shutil.which(name, path=_search_path())
-    if path is None:
-        raise InputError(f"The command {name} of Flower was not found; pip install truthfl brings it along.")
-    return path
 
 
 def free_port(host: str = "127.0.0.1") -> int:

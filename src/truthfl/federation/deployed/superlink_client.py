@@ -1,7 +1,7 @@
 """A client of a SuperLink's control API: list and register nodes; submit, observe and stop runs.
 
-Requests are sent over HTTP from the server's machine; apps are submitted by the command `flwr run`. Imports
-`processes`, `app_folder`, the protocol's `node_keys`, `files`, `ledger.signing` and, when needed, Flower.
+Requests are sent over HTTP from the server's machine, with the secret of a SuperLink that truthfl started. Imports
+`app_folder`, the protocol's `node_keys`, `ledger.signing` and, when needed, Flower.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ import http.client
 import json
 import ssl
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed.app_folder import Value, read_run_config, toml_lines
-from truthfl.federation.deployed.processes import program, run_to_end
+from truthfl.federation.deployed.app_folder import Value, read_run_config
 from truthfl.federation.protocol.node_keys import pem_of, public_key_line
-from truthfl.files import write_file
 from truthfl.ledger.signing import read_public_line
 
-SUPERLINK_NAME = "truthfl"  # in Flower's config.toml
-PROTOBUF = "application/protobuf"
+PROTOBUF, PROTOBUF_STREAM = "application/protobuf", "application/flower-protobuf-stream"
+STREAM_HEADER_BYTES = 4
 REQUEST_TIMEOUT = 60.0  # seconds
 POLL_SECONDS = 1.0
 FINAL_STATES = ("completed", "failed", "stopped")
@@ -44,14 +44,16 @@ Response = TypeVar("Response", bound=ProtobufMessage)
 class Connection:
     """A SuperLink's address as seen from its own machine.
 
-    root  the authority's certificate; None connects without TLS
-    home  the value of FLWR_HOME
+    root    the authority's certificate; None connects without TLS
+    home    the value of FLWR_HOME
+    secret  of its control API, if truthfl started it
     """
 
     host: str
     port: int
     root: Path | None
     home: Path
+    secret: str = field(default="", repr=False)
 
     @property
     def address(self) -> str:
@@ -122,20 +124,21 @@ def register(connection: Connection, public_key_file: Path, name: str) -> int:
 
 def submit(connection: Connection, app: Path, run_config: Mapping[str, Value] | None = None) -> int:
     """Start a run of the app in this folder; return the run's id."""
+    from flwr.common.serde import fab_to_proto, user_config_to_proto
+    from flwr.proto.control_pb2 import StartRunRequest, StartRunResponse
+    from flwr.supercore.fab import Fab
+
     config = dict(run_config or {})
     unknown = sorted(config.keys() - read_run_config(app).keys())
     if unknown:
         raise InputError(f"The app in {app} has no setting {unknown[0]!r}; write_app_folder defines them.")
-    config_file = connection.home / "run-config.toml"
-    write_file(config_file, toml_lines(config), private=True)
-    _write_flower_config(connection)
-    command = [program("flwr"), "run", str(app.resolve()), SUPERLINK_NAME, "--run-config", str(config_file.resolve())]
-    result = run_to_end([*command, "--format", "json"], home=connection.home, timeout=REQUEST_TIMEOUT)
-    try:
-        return int(json.loads(result.stdout)["run-id"])
-    except (ValueError, KeyError, TypeError):
-        output = " ".join((result.stdout + result.stderr).split())
-        raise ServiceError(f"The app in {app} was not started: {output[-500:] or 'Flower did not say why'}") from None
+    content = _bundle(app)
+    bundle = fab_to_proto(Fab(sha256(content).hexdigest(), content, {}))
+    request = StartRunRequest(fab=bundle, override_config=user_config_to_proto(config))
+    response = _call(connection, "start-run", request, StartRunResponse)
+    if not response.HasField("run_id"):
+        raise ServiceError(f"The app in {app} was not started: {response.note or 'Flower did not say why'}.")
+    return int(response.run_id)
 
 
 def run_status(connection: Connection, run_id: int) -> RunStatus:
@@ -166,43 +169,67 @@ def stop_run(connection: Connection, run_id: int) -> None:
 
 
 def run_log(connection: Connection, run_id: int) -> str:
-    """Return the output of a run's ServerApp, which Flower keeps in its database and not in a file."""
-    _write_flower_config(connection)
-    command = [program("flwr"), "log", str(run_id), SUPERLINK_NAME, "--show"]
-    result = run_to_end(command, home=connection.home, timeout=REQUEST_TIMEOUT)
-    return result.stdout + result.stderr
+    """Return the output of a run that is over, which Flower keeps in its database and not in a file."""
+    from flwr.proto.control_pb2 import StreamLogsRequest, StreamLogsResponse
+
+    body = _post(connection, "stream-logs", StreamLogsRequest(run_id=run_id, after_timestamp=0.0), PROTOBUF_STREAM)
+    return "".join(StreamLogsResponse.FromString(part).log_output for part in _stream_parts(body))
 
 
-def _write_flower_config(connection: Connection) -> None:
-    root = connection.root
-    security: dict[str, Value] = {"insecure": True} if root is None else {"root-certificates": str(root.resolve())}
-    entry = toml_lines({"address": connection.address} | security)
-    text = f'[superlink]\ndefault = "{SUPERLINK_NAME}"\n\n[superlink.{SUPERLINK_NAME}]\n{entry}'
-    write_file(connection.home / "config.toml", text)
+def _bundle(app: Path) -> bytes:
+    """The app's files as Flower's app bundle."""
+    from flwr.cli.build import build_fab_from_disk
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # Flower's, of a library that it uses
+        return build_fab_from_disk(app)
 
 
 def _call(connection: Connection, method: str, request: ProtobufMessage, kind: type[Response]) -> Response:
-    try:
-        status, body = _http_request(connection, "POST", f"/v1/control/{method}", request.SerializeToString())
-    except (OSError, http.client.HTTPException) as error:
-        raise ServiceError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None
-    if status != http.client.OK:
-        raise ServiceError(f"The SuperLink at {connection.address} refused {method}: {_error_reason(status, body)}.")
     response = kind()
-    response.ParseFromString(body)
+    response.ParseFromString(_post(connection, method, request, PROTOBUF))
     return response
 
 
+def _post(connection: Connection, method: str, request: ProtobufMessage, accept: str) -> bytes:
+    """Send a request of the control API; return the response's body."""
+    try:
+        body = request.SerializeToString()
+        status, response = _http_request(connection, "POST", f"/v1/control/{method}", body, accept=accept)
+    except (OSError, http.client.HTTPException) as error:
+        raise ServiceError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None
+    if status != http.client.OK:
+        reason = _error_reason(status, response)
+        raise ServiceError(f"The SuperLink at {connection.address} refused {method}: {reason}.")
+    return response
+
+
+def _stream_parts(body: bytes) -> Iterator[bytes]:
+    """The parts of a stream's body; four bytes before each say how long it is."""
+    while body:
+        end = STREAM_HEADER_BYTES + int.from_bytes(body[:STREAM_HEADER_BYTES], "big")
+        yield body[STREAM_HEADER_BYTES:end]
+        body = body[end:]
+
+
 def _http_request(
-    connection: Connection, method: str, path: str, body: bytes | None, timeout: float = REQUEST_TIMEOUT
+    connection: Connection,
+    method: str,
+    path: str,
+    body: bytes | None,
+    timeout: float = REQUEST_TIMEOUT,
+    accept: str = PROTOBUF,
 ) -> tuple[int, bytes]:
     if connection.root is None:
         http_connection = http.client.HTTPConnection(connection.host, connection.port, timeout=timeout)
     else:
         tls = ssl.create_default_context(cafile=connection.root)
         http_connection = http.client.HTTPSConnection(connection.host, connection.port, timeout=timeout, context=tls)
+    headers = {"Content-Type": PROTOBUF, "Accept": accept}
+    if connection.secret:
+        headers["Authorization"] = f"Bearer {connection.secret}"
     try:
-        http_connection.request(method, path, body, {"Content-Type": PROTOBUF, "Accept": PROTOBUF})
+        http_connection.request(method, path, body, headers)
         response = http_connection.getresponse()
         return response.status, response.read()
     finally:

@@ -18,10 +18,10 @@ from truthfl.studies.reproduce.reproduction import Reproduction
 TONES = ((HOLDS, "good"), (DOES_NOT_HOLD, "bad"), (UNDECIDED, "open"))
 
 
-def require_writable(folder: Path, mode: int = 0o777) -> None:
-    """Create the folder with this mode; raise `ServiceError` at once if it cannot be written to."""
+def require_writable(folder: Path) -> None:
+    """Create the folder; raise `ServiceError` at once if it cannot be written to."""
     try:
-        folder.mkdir(mode, parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
