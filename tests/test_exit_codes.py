@@ -14,7 +14,7 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import apps
 from truthfl.federation.protocol import server
-from truthfl.federation.protocol.operator_folder import take_failure
+from truthfl.federation.protocol.operator_folder import keep_ledger_address, take_failure
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.document_views import documents_summary, offer_in_force
@@ -120,7 +120,8 @@ def test_a_failed_service_is_noted_for_the_operator(folder, monkeypatch):
         raise ServiceError("the disk is gone.")
 
     monkeypatch.setattr(apps, "open_ledger", unreachable)
-    config = apps.RUN_CONFIG | {"job-file": str(folder / "job.toml"), "folder": str(folder), "ledger": "x", "seed": 1}
+    config = apps.RUN_CONFIG | {"job-file": str(folder / "job.toml"), "folder": str(folder), "seed": 1}
+    keep_ledger_address(folder, "x")
     with pytest.raises(ServiceError):
         apps.main(None, type("Context", (), {"run_config": config}))
     error = take_failure(folder)

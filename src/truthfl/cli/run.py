@@ -56,6 +56,7 @@ def run(
     )
     from truthfl.job import DataJob, read_job
     from truthfl.learning.compiled import kernel
+    from truthfl.ledger.address import shown_address, shown_arguments
     from truthfl.reporting.report import how_made
     from truthfl.studies.reproduce.publication import require_writable
 
@@ -84,7 +85,7 @@ def run(
     compiled = kernel()
     engine = "NumPy" if compiled is None else f"compiled kernel, {compiled.instruction_set}"
     seconds = time.monotonic() - started
-    command = shlex.join(["truthfl", *sys.argv[1:]])
+    command = shlex.join(["truthfl", *shown_arguments(sys.argv[1:])])
     provenance = {
         "command": command,
         "seed": seed,
@@ -104,4 +105,4 @@ def run(
     for sentence in summary_sentences(job, outcome):
         screen.print(sentence)
     screen.print(f"Report: {report}")
-    screen.print(f"Ledger: {ledger or out / 'ledger.db'}, job {outcome.view.name}")
+    screen.print(f"Ledger: {shown_address(ledger or out / 'ledger.db')}, job {outcome.view.name}")

@@ -59,7 +59,7 @@ def serve(
     from truthfl.federation.deployed.app_folder import write_app_folder
     from truthfl.federation.deployed.apps import RUN_CONFIG
     from truthfl.federation.deployed.superlink_client import register, submit
-    from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, take_failure
+    from truthfl.federation.protocol.operator_folder import fixed_draws, keep_ledger_address, kept_draws, take_failure
     from truthfl.federation.protocol.server import job_name
     from truthfl.job import DataJob, read_job
     from truthfl.ledger.book import open_ledger
@@ -86,11 +86,11 @@ def serve(
         if seed is None and not opened_ledger.entries(name):
             name = job_name(opened_ledger, job, kept_draws(out, fresh=True).seed)
         take_failure(out)  # of an earlier attempt
+        keep_ledger_address(out, ledger_address)
         settings = RUN_CONFIG | {
             "job-file": str(job_file.resolve()),
             "job-name": name,
             "folder": str(out.resolve()),
-            "ledger": ledger_address,
             "operator-key": str(operator_key.resolve()),
             "seed": -1 if seed is None else seed,
             "authenticated": keys is not None,
@@ -109,7 +109,7 @@ def serve(
         finally:
             if link is not None:
                 link.stop()
-    print(f"Ledger: {ledger_address}, job {name}")
+    print(f"Ledger: {opened_ledger.name}, job {name}")
 
 
 def _superlink(

@@ -1,8 +1,8 @@
 """The class Ledger: an append-only table of entries in SQL, unique by (job, kind, key).
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
-because of the table's unique keys; the write lock only avoids retries. Imports `canonical`, `entry`, `schema`,
-`upgrade`, `database`, `sqlite`, `postgresql`.
+because of the table's unique keys; the write lock only avoids retries. Imports `address`, `canonical`, `entry`,
+`schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import URL, ColumnElement, Connection, CursorResult, func, make_url, select, tuple_
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL, ColumnElement, Connection, CursorResult, func, select, tuple_
 
 from truthfl.errors import InputError
+from truthfl.ledger.address import read_address
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.database import Database, Result, retry
 from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after, new_salt
@@ -38,14 +38,14 @@ def open_ledger(where: str | Path) -> Ledger:
 
     where   path of an SQLite file, or postgresql://user@host/database
     """
-    address = _address(where)
+    address = read_address(where)
     database = postgresql(address, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
     return _opened(database, upgrade)
 
 
 def open_for_reading(where: str | Path) -> Ledger:
     """Open an existing ledger; nothing is created or changed."""
-    address = _address(where)
+    address = read_address(where)
     database = postgresql(address, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
     return _opened(database, readable_version)
 
@@ -57,25 +57,6 @@ def _opened(database: Database, prepare: Callable[[Database], str]) -> Ledger:
         database.close()
         raise
     return Ledger(database, readable_columns(version))
-
-
-def _address(where: str | Path) -> Path | URL:
-    if "\0" in str(where):
-        raise InputError("the ledger's name has a null character in it; name a file or a database.")
-    if isinstance(where, Path) or "://" not in where:
-        return Path(where)
-    try:
-        url = make_url(where)
-    except (ArgumentError, ValueError):  # the address is not in the message, since it may hold a password
-        raise InputError(
-            "the ledger's address cannot be read; it must look like postgresql://user@host/database."
-        ) from None
-    backend = url.get_backend_name()
-    if backend in ("postgresql", "postgres"):
-        return url
-    if backend == "sqlite" and url.database not in (None, "", ":memory:") and not url.query:
-        return Path(str(url.database))
-    raise InputError(f"a ledger of the kind {backend!r} is not kept; name a file or postgresql://user@host/database.")
 
 
 def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:

@@ -1,4 +1,4 @@
-"""A ledger in a PostgreSQL database. Imports `database`.
+"""A ledger in a PostgreSQL database. Imports `address`, `database`.
 
 A writer holds an advisory lock until its transaction ends; then its statements see all earlier commits (READ
 COMMITTED).
@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import URL, Connection, create_engine, event
 
 from truthfl.errors import InputError
+from truthfl.ledger.address import shown_url
 from truthfl.ledger.database import LOCK_WAIT_S, WRITING, Database
 
 DRIVER = "postgresql+psycopg"
@@ -18,8 +19,7 @@ LOCK_ID = int.from_bytes(b"truthfl", "big")
 
 def postgresql(url: URL, *, to_write: bool) -> Database:
     """A database at this address; the first transaction connects to it."""
-    host, port = url.host or url.query.get("host", ""), f":{url.port}" if url.port else ""
-    name = f"postgresql://{host}{port}/{url.database or ''}"
+    name = shown_url(url)
     try:
         engine = create_engine(
             url.set(drivername=DRIVER),

@@ -14,7 +14,14 @@ from truthfl.errors import InputError, TruthflError
 from truthfl.federation.participant.client_app import client_app as make_client_app
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.operator_folder import Draws, fixed_draws, kept_draws, kept_key, write_failure
+from truthfl.federation.protocol.operator_folder import (
+    Draws,
+    fixed_draws,
+    kept_draws,
+    kept_key,
+    kept_ledger_address,
+    write_failure,
+)
 from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.job import DataJob, read_job
 from truthfl.ledger.book import open_ledger
@@ -23,7 +30,6 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
     "job-file": "",
     "job-name": "",
     "folder": "",
-    "ledger": "",
     "operator-key": "",
     "seed": -1,
     "authenticated": False,
@@ -51,7 +57,7 @@ def main(grid: Grid, context: Context) -> None:
         if config["contract"]:
             job = job.with_contract(str(config["contract"]))
         draws = _draws(folder, int(config["seed"]))
-        with open_ledger(str(config["ledger"])) as ledger:
+        with open_ledger(kept_ledger_address(folder)) as ledger:
             key = kept_key(Path(str(config["operator-key"])))
             operator = Operator(ledger, folder, key, draws.secret, draws.seed, bool(config["authenticated"]))
             name = str(config["job-name"])

@@ -1,4 +1,4 @@
-"""Files in an operator's folder: her key, a job's seed and secret, and the error of the last attempt.
+"""Files in an operator's folder: her key, a job's seed and secret, the ledger's address, and the last attempt's error.
 
 Imports `files` and the ledger (`commitment`, `signing`).
 """
@@ -15,7 +15,7 @@ from truthfl.files import write_file
 from truthfl.ledger.commitment import new_secret, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
-SECRETS, FAILURE = "secrets.json", "failure.json"
+SECRETS, FAILURE, LEDGER_ADDRESS = "secrets.json", "failure.json", "ledger.address"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,19 @@ def kept_key(path: Path) -> PrivateKey:
     if not path.exists():
         write_key(new_key(), path)
     return read_key(path)
+
+
+def keep_ledger_address(folder: Path, address: str) -> None:
+    """Write the ledger's address, which may hold a password, for the server's process; only the owner can read it."""
+    write_file(folder / LEDGER_ADDRESS, address, private=True)
+
+
+def kept_ledger_address(folder: Path) -> str:
+    """Read the address that `keep_ledger_address` wrote."""
+    try:
+        return (folder / LEDGER_ADDRESS).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{folder / LEDGER_ADDRESS} cannot be read; truthfl serve writes it.") from None
 
 
 def write_failure(folder: Path, error: TruthflError) -> None:
