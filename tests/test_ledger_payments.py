@@ -18,7 +18,15 @@ from truthfl.errors import InputError
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.entry import CheckedItem, Item, checked_item, entry_after, payload_text
 from truthfl.ledger.export import COLUMNS, PayoutRow, payout_csv, payout_json, payout_rows
-from truthfl.ledger.payments import NEXT_STATES, advance, due_items, idempotency_key, payment_fault, payments
+from truthfl.ledger.payments import (
+    NEXT_STATES,
+    advance,
+    advance_all,
+    due_items,
+    idempotency_key,
+    payment_fault,
+    payments,
+)
 
 pytest_plugins = ["postgresql"]
 
@@ -65,13 +73,12 @@ def rows(*changes):
 def test_payments_are_due_with_the_settlement(ledger):
     found = payments(ledger, "cats")
     assert {payment.client: payment.amount for payment in found} == AMOUNTS
-    assert {(payment.state, payment.currency, payment.reference, payment.step) for payment in found} == {
-        ("due", "EUR", "", 0)
-    }
+    assert [payment.state for payment in found] == ["due", "not due", "not due"]
+    assert {(payment.currency, payment.reference, payment.step) for payment in found} == {("EUR", "", 0)}
     document = ledger.find("cats", "payment", "a/1/0").document
     assert document == {
         "client": "a/1",
-        "state": "due",
+        "state": "not due",
         "amount": 0,
         "currency": "EUR",
         "idempotency_key": idempotency_key("cats", "a/1"),
@@ -89,15 +96,15 @@ def test_idempotency_keys_differ_by_job_and_client_and_stay():
 def test_a_payment_that_fails_is_sent_again_under_the_same_key(ledger):
     for to, reference in [("sent", "tx 1"), ("failed", "no such account"), ("sent", "tx 2"), ("confirmed", "")]:
         now = advance(ledger, "cats", "Ada", to, reference)
-        assert (now.state, now.reference, now.amount) == (to, reference, 1250)
+        assert (now.state, now.reference, now.amount) == (to, reference or "tx 2", 1250)
         assert now in payments(ledger, "cats")
     keys = {entry.document["idempotency_key"] for entry in ledger.entries("cats", "payment") if "Ada" in entry.key}
     assert keys == {idempotency_key("cats", "Ada")}
     assert payment_fault(ledger.entries(kind="payment")) is None
     assert {payment.client: payment.state for payment in payments(ledger, "cats")} == {
         "Ada": "confirmed",
-        "Ben": "due",
-        "a/1": "due",
+        "Ben": "not due",
+        "a/1": "not due",
     }
 
 
@@ -107,7 +114,55 @@ def test_saying_it_again_changes_nothing(ledger):
     advance(ledger, "cats", "Ada", "confirmed", "tx 1")
     assert advance(ledger, "cats", "Ada", "sent", "tx 1").state == "confirmed"
     assert advance(ledger, "cats", "Ada", "confirmed", "tx 1").state == "confirmed"
+    for to in ("sent", "confirmed"):
+        assert advance(ledger, "cats", "Ada", to).reference == "tx 1"
     assert steps_of(ledger) == ["due", "sent", "confirmed"]
+
+
+def test_what_is_confirmed_or_failed_keeps_its_reference(ledger):
+    advance(ledger, "cats", "Ada", "sent", "tx 1")
+    assert advance(ledger, "cats", "Ada", "failed").reference == "tx 1"
+    assert advance(ledger, "cats", "Ada", "sent").reference == ""
+    assert advance(ledger, "cats", "Ada", "confirmed", "tx 3").reference == "tx 3"
+
+
+def test_marking_all_skips_those_who_are_further(ledger):
+    ledger.append_all(due_items("cats", {"Cleo": 7, "Dora": 8}, "EUR"))
+    advance(ledger, "cats", "Ada", "sent", "tx 1")
+    advance(ledger, "cats", "Ada", "confirmed")
+    advance(ledger, "cats", "Dora", "sent", "tx 2")
+    changed, skipped = advance_all(ledger, "cats", "sent", "batch 9")
+    assert [(payment.client, payment.reference) for payment in changed] == [("Cleo", "batch 9")]
+    assert [payment.client for payment in skipped] == ["Ada", "Ben", "a/1", "Dora"]
+    assert advance_all(ledger, "cats", "sent", "batch 9")[0] == []
+    assert [payment.client for payment in advance_all(ledger, "cats", "confirmed")[0]] == ["Cleo", "Dora"]
+    assert {payment.client: (payment.state, payment.reference) for payment in payments(ledger, "cats")} == {
+        "Ada": ("confirmed", "tx 1"),
+        "Ben": ("not due", ""),
+        "a/1": ("not due", ""),
+        "Cleo": ("confirmed", "batch 9"),
+        "Dora": ("confirmed", "tx 2"),
+    }
+    assert told(advance_all, ledger, "cats", "failed") == (
+        "no payment of job 'cats' can become failed: Ada is confirmed, Ben is not due, a/1 is not due, "
+        "Cleo is confirmed, Dora is confirmed."
+    )
+    assert payment_fault(ledger.entries(kind="payment")) is None
+
+
+@pytest.mark.parametrize("client", ["Ben", "a/1"])
+def test_what_is_not_due_is_not_sent(ledger, client):
+    assert told(advance, ledger, "cats", client, "sent") == (
+        f"the payment of client {client!r} in job 'cats' is not due and cannot become sent; that is its last state."
+    )
+
+
+def test_payments_of_nothing_are_lawful_if_due_in_old_entries_alone():
+    """In those of version 0.1, which have no salt."""
+    due = due_items("cats", {"Ada": 5}, "EUR")[0]
+    entry = entry_after(None, checked_item(replace(due, payload=dict(due.payload) | {"amount": 0})), "", "")
+    assert payment_fault([entry]) is None
+    assert "it is the first, of 0, and must be not due" in payment_fault([replace(entry, salt="ab" * 16)]).message
 
 
 def test_a_second_attempt_may_have_the_same_reference(ledger):
@@ -127,7 +182,7 @@ def test_steps_that_are_not_lawful_get_a_sentence(ledger):
     )
     advance(ledger, "cats", "Ada", "confirmed")
     assert told(advance, ledger, "cats", "Ada", "failed") == (
-        f"{whose} confirmed and cannot become failed; that is its last state."
+        f"{whose} confirmed (reference 'tx 1') and cannot become failed; that is its last state."
     )
     assert told(advance, ledger, "cats", "Ada", "lost") == (
         "a payment cannot become 'lost'; it can become sent, confirmed or failed."
@@ -200,8 +255,8 @@ def test_amounts_are_whole(amount):
 @pytest.mark.parametrize(
     ("changes", "position", "what"),
     [
-        ([(0, "state", "sent")], 0, "it is the first, and not due"),
-        ([(0, "reference", "r")], 0, "it is the first, and not due"),
+        ([(0, "state", "sent")], 0, "it is the first, of 5, and must be due"),
+        ([(0, "reference", "r")], 0, "it is the first, of 5, and must be due"),
         ([(1, "state", "confirmed")], 1, "what was due became confirmed"),
         ([(3, "state", "confirmed")], 3, "what was failed became confirmed"),
         ([(2, "amount", 6)], 2, "the amount or the currency is not the one that was due"),
@@ -229,12 +284,12 @@ def test_what_is_wrong_with_payments_is_said(changes, position, what):
 
 def test_exports_have_every_payment_as_it_stands(ledger):
     ledger.append_all(due_items("dogs", {"Ada": 10}, "EUR"))
-    advance(ledger, "cats", "Ben", "sent", "tx, 7")
+    advance(ledger, "cats", "Ada", "sent", "tx, 7")
     found = payout_rows(ledger)
     assert [(row.job, row.client, row.amount_minor, row.state) for row in found] == [
-        ("cats", "Ada", 1250, "due"),
-        ("cats", "Ben", -300, "sent"),
-        ("cats", "a/1", 0, "due"),
+        ("cats", "Ada", 1250, "sent"),
+        ("cats", "Ben", -300, "not due"),
+        ("cats", "a/1", 0, "not due"),
         ("dogs", "Ada", 10, "due"),
     ]
     assert payout_rows(ledger, "dogs") == found[3:]
@@ -242,15 +297,25 @@ def test_exports_have_every_payment_as_it_stands(ledger):
     assert [PayoutRow(**row) for row in json.loads(payout_json(found))] == found
     read = list(csv.reader(io.StringIO(payout_csv(found))))
     assert read[0] == list(COLUMNS)
-    assert read[0] == ["idempotency_key", "job", "client", "amount_minor", "currency", "state", "reference"]
-    assert read[2][1:] == ["cats", "Ben", "-300", "EUR", "sent", "tx, 7"]
+    assert read[0] == [
+        "idempotency_key",
+        "job",
+        "client",
+        "amount_minor",
+        "currency",
+        "state",
+        "reference",
+        "minor_units",
+    ]
+    assert read[1][1:] == ["cats", "Ada", "1250", "EUR", "sent", "tx, 7", "1"]
+    assert read[2][1:] == ["cats", "Ben", "-300", "EUR", "not due", "", "1"]
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", " =1", "\t=1", "\tx", "\r\nx", "\uff1d1", "\u00a0=1"])
 def test_no_text_of_a_csv_is_a_formula(name):
     row = PayoutRow("k", name, name, -5, name, "due", name)
     _, read = csv.reader(io.StringIO(payout_csv([row]), newline=""))
-    assert read == ["k", f"'{name}", f"'{name}", "-5", f"'{name}", "due", f"'{name}"]
+    assert read == ["k", f"'{name}", f"'{name}", "-5", f"'{name}", "due", f"'{name}", "1"]
     assert json.loads(payout_json([row]))[0]["client"] == name
 
 

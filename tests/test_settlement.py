@@ -10,6 +10,7 @@ import pytest
 
 from small_jobs import small_job_file
 from truthfl.errors import InputError
+from truthfl.federation.protocol.narration import describe_entry
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -18,6 +19,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item
 from truthfl.ledger.payments import payments
 from truthfl.ledger.settlement import Settled, settle
+from truthfl.ledger.terms import offer_from
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -29,7 +31,10 @@ QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 def rows(tmp_path_factory):
     """The rows of a job that was run, and its pay."""
     folder = tmp_path_factory.mktemp("settlement")
-    job = read_job(small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5"))
+    path = small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5")
+    in_euros = 'loss_value = 4000.0\nmargin = 5000.0\ncurrency = "EUR"\nminor_units = 100'
+    path.write_text(path.read_text().replace("loss_value = 4000.0", in_euros))
+    job = read_job(path)
     run_job(job, folder / "out", design=QUICK)
     with open_ledger(folder / "out" / "ledger.db") as book:
         return book.entries()
@@ -71,6 +76,14 @@ def test_a_job_that_is_not_tested_is_not_settled(tmp_path, rows, kind):
         assert book.entries(kind="payment") == []
 
 
+def test_what_the_server_tells_of_pay_is_in_units_of_the_currency(rows):
+    paid = next(row for row in rows if row.kind == "settlement")
+    terms = next(offer_from(row.document).job for row in rows if row.kind == "offer")
+    cents = paid.document["pay"]
+    expected = f"{paid.key} is paid {cents // 100:,}.{cents % 100:02} EUR for 4 of 4 rounds"
+    assert describe_entry(paid, terms) == expected
+
+
 def test_the_command_settles_and_marks(tmp_path, rows):
     where = tmp_path / "ledger.db"
     with open_ledger(where) as book:
@@ -82,14 +95,35 @@ def test_the_command_settles_and_marks(tmp_path, rows):
 
     done = truthfl("settle", where, "--json")
     assert done.returncode == 0, done.stderr
-    assert {one["state"] for one in json.loads(done.stdout)} == {"due"}
+    due = json.loads(done.stdout)
+    assert {(one["currency"], one["minor_units"]) for one in due} == {("EUR", 100)}
+    cents = {one["client"]: one["amount_minor"] for one in due}
+    states = {one["client"]: one["state"] for one in due}
+    assert cents["Ben"] == 0
+    assert states == {"Ada": "due", "Ben": "not due", "Cleo": "due", "Dora": "due"}
+    shown = {name: f"{amount // 100:,}.{amount % 100:02}" for name, amount in cents.items()}
+    for words in (["settle", where], ["ledger", "show", where]):
+        said = truthfl(*words).stdout
+        assert all(amount in said for amount in shown.values()), said
+        assert f"{cents['Ada']:,}" not in said
+        assert "EUR" in said
     done = truthfl("settle", where, "--mark", "sent", "--client", "Ada", "--reference", "TX-1", "--json")
     first = json.loads(done.stdout)[0]
     assert (first["client"], first["state"], first["reference"]) == ("Ada", "sent", "TX-1")
+    done = truthfl("settle", where, "--mark", "sent", "--reference", "TX-2")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("Ada was left as she is: sent.\nBen was left as she is: not due.\n")
+    done = truthfl("settle", where, "--mark", "confirmed", "--client", "Ada", "--json")
+    assert [(one["state"], one["reference"]) for one in json.loads(done.stdout)] == [
+        ("confirmed", "TX-1"),
+        ("not due", ""),
+        ("sent", "TX-2"),
+        ("sent", "TX-2"),
+    ]
     for wrong, sentence in (
         (["--mark", "paid"], "mark is 'paid'; it must be sent, confirmed or failed."),
         (["--mark", "sent", "--client", "Zoe"], "client is 'Zoe'"),
-        (["--mark", "confirmed", "--client", "Cleo"], "is due and cannot become confirmed"),
+        (["--mark", "failed", "--client", "Ada"], "is confirmed (reference 'TX-1') and cannot become failed"),
         (["--job", "other"], "job is 'other'"),
     ):
         done = truthfl("settle", where, *wrong)

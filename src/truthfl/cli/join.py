@@ -215,6 +215,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 
 def _show_receipt(receipt: dict[str, object]) -> None:
+    from truthfl.ledger.money import minor_money
     from truthfl.ledger.receipts import receipt_fault
     from truthfl.ledger.terms import offer_from
 
@@ -224,12 +225,13 @@ def _show_receipt(receipt: dict[str, object]) -> None:
         raise typer.Exit(FAILED)
     document = receipt["document"]
     assert isinstance(document, dict)
-    settled, currency = document["settlement"], offer_from(document["offer"]).job.currency
+    settled, job = document["settlement"], offer_from(document["offer"]).job
+    paid = minor_money(settled["pay"], job.minor_units, job.currency)
     loss, parts = document["test"]["loss"], ""
     if "label_pay" in settled:
         parts = f" ({settled['label_pay']:,.2f} for labels, {settled['computing_pay']:,.2f} for computing)"
     print(
-        f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {settled['pay']:,} {currency}{parts}. It holds.",
+        f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds.",
         flush=True,
     )
 

@@ -138,6 +138,7 @@ def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
+    from truthfl.ledger.money import amount_text, minor_amount_text
     from truthfl.ledger.payments import payments
 
     payment_to = {payment.client: payment for payment in payments(opened_ledger, view.name)}
@@ -151,14 +152,14 @@ def _show_job(opened_ledger: Ledger, view: JobView) -> None:
                 name,
                 str(offer.client.batch_size),
                 f"{view.delivered[name]} of {view.asked[name] if view.finished else offer.job.rounds}",
-                f"{offer.expected_pay * offer.job.minor_units:,.0f}",
-                "" if payment is None else f"{payment.amount:,}",
+                amount_text(offer.expected_pay, view.minor_units),
+                "" if payment is None else minor_amount_text(payment.amount, view.minor_units),
                 "" if payment is None else payment.state,
             ]
         )
     title = f"job {view.name}: {_stage(view)}"
     unit = agreement.terms.currency if agreement is not None else "money"
-    columns = ("client", "batch", "rounds delivered", f"expected pay ({unit})", "pay", "payment")
+    columns = ("client", "batch", "rounds delivered", f"expected pay ({unit})", f"pay ({unit})", "payment")
     screen = console()
     screen.print(table(title, columns, lines, text=(0, 5)))
     if view.rejections:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from truthfl.federation.deployed.superlink_client import Connection
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
+    from truthfl.ledger.terms import JobTerms
 
 POLL_SECONDS = 0.5
 
@@ -153,12 +154,15 @@ def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection,
     from truthfl.federation.deployed.superlink_client import run_status
     from truthfl.federation.protocol.narration import describe_entry
     from truthfl.federation.protocol.operator_folder import take_failure
+    from truthfl.ledger.terms import offer_from
 
+    terms: JobTerms | None = None
     last_printed, over = 0, False
     while True:
         for entry in ledger.entries(name, after=last_printed):
             last_printed = entry.sequence
-            line = describe_entry(entry)
+            terms = offer_from(entry.document).job if entry.kind == "offer" else terms
+            line = describe_entry(entry, terms)
             if line is not None:
                 print(line, flush=True)
         if over:

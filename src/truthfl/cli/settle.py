@@ -24,16 +24,19 @@ def settle(
 ) -> None:
     """Settle a job that was trained and tested, however often it is called: everybody is paid once.
 
-    Payments go from due to sent to confirmed or failed; a failed one may be sent again.
+    Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, those that
+    cannot become what is marked stay as they are. An amount of 0 or less is not due.
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
     from truthfl.ledger.book import open_for_reading, open_ledger
+    from truthfl.ledger.export import payout_rows
     from truthfl.ledger.job_view import select_job
-    from truthfl.ledger.payments import advance, payments
+    from truthfl.ledger.money import minor_amount_text
+    from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments
     from truthfl.ledger.settlement import settle as settle_job
 
-    if mark not in (None, "sent", "confirmed", "failed"):
+    if mark is not None and mark not in MARKS:
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
     with open_ledger(address) as ledger:
@@ -43,17 +46,22 @@ def settle(
         for payee in client or ():
             if payee not in clients:
                 raise InputError(f"client is {payee!r}; job {name} pays {', '.join(clients)}.")
-        if mark is not None:
-            for payee in client or clients:
+        skipped: list[Payment] = []
+        if mark is not None and client:
+            for payee in client:
                 advance(ledger, name, payee, mark, reference)
-        current = payments(ledger, name)
+        elif mark is not None:
+            _, skipped = advance_all(ledger, name, mark, reference)
+        current = payout_rows(ledger, name)
     if json:
         print_json(current)
         return
     rows = [
-        [payment.client, f"{payment.amount:,}", payment.currency, payment.state, payment.reference]
-        for payment in current
+        [row.client, minor_amount_text(row.amount_minor, row.minor_units), row.currency, row.state, row.reference]
+        for row in current
     ]
     console().print(
         table(f"Payments of job {name}", ("client", "amount", "", "state", "reference"), rows, text=(0, 2, 3, 4))
     )
+    for payment in skipped:
+        print(f"{payment.client} was left as she is: {payment.state}.")

@@ -22,6 +22,12 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
 BUDGET_BOUNDS = ("expected", "caps")
+LONGEST_CURRENCY = 20
+
+
+def _is_word(text: str) -> bool:
+    """Whether it is short, and printable characters without spaces."""
+    return 0 < len(text) <= LONGEST_CURRENCY and text.isprintable() and not any(map(str.isspace, text))
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,11 @@ class ServerSettings:
         require_aggregation(self.aggregation)
         for field in ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds"):
             number(field, getattr(self, field), positive=True)
-        if not isinstance(self.currency, str) or not self.currency:
-            raise InputError(f"currency is {self.currency!r}; it must be a word.")
+        if not isinstance(self.currency, str) or not _is_word(self.currency):
+            raise InputError(
+                f"currency is {str(self.currency)[:LONGEST_CURRENCY]!a}; it must be three letters, as EUR, or a word "
+                f"of at most {LONGEST_CURRENCY} letters without spaces and control characters."
+            )
         if not 0.5 <= number("confidence", self.confidence) < 1.0:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:

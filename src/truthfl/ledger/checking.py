@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `payments`, `receipts`, `settlement`,
-`signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
+`settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
@@ -208,7 +209,8 @@ def _settlements(view: JobView) -> Iterator[Fault]:
             continue
         recomputed = settled_from_entries(offer, view)
         if recorded.document != settlement_document(recomputed, offer):
-            yield _fault(recorded, f"pay is {recorded.document.get('pay')}; recomputed it is {recomputed.pay}")
+            pay, right = _pay_text(recorded.document.get("pay"), view), _pay_text(recomputed.pay, view)
+            yield _fault(recorded, f"pay is {pay}; recomputed it is {right}")
 
 
 def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
@@ -234,15 +236,25 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
 
 
 def _payments(view: JobView) -> Iterator[Fault]:
-    due = {entry.document["client"]: entry for entry in view.payments if entry.document["state"] == "due"}
+    due = {entry.document["client"]: entry for entry in view.payments if entry.key.endswith("/0")}
     for name, entry in view.settlements.items():
         if name not in due:
             yield _fault(entry, "no payment falls due for it")
         elif due[name].document["amount"] != entry.document["pay"]:
-            yield _fault(due[name], f"the amount is {due[name].document['amount']}, settled is {entry.document['pay']}")
+            amount, pay = (_pay_text(value, view) for value in (due[name].document["amount"], entry.document["pay"]))
+            yield _fault(due[name], f"the amount is {amount}, settled is {pay}")
+        elif view.agreement is not None and due[name].document["currency"] != view.agreement.terms.currency:
+            yield _fault(due[name], f"its currency is not the {view.agreement.terms.currency} of the contract")
     for name, entry in due.items():
         if name not in view.settlements:
             yield _fault(entry, "nothing was settled for her")
+
+
+def _pay_text(pay: object, view: JobView) -> str:
+    """Pay in minor units, as in an entry, as people read it."""
+    if type(pay) is not int or view.agreement is None:
+        return repr(pay)
+    return minor_money(pay, view.minor_units, view.agreement.terms.currency)
 
 
 def _lacks_auditions(view: JobView) -> bool:

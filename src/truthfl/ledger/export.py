@@ -1,4 +1,4 @@
-"""Payments as CSV and JSON, for payout providers and accounting. Imports `book`, `payments`."""
+"""Payments as CSV and JSON, for payout providers and accounting. Imports `book`, `job_view`, `payments`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.payments import Payment, payments
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
@@ -19,6 +20,7 @@ class PayoutRow:
     """Current state of one payment.
 
     amount_minor   in whole minor units of the currency; negative: the client owes it
+    minor_units    how many of them are one unit of the currency: 100 cents are one EUR
     """
 
     idempotency_key: str
@@ -28,6 +30,7 @@ class PayoutRow:
     currency: str
     state: str
     reference: str
+    minor_units: int = 1
 
 
 COLUMNS = tuple(field.name for field in fields(PayoutRow))
@@ -36,7 +39,7 @@ COLUMNS = tuple(field.name for field in fields(PayoutRow))
 def payout_rows(ledger: Ledger, job: str | None = None) -> list[PayoutRow]:
     """The payments of one job, or of all, the oldest job first."""
     jobs = ledger.jobs() if job is None else [job]
-    return [_row(payment) for name in jobs for payment in payments(ledger, name)]
+    return [row for name in jobs for row in _rows(ledger, name)]
 
 
 def payout_csv(rows: Iterable[PayoutRow]) -> str:
@@ -58,7 +61,12 @@ def payout_json(rows: Iterable[PayoutRow]) -> str:
     return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"
 
 
-def _row(payment: Payment) -> PayoutRow:
+def _rows(ledger: Ledger, job: str) -> list[PayoutRow]:
+    minor_units = job_view(job, ledger.entries(job)).minor_units
+    return [_row(payment, minor_units) for payment in payments(ledger, job)]
+
+
+def _row(payment: Payment, minor_units: int) -> PayoutRow:
     return PayoutRow(
         payment.idempotency_key,
         payment.job,
@@ -67,6 +75,7 @@ def _row(payment: Payment) -> PayoutRow:
         payment.currency,
         payment.state,
         payment.reference,
+        minor_units,
     )
 
 

@@ -55,6 +55,11 @@ class JobView:
         plan = next((entry.document for entry in self.plans if entry.key == str(version)), {})
         return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
 
+    @property
+    def minor_units(self) -> int:
+        """How many minor units are one unit of the job's currency; 1 before there is a contract."""
+        return 1 if self.agreement is None else self.agreement.terms.minor_units
+
     @cached_property
     def taking_part(self) -> Agreement | None:
         """The agreement with those who take part in the joint training: all, or who passed the audition.

@@ -2,16 +2,18 @@
 
     due → sent → confirmed
           sent → failed → sent → …
+    not due
 
-Step n of a client's payment has the key "client/n"; step 0 is due. Of two processes that write the same step, one gets
-a `Conflict`. The idempotency key is the same in all steps, so that a payout provider pays once even if requested twice.
+Step n of a client's payment has the key "client/n"; step 0 is due, or not due if the amount is 0 or less. Of two
+processes that write the same step, one gets a `Conflict`. The idempotency key is the same in all steps, so that a
+payout provider pays once even if requested twice.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.book import Conflict, Ledger
@@ -19,7 +21,8 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.chain import Fault
 from truthfl.ledger.entry import Entry, Item
 
-NEXT_STATES = {"due": ("sent",), "sent": ("confirmed", "failed"), "failed": ("sent",), "confirmed": ()}
+NEXT_STATES = {"due": ("sent",), "sent": ("confirmed", "failed"), "failed": ("sent",), "confirmed": (), "not due": ()}
+MARKS = ("sent", "confirmed", "failed")  # the states that an operator notes
 FIELDS = ("client", "state", "amount", "currency", "idempotency_key", "reference")
 MAX_CONFLICTS = 20
 
@@ -36,28 +39,37 @@ def due_items(job: str, amounts: Mapping[str, int], currency: str) -> list[Item]
     """
     if not currency:
         raise InputError("the currency of a payment is empty; it must be a text, as in 'EUR'.")
+    whole = {client: _as_integer(client, amount) for client, amount in amounts.items()}
     return [
-        Payment(job, client, 0, "due", _as_integer(client, amount), currency, "").item()
-        for client, amount in amounts.items()
+        Payment(job, client, 0, _first_state(amount), amount, currency, "").item() for client, amount in whole.items()
     ]
+
+
+def _first_state(amount: int) -> str:
+    return "due" if amount > 0 else "not due"
 
 
 def payments(ledger: Ledger, job: str) -> list[Payment]:
     """Current state of each payment of the job, in the order in which they were opened."""
     latest: dict[str, Payment] = {}
     for entry in ledger.entries(job, "payment"):
-        payment = payment_of(entry)
+        payment = _current(payment_of(entry))
         latest[payment.client] = payment
     return list(latest.values())
+
+
+def _current(payment: Payment) -> Payment:
+    """The payment with the state that truthfl 0.1 did not have: then, amounts of 0 and less were due too."""
+    return replace(payment, state=_first_state(payment.amount)) if payment.state == "due" else payment
 
 
 def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "") -> Payment:
     """Change a payment's state, unless this change is recorded already; return its current state.
 
     to          sent, confirmed or failed
-    reference   the payout provider's name for the payment; may be empty
+    reference   the payout provider's name for the payment; if empty, what was sent keeps its reference
     """
-    if to not in NEXT_STATES:
+    if to not in MARKS:
         raise InputError(f"a payment cannot become {to!r}; it can become sent, confirmed or failed.")
     for _ in range(MAX_CONFLICTS):
         steps = _steps(ledger, job, client)
@@ -65,16 +77,31 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
             raise InputError(f"job {job!r} has no payment of client {client!r}; it is opened when the job is settled.")
         current = steps[-1]
         if to in NEXT_STATES[current.state]:
-            step = Payment(job, client, current.step + 1, to, current.amount, current.currency, reference)
+            kept = reference or (current.reference if current.state == "sent" else "")
+            step = Payment(job, client, current.step + 1, to, current.amount, current.currency, kept)
             try:
                 ledger.append_all([step.item()])
             except Conflict:  # another process wrote this step; read the steps again
                 continue
             return _steps(ledger, job, client)[-1]
-        if (to, reference) in [(step.state, step.reference) for step in steps]:
+        if any(step.state == to and reference in ("", step.reference) for step in steps):
             return current
         raise InputError(_impossible_change(current, to))
     raise ServiceError(f"the payment of client {client!r} in job {job!r} is being changed by others; try again later.")
+
+
+def advance_all(ledger: Ledger, job: str, to: str, reference: str = "") -> tuple[list[Payment], list[Payment]]:
+    """Change the state of all payments that can become `to`; return these and those that cannot, as they are now.
+
+    An error if none can, and none is or was in this state.
+    """
+    current = payments(ledger, job)
+    possible = [payment for payment in current if to in NEXT_STATES[payment.state]]
+    skipped = [payment for payment in current if to not in NEXT_STATES[payment.state]]
+    if not possible and all(to not in (step.state for step in _steps(ledger, job, one.client)) for one in skipped):
+        states = ", ".join(f"{payment.client} is {payment.state}" for payment in skipped) or "it has none"
+        raise InputError(f"no payment of job {job!r} can become {to}: {states}.")
+    return [advance(ledger, job, payment.client, to, reference) for payment in possible], skipped
 
 
 def payment_of(entry: Entry) -> Payment:
@@ -94,7 +121,7 @@ def payment_fault(entries: Iterable[Entry]) -> Fault | None:
         fault = _entry_fault(entry)
         if fault is None:
             step = payment_of(entry)
-            fault = _step_fault(latest.get((step.job, step.client)), step)
+            fault = _step_fault(latest.get((step.job, step.client)), step, of_old_entry=not entry.salt)
             latest[step.job, step.client] = step
         if fault:
             return Fault(position, f"entry {entry.sequence} is no lawful step of a payment: {fault}")
@@ -104,7 +131,7 @@ def payment_fault(entries: Iterable[Entry]) -> Fault | None:
 def _steps(ledger: Ledger, job: str, client: str) -> list[Payment]:
     steps: list[Payment] = []
     while entry := ledger.find(job, "payment", f"{client}/{len(steps)}"):
-        steps.append(payment_of(entry))
+        steps.append(_current(payment_of(entry)))
     return steps
 
 
@@ -152,9 +179,11 @@ def _entry_fault(entry: Entry) -> str | None:
     return None
 
 
-def _step_fault(previous: Payment | None, step: Payment) -> str | None:
+def _step_fault(previous: Payment | None, step: Payment, *, of_old_entry: bool) -> str | None:
     if previous is None:
-        return None if (step.step, step.state, step.reference) == (0, "due", "") else "it is the first, and not due"
+        first = "due" if of_old_entry else _first_state(step.amount)
+        is_first = (step.step, step.state, step.reference) == (0, first, "")
+        return None if is_first else f"it is the first, of {step.amount}, and must be {first}"
     if step.step != previous.step + 1:
         return f"it is step {step.step} behind step {previous.step}"
     if step.state not in NEXT_STATES[previous.state]:
@@ -169,7 +198,7 @@ class Payment:
     """One client's payment at one step.
 
     step       0 when it is opened, one more with every change
-    state      due, sent, confirmed or failed
+    state      due, sent, confirmed or failed; not due if the amount is 0 or less
     amount     in whole minor units; negative: the client owes it
     reference  the payout provider's name for the payment; may be empty
     """

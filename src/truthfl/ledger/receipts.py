@@ -1,7 +1,7 @@
 """Receipts: the server makes them from the ledger, and a client can check hers without the ledger.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `settlement`, `signing`, `solo_evidence`,
-`terms`.
+Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `settlement`, `signing`,
+`solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, signed
 from truthfl.ledger.entry import Entry, payload_digest
 from truthfl.ledger.job_view import JobView
+from truthfl.ledger.money import minor_money
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
 from truthfl.ledger.solo_evidence import SoloEvidence
@@ -129,7 +130,9 @@ def _fault(receipt: Document) -> str | None:
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"])
     recomputed = settled_for(offer, test["loss"], settlement["delivered"], asked, evidence)
     if dict(settlement) != settlement_document(recomputed, offer):
-        return f"the pay is {settlement['pay']}; by the offer's formula it is {recomputed.pay}"
+        units, currency = offer.job.minor_units, offer.job.currency
+        pay = minor_money(int(settlement["pay"]), units, currency)
+        return f"the pay is {pay}; by the offer's formula it is {minor_money(recomputed.pay, units, currency)}"
     return _chain_fault(document, offer)
 
 

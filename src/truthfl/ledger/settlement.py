@@ -114,7 +114,9 @@ def settle(ledger: Ledger, job: str) -> list[Settled]:
         Item(job, "settlement", settled.client, settlement_document(settled, offer))
         for settled, offer in zip(settlements, agreement.offers, strict=True)
     ]
-    due = due_items(job, {settled.client: settled.pay for settled in settlements}, agreement.terms.currency)
+    opened = {entry.key for entry in view.payments}
+    amounts = {one.client: one.pay for one in settlements if f"{one.client}/0" not in opened}
+    due = due_items(job, amounts, agreement.terms.currency)
     ledger.append_all([*items, *due])
     return settlements
 

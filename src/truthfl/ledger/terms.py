@@ -299,6 +299,10 @@ def job_terms_from(document: object) -> JobTerms:
     except TypeError as error:
         raise InputError(f"this is no offer: {error}.") from None
     terms = JobTerms(**job)
+    if not isinstance(terms.currency, str) or not 0 < len(terms.currency) <= 100 or not terms.currency.isprintable():
+        raise InputError("this is no offer: its currency is no word of at most 100 printable characters.")
+    if type(terms.minor_units) is not int or terms.minor_units < 1:
+        raise InputError("this is no offer: minor_units is no whole number from 1 on.")
     if type(terms.lies_tried) is not int or terms.lies_tried < 0:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
     return terms

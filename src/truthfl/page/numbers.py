@@ -1,10 +1,13 @@
-"""Formatting of numbers and money, as `static/format.js` does in the browser. Imports NumPy when needed."""
+"""Formatting of numbers and money, as `static/format.js` does in the browser. Imports `ledger.money`, and NumPy
+when needed."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from truthfl.ledger.money import decimal_places
 
 
 @contextmanager
@@ -24,7 +27,7 @@ def number(value: float, places: int) -> str:
 
 def money(amount: float, minor_units: int, currency: str, *, more_places: int = 0) -> str:
     """An amount with the decimal places of its currency; with one place if it would otherwise be rounded too much."""
-    places = max(0, math.ceil(math.log10(minor_units))) + more_places
+    places = decimal_places(minor_units) + more_places
     if places == 0 and amount != 0 and abs(amount) < 10 and amount != math.floor(amount):
         places = 1
     return f"{number(amount, places)} {currency}"

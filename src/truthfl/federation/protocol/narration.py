@@ -1,13 +1,17 @@
-"""One line of text per ledger entry, for the operator's terminal. Imports the ledger's `entry` and `terms`."""
+"""One line of text per ledger entry, for the operator's terminal. Imports the ledger's `entry`, `money`, `terms`."""
 
 from __future__ import annotations
 
 from truthfl.ledger.entry import Entry
-from truthfl.ledger.terms import offer_from
+from truthfl.ledger.money import minor_money
+from truthfl.ledger.terms import JobTerms, offer_from
 
 
-def describe_entry(entry: Entry) -> str | None:
-    """Return one line about this entry, or None for kinds that are not shown."""
+def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
+    """Return one line about this entry, or None for kinds that are not shown.
+
+    terms   the job's, None before there are any; they say what a minor unit is
+    """
     document = entry.document
     if entry.kind == "enrolment":
         return f"{document['name']} is there with {document['samples']} samples"
@@ -39,5 +43,6 @@ def describe_entry(entry: Entry) -> str | None:
         return f"test loss {document['loss']:.4f}{accuracy}"
     if entry.kind == "settlement":
         rounds = f"{document['delivered']} of {document['asked']} rounds"
-        return f"{document['client']} is paid {document['pay']:,} for {rounds}"
+        units, currency = (1, "") if terms is None else (terms.minor_units, terms.currency)
+        return f"{document['client']} is paid {minor_money(document['pay'], units, currency).strip()} for {rounds}"
     return None
