@@ -9,7 +9,7 @@ from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.solo_evidence import passes
-from truthfl.ledger.terms import TriedLie
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition import Audition
 
 RECIPE = {"steps": 100, "batch_size": 16, "step_size": 0.5, "penalty": 0.01, "shifts": 4}

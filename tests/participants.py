@@ -13,7 +13,8 @@ from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.terms import ClientTerms, JobTerms, Offer, TriedLie
+from truthfl.ledger.terms import ClientTerms, JobTerms, Offer
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.contract import Contract
 
 SECRET = secret_from_seed(7)

@@ -17,7 +17,8 @@ from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # 
 from truthfl.learning.array_files import npz_bytes
 from truthfl.ledger import participant_folder
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import TriedLie, offer_from
+from truthfl.ledger.terms import offer_from
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, spread
 from truthfl.page.open_page import open_page

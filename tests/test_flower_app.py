@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
+from coded_replies import recoded
 from participants import changed
 from truthfl import LossModel
 from truthfl.errors import InputError
@@ -243,7 +244,8 @@ BAD = {
 def test_a_bad_reply_counts_as_no_change_and_the_round_goes_on(config, go, kind):
     config["num-server-rounds"] = 1 if kind == "empty" else 3
     change, reason = BAD[kind]
-    found, model = go(lambda reply: change(reply) if of(ADA)(reply) else [reply])
+    home = Path(config["folder"]) / "Ada"
+    found, model = go(lambda reply: [recoded(home, one) for one in change(reply)] if of(ADA)(reply) else [reply])
     assert same(model, by_hand(config, found.agreement.offers, left_out=("Ada",)))
     assert not same(model, by_hand(config, found.agreement.offers))
     assert {entry.document["reason"] for entry in found.rejections} == {reason}

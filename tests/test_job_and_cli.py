@@ -98,7 +98,7 @@ def test_a_budget_in_the_job_is_kept(tmp_path):
         (
             "[training]",
             "[trainin]",
-            "no section of a job; the sections are clients, training, constants, server, contract, data, model, privacy.",
+            "is no section of a job; the sections are clients, training, constants, server, contract, data, model, ",
         ),
         ("[training]", "[training", "is not valid TOML"),
         ("0.14, 0.14, 0.06", "0.14, 0.14, 0.07", "[clients] weight sums to 1.01 over 10 clients; it must sum to 1."),

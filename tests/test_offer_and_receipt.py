@@ -18,7 +18,8 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import TriedLie, job_terms_from, offer_from
+from truthfl.ledger.terms import job_terms_from, offer_from
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
 from truthfl.page.open_page import open_page

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from coded_replies import recoded
 from participants import changed
 from small_jobs import small_job_file
 from truthfl.errors import InputError
@@ -369,7 +370,9 @@ def test_a_bad_reply_is_rejected_with_its_reason_and_the_round_goes_on(impatient
 
     def meddle(reply):
         ada = reply.metadata.src_node_id == 1000
-        return change(reply) if ada and of_training(reply) else [reply]
+        if not ada or not of_training(reply):
+            return [reply]
+        return [recoded(setting.people[1000].folder, one) for one in change(reply)]
 
     found = setting.go(Meddler(setting.grid, meddle))
     ada = [entry.document for entry in found.rejections if entry.document["client"] == "Ada"]

@@ -2,7 +2,7 @@
 
 Uses the pilot federation and the test set only, not the clients' data. A contract that pays by solo models is planned
 in `audition_planning`. Imports that, `federations`, `pilot_measurement`, `calibration`, `loss_spread`, `pilot_design`,
-`step_size` and `mechanism`.
+`report_bound`, `step_size` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import measure_pilot
+from truthfl.learning.report_bound import measure_report_bound
 from truthfl.learning.step_size import StepSearch
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.checks import FloatArray
@@ -42,6 +43,7 @@ class Plan:
     loss_variance  the variance of the loss between test samples
     side           the pilot federation of the clients who are asked, with the samples that they are asked to label, and
                    the test set
+    report_bound   the length that one honest report in a million exceeds; see `report_bound`
     audition       how an audition contract came about; None for other contracts
     """
 
@@ -53,6 +55,7 @@ class Plan:
     loss_error: float
     loss_variance: float
     side: ServerSide
+    report_bound: float
     audition: AuditionDetails | None = None
 
     @property
@@ -101,6 +104,7 @@ def make_plan(
             loss_error=planned.loss_error,
             loss_variance=planned.loss_variance,
             side=planned.side,
+            report_bound=measure_report_bound(planned.side, terms.batch_size),
             audition=planned.details,
         )
         require_sound(terms, plan.clients, plan.expected_loss)
@@ -141,6 +145,7 @@ def make_plan(
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
     error, variance = error_and_variance(contract.batch_size)
+    tuned = ServerSide(with_training(side.pilot, training), side.test, side.draw_clients)
     return Plan(
         training=training,
         search=measurement.search,
@@ -149,5 +154,6 @@ def make_plan(
         contract=contract,
         loss_error=error,
         loss_variance=variance,
-        side=ServerSide(with_training(side.pilot, training), side.test, side.draw_clients),
+        side=tuned,
+        report_bound=measure_report_bound(tuned, contract.batch_size),
     )

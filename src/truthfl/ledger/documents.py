@@ -1,7 +1,7 @@
 """Signed documents, and a client's answer to an offer.
 
 A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it. Imports
-`canonical`, `signing`, `terms`.
+`agreement_keys`, `canonical`, `signing`, `terms`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from truthfl.ledger.agreement_keys import is_agreement_line
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
 from truthfl.ledger.terms import Offer
@@ -19,11 +20,12 @@ def signed(key: PrivateKey, document: Document) -> dict[str, Any]:
     return {"document": dict(document), "signature": sign(key, document)}
 
 
-def answer(offer: Offer, key: PrivateKey, *, accepted: bool) -> dict[str, Any]:
-    """The client's signed answer to an offer."""
+def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement_key: str = "") -> dict[str, Any]:
+    """The client's signed answer to an offer; an acceptance of an offer with an agreement key has one of hers."""
     kind = "acceptance" if accepted else "refusal"
     document = {"kind": kind, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
-    return signed(key, document | {"public_key": public_line(key)})
+    agreement = {"agreement_key": agreement_key} if accepted and offer.job.agreement_key else {}
+    return signed(key, document | agreement | {"public_key": public_line(key)})
 
 
 def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = False) -> str | None:
@@ -39,11 +41,14 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
     }
     if document.get("kind") not in ("acceptance", "refusal"):
         return "it neither accepts nor refuses"
-    if set(document) != {"kind", *expected}:
+    has_key = document["kind"] == "acceptance" and bool(offer.job.agreement_key)
+    if set(document) != {"kind", *expected, *(["agreement_key"] if has_key else [])}:
         return "it does not have the parts of an answer"
     for name, value in expected.items():
         if document.get(name) != value:
             return f"its {name} is not the offer's"
+    if has_key and not is_agreement_line(document["agreement_key"]):
+        return "its agreement_key is no public key of X25519"
     signature = str(signed_answer["signature"])
     if not signed_by(offer.client.public_key, document, signature, of_old_entry=of_old_entry):
         return "its signature is not of the offer's public key"

@@ -1,8 +1,8 @@
-"""Files in a participant's folder: offers, signed answers, receipts, and the server's last message (news).
+"""Files in a participant's folder: offers, signed answers, agreement keys, receipts, the server's last message (news).
 
 The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
-these files: the node writes an offer and waits for the file with the answer. Imports `canonical`, `documents`,
-`signing`, `terms`, `files`.
+these files: the node writes an offer and waits for the file with the answer. Imports `agreement_keys`, `canonical`,
+`documents`, `signing`, `terms`, `files`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import write_file
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key, read_agreement_key
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.documents import answer, answer_fault
 from truthfl.ledger.signing import PrivateKey
@@ -42,12 +43,20 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
     existing = read_answer(home, offer)
     if existing is not None:
         return existing
-    signed_answer = answer(offer, key, accepted=accepted)
+    agreement_key = ""
+    if accepted and offer.job.agreement_key:
+        agreement_key = agreement_line(kept_agreement_key(_agreement_file(home, offer), sync=False))
+    signed_answer = answer(offer, key, accepted=accepted, agreement_key=agreement_key)
     fault = answer_fault(signed_answer, offer)
     if fault is not None:
         raise InputError(f"this key cannot answer the offer to {offer.client.name}: {fault}.")
     _write(home / "answers" / f"{offer.hash}.json", signed_answer, keep_existing=True)
     return read_answer(home, offer) or signed_answer
+
+
+def agreement_key(home: Path, offer: Offer) -> AgreementKey:
+    """The private agreement key that belongs to her acceptance of this offer."""
+    return read_agreement_key(_agreement_file(home, offer))
 
 
 def read_answer(home: Path, offer: Offer) -> dict[str, Any] | None:
@@ -86,6 +95,10 @@ def news(home: Path) -> tuple[str, bool] | None:
 def clear_news(home: Path) -> None:
     """Delete the message of an earlier attempt."""
     (home / NEWS).unlink(missing_ok=True)
+
+
+def _agreement_file(home: Path, offer: Offer) -> Path:
+    return home / "agreements" / f"{offer.hash}.key"
 
 
 def _oldest_first(folder: Path) -> list[Path]:

@@ -1,54 +1,31 @@
 """Offers: the terms that are the same for all clients of a job, and the terms of one client.
 
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
-`earlier_offers`, `solo_evidence`, `mechanism.formulas`; the rest of `mechanism` when pay is computed, so that a page
-that only lists offers starts without NumPy.
+`earlier_offers`, `round_terms`, `solo_evidence`, `tried_lies`, `mechanism.formulas`; the rest of `mechanism` when pay
+is computed, so that a page that only lists offers starts without NumPy.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.earlier_offers import in_present_format, is_flat
+from truthfl.ledger.round_terms import MEAN, require_sound_round_terms, without_defaults
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
+from truthfl.ledger.tried_lies import TriedLie, field_values, tried_lie_from
 from truthfl.mechanism import formulas
 
 if TYPE_CHECKING:
     from truthfl.mechanism.mechanism import Mechanism
 
 FORMAT = 3
-MOST_LIES, LONGEST_LIE = 100, 500  # in an offer: their number, and the letters of one
-
-
-@dataclass(frozen=True)
-class TriedLie:
-    """A lie that the operator tried on data of its own, the best of its kind under this contract.
-
-    kind, words      what she would do: the kind of lie, and the lie itself in a few words and numbers
-    labels           the share of her samples that she would label by hand
-    batch_size       the batch that she would use; 0 if she would not compute
-    delivered        the share of the rounds in which her report would be taken
-    loss_rise        by how much the expected loss would rise
-    loss_rise_error  its standard error
-    solo_rise        by how much the loss of her solo model would rise; 0 if none is tested
-    solo_rise_error  its standard error
-    """
-
-    kind: str
-    words: str
-    labels: float
-    batch_size: int
-    delivered: float
-    loss_rise: float
-    loss_rise_error: float
-    solo_rise: float = 0.0
-    solo_rise_error: float = 0.0
+MOST_LIES = 100  # in an offer
 
 
 @dataclass(frozen=True)
@@ -66,6 +43,10 @@ class JobTerms:
     lies_tried        number of lies that the operator tried under this contract before making offers; 0 if none
     recipe            how solo models are trained, for a contract that pays by them; None for others
     audition_seconds  how long the server waits for a solo model
+    agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
+    report_bound      the largest L2 norm of a report's change that is taken; 0 for none
+    aggregation       how reports are combined: "mean", "trimmed" or "median"
+    secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
     """
 
     name: str
@@ -92,6 +73,10 @@ class JobTerms:
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_seconds: float = 0.0
+    agreement_key: str = ""
+    report_bound: float = 0.0
+    aggregation: str = MEAN
+    secure_aggregation: str = ""
 
     @property
     def has_audition(self) -> bool:
@@ -99,11 +84,11 @@ class JobTerms:
         return self.recipe is not None
 
     def document(self) -> dict[str, Any]:
-        """The terms as JSON values; those of an audition are omitted if there is none."""
+        """The terms as JSON values; those of an audition, and newer ones with their default, are omitted."""
         values = asdict(self) | {"image_shape": list(self.image_shape), "classes": list(self.classes)}
         if self.recipe is None:
             del values["recipe"], values["audition_seconds"]
-        return values
+        return without_defaults(values)
 
 
 @dataclass(frozen=True)
@@ -260,40 +245,19 @@ def offer_from(document: Document) -> Offer:
     parts = in_present_format(document)
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")
-    client = dict(_field_values(ClientTerms, parts["client"], "client"))
+    client = dict(field_values(ClientTerms, parts["client"], "client"))
     lies = client.get("lies", ())
     if not isinstance(lies, list | tuple) or len(lies) > MOST_LIES:
         raise InputError(f"this is no offer: its lies are no list of at most {MOST_LIES}.")
-    client["lies"] = tuple(_tried_lie(lie) for lie in lies)
+    client["lies"] = tuple(tried_lie_from(lie) for lie in lies)
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
     return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document))
 
 
-def _tried_lie(document: object) -> TriedLie:
-    """The lie in this part of an offer."""
-    lie = TriedLie(**_field_values(TriedLie, document, "lie"))
-    texts = isinstance(lie.kind, str) and isinstance(lie.words, str) and len(lie.kind + lie.words) <= LONGEST_LIE
-    numbers = (
-        lie.labels,
-        lie.batch_size,
-        lie.delivered,
-        lie.loss_rise,
-        lie.loss_rise_error,
-        lie.solo_rise,
-        lie.solo_rise_error,
-    )
-    if not texts or not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
-        raise InputError(f"this is no offer: a lie needs two texts of up to {LONGEST_LIE} letters and finite numbers.")
-    errors = (lie.loss_rise_error, lie.solo_rise_error)
-    if min(lie.labels, lie.batch_size, lie.delivered, *errors) < 0 or lie.delivered > 1:
-        raise InputError("this is no offer: a lie has negative numbers, or delivers more than all rounds.")
-    return lie
-
-
 def job_terms_from(document: object) -> JobTerms:
     """The job's terms in this part of an offer or plan."""
-    job = dict(_field_values(JobTerms, document, "job"))
+    job = dict(field_values(JobTerms, document, "job"))
     try:
         job["image_shape"], job["classes"] = tuple(job["image_shape"]), tuple(job["classes"])
     except TypeError as error:
@@ -305,15 +269,6 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: minor_units is no whole number from 1 on.")
     if type(terms.lies_tried) is not int or terms.lies_tried < 0:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
+    sums = terms.aggregation, terms.secure_aggregation
+    require_sound_round_terms(terms.agreement_key, terms.report_bound, *sums)
     return terms
-
-
-def _field_values(dataclass_type: type, values: object, where: str) -> Mapping[str, Any]:
-    """The values if they are a mapping with the fields of this class; those with a default may be absent."""
-    known = {item.name for item in fields(dataclass_type)}
-    required = {item.name for item in fields(dataclass_type) if item.default is MISSING}
-    if not isinstance(values, Mapping) or not required <= set(values) <= known:
-        names = set(map(str, values)) if isinstance(values, Mapping) else set()
-        missing, unknown = (", ".join(sorted(part)) or "nothing" for part in (required - names, names - known))
-        raise InputError(f"this is no offer: its {where} lacks {missing}, and {unknown} is unknown.")
-    return values

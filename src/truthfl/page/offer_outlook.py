@@ -1,7 +1,7 @@
 """Expected pay, its spread and costs of an offer, for honest work and for the lies that the operator tried.
 
-All values are computed from the offer and, if the participant enters them, her own costs. Imports the ledger's `terms`
-and `solo_evidence`, `audition_terms` and `mechanism.formulas`.
+All values are computed from the offer and, if the participant enters them, her own costs. Imports the ledger's `terms`,
+`solo_evidence` and `tried_lies`, `audition_terms` and `mechanism.formulas`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from statistics import NormalDist
 
 from truthfl.errors import InputError
 from truthfl.ledger.solo_evidence import passes
-from truthfl.ledger.terms import Offer, TriedLie
+from truthfl.ledger.terms import Offer
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.formulas import work_cost
 from truthfl.page.audition_terms import expected_evidence
 

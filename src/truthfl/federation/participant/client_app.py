@@ -1,19 +1,30 @@
-"""A participant's Flower ClientApp. Imports `participant`, `signatory`, the protocol's `messages` and Flower."""
+"""A participant's Flower ClientApp.
+
+Imports `participant`, `signatory`, the protocol's `message_codes` and `messages`, and Flower.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flwr.app import Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.signatory import Signatory
+from truthfl.federation.protocol.message_codes import (
+    OPERATOR,
+    PARTICIPANT,
+    array_bytes_digest,
+    has_code,
+    with_code,
+)
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
     AUDITION_OPEN,
     DOCUMENT,
+    ECHOED,
     ENROL,
     LABELS,
     MODEL,
@@ -59,6 +70,20 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
         return Message(document_record({"kept": True}), reply_to=message)
 
 
+def require_from_operator(signatory: Signatory, assignment: ConfigRecord, arrays: ArrayRecord) -> None:
+    """Raise InputError unless a training message has the code of the operator whose offer she accepted."""
+    key = signatory.code_key(str(assignment["offer"]))
+    if not has_code(key, OPERATOR, assignment, "" if key is None else array_bytes_digest(arrays)):
+        raise InputError("this message is not from the operator of the accepted offer: its code is wrong.")
+
+
+def round_record(signatory: Signatory, assignment: ConfigRecord, report: ArrayRecord) -> ConfigRecord:
+    """The record of a report that says which training message it answers, with her code."""
+    key = signatory.code_key(str(assignment["offer"]))
+    fields = {name: assignment[name] for name in ECHOED if name in assignment}
+    return ConfigRecord(with_code(key, PARTICIPANT, fields, "" if key is None else array_bytes_digest(report)))
+
+
 def client_app(participant_of: ParticipantOf) -> ClientApp:
     """The whole app of a participant with pictures: query handlers, audition and training."""
     app = ClientApp()
@@ -79,13 +104,15 @@ def client_app(participant_of: ParticipantOf) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        assignment, arrays = message.content.get(DOCUMENT), message.content.array_records.get(MODEL)
+        assignment, arrays = message.content.config_records.get(DOCUMENT), message.content.array_records.get(MODEL)
         if assignment is None or arrays is None:
             raise InputError("the message has no model, or does not say for which offer.")
+        participant, offer_hash = participant_of(context), str(assignment["offer"])
+        require_from_operator(participant, assignment, arrays)
         round_ = int(assignment["round"])  # type: ignore[arg-type]
-        report = participant_of(context).report(str(assignment["offer"]), model_in(arrays), round_)
-        content = RecordDict({MODEL: model_record(report)})
-        content.config_records[ROUND] = message.content.config_records[DOCUMENT]
-        return Message(content, reply_to=message)
+        report = model_record(participant.report(offer_hash, model_in(arrays), round_))
+        return Message(
+            RecordDict({MODEL: report, ROUND: round_record(participant, assignment, report)}), reply_to=message
+        )
 
     return app

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from truthfl.errors import InputError
-from truthfl.federation.participant.client_app import add_query_handlers
+from truthfl.federation.participant.client_app import add_query_handlers, require_from_operator, round_record
 from truthfl.federation.participant.node_settings import decision, settings_from
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.messages import DOCUMENT, ROUND
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL, ROUND
 from truthfl.ledger.signing import read_key
 
 BATCH_SIZE = "batch-size"
@@ -33,7 +33,9 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
     assignment = message.content.config_records.get(DOCUMENT) if message.has_content() else None
     if assignment is None or message.metadata.message_type.split(".")[0] != "train":
         return call_next(message, context)
-    offer = _signatory(context, 0).accepted_offer(str(assignment["offer"]))
+    signatory = _signatory(context, 0)
+    offer = signatory.accepted_offer(str(assignment["offer"]))
+    require_from_operator(signatory, assignment, message.content.array_records.get(MODEL, ArrayRecord()))
     context.run_config[BATCH_SIZE] = offer.client.batch_size
     config = ConfigRecord(
         dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.client.batch_size}
@@ -42,7 +44,8 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
     message.content = RecordDict(other_records | {"config": config})
     reply = call_next(message, context)
     if reply.has_content():
-        reply.content[ROUND] = assignment
+        arrays = reply.content.array_records.get(MODEL, ArrayRecord())
+        reply.content[ROUND] = round_record(signatory, assignment, arrays)
     return reply
 
 

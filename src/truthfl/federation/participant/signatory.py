@@ -1,16 +1,17 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Imports the ledger (`participant_folder`, `signing`, `terms`).
+Imports the protocol's `message_codes` and the ledger (`participant_folder`, `signing`, `terms`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.message_codes import code_key
 from truthfl.ledger import participant_folder
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
@@ -27,6 +28,7 @@ class Signatory:
     folder                      for offers, answers, receipts and news
     decide                      returns whether to accept an offer; None leaves the answer to her page or terminal
     labeling_cost, sample_cost  the costs she states; None states none
+    code_keys                   by offer: a cache of `code_key`
     """
 
     name: str
@@ -36,6 +38,7 @@ class Signatory:
     decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
+    code_keys: dict[str, bytes | None] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         """Return the enrolment document."""
@@ -72,6 +75,15 @@ class Signatory:
         if offer is None or not participant_folder.has_accepted(self.folder, offer):
             raise InputError("this offer was not accepted here.")
         return offer
+
+    def code_key(self, offer_hash: str) -> bytes | None:
+        """The key of the codes between her and the operator under an accepted offer; None if it has none."""
+        if offer_hash not in self.code_keys:
+            offer = self.accepted_offer(offer_hash)
+            operator = offer.job.agreement_key
+            own = participant_folder.agreement_key(self.folder, offer) if operator else None
+            self.code_keys[offer_hash] = None if own is None else code_key(own, operator, offer_hash)
+        return self.code_keys[offer_hash]
 
     def keep_news(self, document: dict[str, Any]) -> None:
         """Write the server's news to her folder."""

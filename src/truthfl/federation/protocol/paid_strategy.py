@@ -1,7 +1,7 @@
 """`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
-Imports the stages (`enrolment`, `offers`, `rounds`, `server`), `messages`, `promise`, `recorder`, `reports`, `job`,
-`learning.draws`, the ledger, `mechanism.observation` and Flower.
+Imports the stages (`enrolment`, `offers`, `rounds`, `server`), `message_codes`, `messages`, `promise`, `recorder`,
+`reports`, `job`, `learning.draws`, the ledger, `mechanism.observation` and Flower.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +21,12 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.message_codes import (
+    OPERATOR,
+    array_bytes_digest,
+    codes_with_participants,
+    with_code,
+)
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
@@ -30,9 +36,11 @@ from truthfl.federation.protocol.rounds import Rejection, asked_field, missing_r
 from truthfl.federation.protocol.server import Operator, send_receipts
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.ledger.agreement_keys import agreement_line
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, draw_seed
 from truthfl.ledger.entry import Item
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.settlement import Settled, settle
 from truthfl.ledger.signing import public_line
 from truthfl.ledger.terms import Agreement, Offer
@@ -107,13 +115,16 @@ class PaidStrategy(Strategy):
         self.server = replace(self.server, round_seconds=timeout or self.server.round_seconds)
         ledger, self.job = self.operator.ledger, self._new_job_name()
         test_commitment = commitment(self.test.digest, self.test.draws, self.operator.secret)
-        opening = Opening(self.operator.seed, test_commitment, public_line(self.operator.key))
-        ledger.append(self.job, "job", "job", {"job": {"clients": {"name": list(self.names)}}, **asdict(opening)})
+        agreement_key = self.operator.agreement_key(self.job)
+        keys = public_line(self.operator.key), agreement_line(agreement_key)
+        opening = Opening(self.operator.seed, test_commitment, *keys)
+        ledger.append(self.job, "job", "job", {"job": {"clients": {"name": list(self.names)}}, **opening.document()})
         self.roster = Roster(grid, ledger, self.job, self.names, self.server, None, self.operator.authenticated)
         wait_for_clients(self.roster)
         self.agreement = reach_agreement(
             self.roster, lambda names, version: self._make_offers(tuple(names), version, num_rounds, opening)
         )
+        self.code_keys = codes_with_participants(agreement_key, job_view(self.job, ledger.entries(self.job)))
         clients = [offer.client for offer in self.agreement.offers]
         self.weight = {client.name: client.weight / client.participation for client in clients}
         wait_for_labels(self.roster, self.agreement, lambda _: None)
@@ -162,7 +173,11 @@ class PaidStrategy(Strategy):
             elif offer.client.name in taken:
                 rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
             else:
-                report = report_or_reason(reply, self.sent, offer.hash, server_round - 1, metrics=True)
+                code_key = self.code_keys.get(offer.client.name)
+                bound = self.agreement.terms.report_bound
+                report = report_or_reason(
+                    reply, self.sent, offer.hash, server_round - 1, bound=bound, code_key=code_key, metrics=True
+                )
                 if isinstance(report, str):
                     rejected.append((offer.client.name, node, report))
                 else:
@@ -218,8 +233,10 @@ class PaidStrategy(Strategy):
             raise InputError(
                 f"the strategy sends {sorted(message.content.array_records)}; it must send {MODEL!r} alone."
             )
-        assignment = ConfigRecord({"offer": offer.hash, "round": self.round - 1})
-        content = RecordDict(dict(message.content) | {DOCUMENT: assignment})
+        arrays = message.content.array_records[MODEL]
+        fields: dict[str, Any] = {"offer": offer.hash, "round": self.round - 1}
+        fields = with_code(self.code_keys.get(offer.client.name), OPERATOR, fields, array_bytes_digest(arrays))
+        content = RecordDict(dict(message.content) | {DOCUMENT: ConfigRecord(fields)})
         return Message(content, dst_node_id=message.metadata.dst_node_id, message_type=message.metadata.message_type)
 
     def _weighted_replies(self, taken: Mapping[str, Message]) -> list[Message]:

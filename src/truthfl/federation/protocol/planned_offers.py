@@ -1,6 +1,6 @@
 """Plan a job for the enrolled clients and make their offers.
 
-Imports `enrolment`, `promise`, `adversary.pilot_lies`, `job`, `learning` and the ledger's `terms`.
+Imports `enrolment`, `promise`, `adversary.pilot_lies`, `job`, `learning` and the ledger.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from truthfl.job import DataJob, Participants
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
-from truthfl.ledger.terms import Agreement, TriedLie
+from truthfl.ledger.terms import Agreement
+from truthfl.ledger.tried_lies import TriedLie
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
 
@@ -39,6 +40,7 @@ def planned_offers(
         lies=_lies_by_client(plan, found),
         lies_tried=found.points,
         recipe=None if audition is None else audition.recipe.document(),
+        report_bound=plan.report_bound,
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
     samples = planned_job.server.test_samples

@@ -10,8 +10,10 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.ledger.round_terms import MEAN
 from truthfl.ledger.solo_evidence import audition_of
-from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer, TriedLie
+from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer
+from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound
 from truthfl.mechanism.observation import Evidence
@@ -20,11 +22,16 @@ from truthfl.mechanism.setting import Clients, Training
 
 @dataclass(frozen=True)
 class Opening:
-    """Values fixed when a job is opened: the seed, the commitment to the test draw, the operator's public key."""
+    """Values fixed when a job is opened: the seed, the commitment to the test draw, the operator's public keys."""
 
     seed: int
     commitment: str
     operator_key: str
+    agreement_key: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """The values that stand in the job's ledger entry; the agreement key is in the terms."""
+        return {"seed": self.seed, "commitment": self.commitment, "operator_key": self.operator_key}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Promise:
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
+    report_bound, aggregation, secure_aggregation   see `JobTerms`
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
 
@@ -57,6 +65,9 @@ class Promise:
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_cost: Sequence[float] = ()
+    report_bound: float = 0.0
+    aggregation: str = MEAN
+    secure_aggregation: str = ""
 
     @property
     def expected_loss(self) -> float:
@@ -104,6 +115,10 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         minor_units=roster.server.minor_units,
         lies_tried=promise.lies_tried,
         recipe=promise.recipe,
+        agreement_key=opening.agreement_key,
+        report_bound=promise.report_bound,
+        aggregation=promise.aggregation,
+        secure_aggregation=promise.secure_aggregation,
         audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
     )
 

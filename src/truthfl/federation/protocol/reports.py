@@ -1,10 +1,11 @@
-"""Validation of the clients' replies in a round. Imports `messages` and Flower.
+"""Validation of the clients' replies in a round. Imports `message_codes`, `messages` and Flower.
 
 Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from flwr.app import Array, Message
 from numpy.typing import NDArray
 
+from truthfl.federation.protocol.message_codes import PARTICIPANT, array_bytes_digest, has_code
 from truthfl.federation.protocol.messages import MODEL, ROUND
 
 AnyArray = NDArray[Any]
@@ -24,13 +26,22 @@ LONGEST_REASON = 300
 
 
 def report_or_reason(
-    reply: Message, common: Arrays, offer: str, round_: int, *, metrics: bool = False
+    reply: Message,
+    common: Arrays,
+    offer: str,
+    round_: int,
+    *,
+    bound: float = 0.0,
+    code_key: bytes | None = None,
+    metrics: bool = False,
 ) -> dict[str, AnyArray] | str:
     """Return the model in a reply, or the reason why the reply is rejected.
 
-    common   the model as it was sent to the clients
-    offer    the hash of the client's offer
-    metrics  whether the reply may also contain one MetricRecord
+    common    the model as it was sent to the clients
+    offer     the hash of the client's offer
+    bound     the largest length (L2 norm) of a report's change; 0 for none
+    code_key  of the code that the reply must have; None if the offer has no agreement key
+    metrics   whether the reply may also contain one MetricRecord
     """
     if reply.has_error():
         return f"error: {str(reply.error.reason).strip()}"[:LONGEST_REASON]
@@ -47,6 +58,8 @@ def report_or_reason(
         return f"late: it is for round {assignment.get('round')!r}"[:LONGEST_REASON]
     if list(arrays) != list(common):
         return f"its arrays are {', '.join(map(repr, arrays)) or 'none'}"[:LONGEST_REASON]
+    if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):
+        return "not authentic: its code is not made with the key that she agreed on"
     report: dict[str, AnyArray] = {}
     for name, received in arrays.items():
         array = array_or_reason(received, common[name])
@@ -55,7 +68,17 @@ def report_or_reason(
         report[name] = array
     if all(np.array_equal(report[name], common[name]) for name in common):
         return "empty: it is the model as it was sent"
+    if bound:
+        length = change_length(report, common)
+        if length > bound:
+            return f"too long: its change has length {length:.3g}; honest ones are beyond {bound:.3g} once in a million"
     return report
+
+
+def change_length(report: Arrays, common: Arrays) -> float:
+    """The L2 norm of the change of all parameters that are not whole numbers."""
+    changes = (report[name].astype(np.float64) - common[name] for name in common if common[name].dtype.kind == "f")
+    return math.sqrt(math.fsum(float(np.square(change).sum()) for change in changes))
 
 
 def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:

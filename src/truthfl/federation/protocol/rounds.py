@@ -1,21 +1,23 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `ask_nodes`, `enrolment`, `messages`, `recorder`, `reports`, `learning`, the ledger and Flower.
+Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `reports`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.message_codes import OPERATOR, array_bytes_digest, with_code
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
@@ -35,12 +37,14 @@ class TrainingRun:
     """The model to train, the agreement, the path of the checkpoint file, and who takes part.
 
     taking_part  the agreement with those only who passed the audition; the whole agreement if there was none
+    code_keys    by client: the key of the codes of her messages; empty if the offers have no agreement key
     """
 
     model: Model
     agreement: Agreement
     checkpoint_file: Path
     taking_part: Agreement
+    code_keys: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
@@ -110,7 +114,7 @@ def run_round(
         roster.refresh()
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
     offer_at = {node_of[offer.client.name]: offer for offer in offers}
-    messages = _training_messages(offers, node_of, params, round_)
+    messages = _training_messages(training, offers, node_of, params, round_)
     reports: dict[str, Params] = {}
     rejected: list[Rejection] = []
     for node, reply in ask_nodes(roster.grid, messages, timeout=training.agreement.terms.round_seconds):
@@ -120,7 +124,9 @@ def run_round(
         elif offer.client.name in reports:
             rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
         else:
-            report = report_or_reason(reply, {PARAMS: params}, offer.hash, round_)
+            code_key = training.code_keys.get(offer.client.name)
+            bound = training.agreement.terms.report_bound
+            report = report_or_reason(reply, {PARAMS: params}, offer.hash, round_, bound=bound, code_key=code_key)
             if isinstance(report, str):
                 rejected.append((offer.client.name, node, report))
             else:
@@ -134,18 +140,19 @@ def run_round(
 
 
 def _training_messages(
-    offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, round_: int
+    training: TrainingRun, offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, round_: int
 ) -> list[Message]:
     arrays = model_record(params)
-    return [
-        Message(
-            RecordDict({MODEL: arrays, DOCUMENT: ConfigRecord({"offer": offer.hash, "round": round_})}),
-            dst_node_id=node,
-            message_type=MessageType.TRAIN,
-        )
-        for offer in offers
-        if (node := node_of[offer.client.name]) is not None
-    ]
+    arrays_digest = array_bytes_digest(arrays)
+    messages = []
+    for offer in offers:
+        node = node_of[offer.client.name]
+        if node is not None:
+            fields: dict[str, Any] = {"offer": offer.hash, "round": round_}
+            fields = with_code(training.code_keys.get(offer.client.name), OPERATOR, fields, arrays_digest)
+            content = RecordDict({MODEL: arrays, DOCUMENT: ConfigRecord(fields)})
+            messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN))
+    return messages
 
 
 def missing_reports(

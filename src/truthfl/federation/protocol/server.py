@@ -2,14 +2,14 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`), `ask_nodes`, `audit`,
-`job_model`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
+`job_model`, `message_codes`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster, wait_for_clients
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.messages import RECEIPT, query_message
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
@@ -32,6 +33,7 @@ from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
 from truthfl.job import DataJob
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, test_set_digest
@@ -62,6 +64,10 @@ class Operator:
     seed: int
     authenticated: bool = False
 
+    def agreement_key(self, job: str) -> AgreementKey:
+        """The private agreement key of this job, kept in the folder."""
+        return kept_agreement_key(self.folder / "agreement-keys" / job)
+
 
 def job_name(ledger: Ledger, job: DataJob, seed: int, *, is_published: Callable[[str], bool] = lambda _: True) -> str:
     """Return the name of the unfinished job with this content and seed in the ledger, or else a new name.
@@ -85,8 +91,9 @@ def conduct_job(
     ledger, side = operator.ledger, job.server_side()
     test_set = test_set_digest(side.test.images, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
-    opening = Opening(operator.seed, test_commitment, public_line(operator.key))
-    ledger.append(name, "job", "job", {"job": job.document(), **asdict(opening)})
+    agreement_key = operator.agreement_key(name)
+    opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
+    ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
     earlier = job_view(name, ledger.entries(name))
     image_shape = side.test.images.shape[1:]
     roster = Roster(grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated)
@@ -102,10 +109,11 @@ def conduct_job(
         if earlier.test is None:
             if not earlier.rounds:
                 _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
-            taking_part = job_view(name, ledger.entries(name)).taking_part
+            view = job_view(name, ledger.entries(name))
+            taking_part, code_keys = view.taking_part, codes_with_participants(agreement_key, view)
             assert taking_part is not None
             checkpoint_file = operator.folder / "checkpoints" / name
-            training = TrainingRun(model_of(agreement.terms), agreement, checkpoint_file, taking_part)
+            training = TrainingRun(model_of(agreement.terms), agreement, checkpoint_file, taking_part, code_keys)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )

@@ -1,0 +1,75 @@
+"""Authentication codes of training messages and reports: HMAC-SHA256 with a key that operator and participant share.
+
+The key is derived from the agreement keys of both (`ledger.agreement_keys`), so the connection that a message came by
+need not be trusted. The code covers who speaks, every field of the message's record and the bytes of its arrays.
+Imports the ledger's `agreement_keys`, `canonical` and `job_view`, and Flower.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from truthfl.errors import InputError
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, derived_key, shared_secret
+from truthfl.ledger.canonical import canonical_bytes
+from truthfl.ledger.job_view import JobView
+
+CODE = "mac"  # the field with the code
+OPERATOR, PARTICIPANT = "operator", "participant"
+
+
+def codes_with_participants(own: AgreementKey, view: JobView) -> dict[str, bytes]:
+    """By client: the key of the codes between her and the operator, whose agreement key is `own`.
+
+    Empty if the job's terms have no agreement key, as earlier ones.
+    """
+    agreement = view.agreement
+    if agreement is None or not agreement.terms.agreement_key:
+        return {}
+    if agreement.terms.agreement_key != agreement_line(own):
+        raise InputError("the job's offers were made with another agreement key than the one in the operator's folder.")
+    return {
+        offer.client.name: code_key(own, view.answer_to(offer).document["document"]["agreement_key"], offer.hash)
+        for offer in agreement.offers
+    }
+
+
+def code_key(own: AgreementKey, other: str, offer_hash: str) -> bytes:
+    """The key of the codes between operator and participant under this offer; `other` is the other's public key."""
+    return derived_key(shared_secret(own, other), "truthfl code", offer_hash)
+
+
+def array_bytes_digest(arrays: ArrayRecord) -> str:
+    """A hash of the arrays as they travel: names, types, shapes and bytes."""
+    combined = sha256()
+    for name, array in arrays.items():
+        combined.update(f"{name}\0{array.dtype}\0{tuple(array.shape)}\0{len(array.data)}\0".encode())
+        combined.update(array.data)
+    return combined.hexdigest()
+
+
+def with_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> dict[str, Any]:
+    """The fields with their code; without one if there is no key."""
+    return dict(fields) if key is None else {**fields, CODE: _code(key, sender, fields, arrays_digest)}
+
+
+def has_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> bool:
+    """Whether the code among these fields is that of the sender; true if there is no key."""
+    if key is None:
+        return True
+    code = fields.get(CODE)
+    others = {name: value for name, value in fields.items() if name != CODE}
+    try:
+        return isinstance(code, bytes) and hmac.compare_digest(code, _code(key, sender, others, arrays_digest))
+    except InputError:  # the fields hold what no message of ours holds
+        return False
+
+
+def _code(key: bytes, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> bytes:
+    text = canonical_bytes({"sender": sender, "arrays": arrays_digest, "fields": dict(fields)})
+    return hmac.digest(key, text, "sha256")

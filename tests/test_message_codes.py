@@ -1,0 +1,124 @@
+"""Reports and training messages are from whom they say, whatever connection they came by."""
+
+from dataclasses import replace
+
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord
+
+from messages import told
+from participants import Ada, an_offer
+from truthfl.federation.protocol.message_codes import (
+    OPERATOR,
+    PARTICIPANT,
+    array_bytes_digest,
+    code_key,
+    has_code,
+    with_code,
+)
+from truthfl.ledger import participant_folder
+from truthfl.ledger.agreement_keys import (
+    AgreementKey,
+    agreement_line,
+    is_agreement_line,
+    kept_agreement_key,
+    read_agreement_key,
+)
+from truthfl.ledger.documents import answer, answer_fault
+from truthfl.ledger.terms import offer_from
+
+FIELDS = {"offer": "ab" * 32, "round": 3}
+
+
+def keys():
+    """The key of the codes, as both sides derive it."""
+    operator, ada = AgreementKey.generate(), AgreementKey.generate()
+    offer = FIELDS["offer"]
+    one, other = code_key(operator, agreement_line(ada), offer), code_key(ada, agreement_line(operator), offer)
+    assert one == other
+    assert one != code_key(ada, agreement_line(operator), "cd" * 32)
+    return one
+
+
+def test_a_code_covers_sender_fields_and_arrays():
+    key, arrays = keys(), "12" * 32
+    coded = with_code(key, PARTICIPANT, FIELDS, arrays)
+    assert has_code(key, PARTICIPANT, ConfigRecord(coded), arrays)
+    assert not has_code(key, OPERATOR, coded, arrays)
+    assert not has_code(key, PARTICIPANT, coded, "34" * 32)
+    assert not has_code(keys(), PARTICIPANT, coded, arrays)
+    for changed in ({"round": 4}, {"offer": "cd" * 32}, {"attempt": 1}, {"mac": b"x" * 32}, {"mac": "text"}):
+        assert not has_code(key, PARTICIPANT, coded | changed, arrays)
+    assert not has_code(key, PARTICIPANT, FIELDS, arrays)
+    assert not has_code(key, PARTICIPANT, coded | {"strange": b"bytes"}, arrays)
+
+
+def test_the_digest_of_arrays_covers_names_types_shapes_and_bytes():
+    arrays = [
+        Array("float32", (2,), "numpy.ndarray", b"12345678"),
+        Array("float32", (2, 1), "numpy.ndarray", b"12345678"),
+    ]
+    arrays += [Array("int32", (2,), "numpy.ndarray", b"12345678"), Array("float32", (2,), "numpy.ndarray", b"12345679")]
+    records = [ArrayRecord({"params": array}) for array in arrays] + [ArrayRecord({"other": arrays[0]})]
+    assert len({array_bytes_digest(record) for record in records}) == len(records)
+
+
+def test_agreement_keys_are_kept_for_their_owner_alone(tmp_path):
+    path = tmp_path / "keys" / "job"
+    first = agreement_line(kept_agreement_key(path))
+    assert agreement_line(kept_agreement_key(path)) == first
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "no agreement key" in told(read_agreement_key, tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("line", ["", "00" * 32, "01" + "00" * 31, "zz" * 32, "AB" * 32, "ab" * 31, 7, None])
+def test_what_is_no_agreement_key(line):
+    """Zero and one are points with which the secret is the same for everybody."""
+    assert not is_agreement_line(line)
+
+
+def with_agreement_key(ada):
+    operator = agreement_line(AgreementKey.generate())
+    offer = an_offer(ada.key, ada.operator, agreement_key=operator, report_bound=2.5)
+    participant_folder.put_offer(ada.home, offer)
+    return offer
+
+
+def test_an_acceptance_has_an_agreement_key_that_she_keeps(tmp_path):
+    ada = Ada(tmp_path)
+    offer = with_agreement_key(ada)
+    accepted = ada.accepts(offer)
+    line = accepted["document"]["agreement_key"]
+    assert line == agreement_line(participant_folder.agreement_key(ada.home, offer))
+    assert answer_fault(accepted, offer) is None
+    files = list((ada.home / "agreements").iterdir())
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o600]
+
+
+def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
+    ada = Ada(tmp_path)
+    offer = with_agreement_key(ada)
+    for key, fault in (("00" * 32, "its agreement_key is no public key of X25519"), ("", "its agreement_key is no")):
+        assert fault in answer_fault(answer(offer, ada.key, accepted=True, agreement_key=key), offer)
+    plain = an_offer(ada.key, ada.operator)
+    lacking = answer(plain, ada.key, accepted=True)
+    assert "agreement_key" not in lacking["document"]
+    assert answer_fault(lacking, plain) is None
+    lacking["document"]["offer"] = offer.hash
+    assert answer_fault(lacking, offer) == "it does not have the parts of an answer"
+
+
+def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
+    ada = Ada(tmp_path)
+    plain = an_offer(ada.key, ada.operator).document()["job"]
+    assert {"agreement_key", "report_bound", "aggregation", "secure_aggregation"} & set(plain) == set()
+    offer = with_agreement_key(ada)
+    assert offer_from(offer.document()).job == offer.job
+    for changes, words in (
+        ({"agreement_key": "xy"}, "hexadecimal digits"),
+        ({"report_bound": float("inf")}, "report_bound is no finite number"),
+        ({"report_bound": True}, "report_bound is no finite number"),
+        ({"aggregation": "best"}, "in a known way"),
+        ({"secure_aggregation": "always", "report_bound": 0.0}, "masked reports need"),
+    ):
+        document = replace(offer, job=replace(offer.job, **changes), original=None).document()
+        assert words in told(offer_from, document)
