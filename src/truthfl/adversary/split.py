@@ -100,4 +100,5 @@ def _same(
         training or federated.training,
         weight=federated.weight,
         participation=federated.participation,
+        merged=federated.merged,
     )

@@ -61,7 +61,7 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "clients": Participants,
         "training": Training,
         "data": Data,
-        "model": ModelChoice,
+        "model": _plain_model,
         "server": ServerSettings,
         "privacy": PrivacySettings,
         "contract": ContractChoice,
@@ -81,6 +81,11 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
     if sections is constants_sections:
         return ConstantsJob(**parts)
     return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
+
+
+def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:
+    """The fields of section [model]; clipping and noise have the section [privacy]."""
+    return ModelChoice(kind, filters, penalty)
 
 
 def _section(section: str, class_: Callable[..., Any], values: object) -> Any:

@@ -71,10 +71,17 @@ class DataJob:
     tune_step: bool
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
 
+    @property
+    def trained_model(self) -> ModelChoice:
+        """The model, with the clipping and the noise of its training."""
+        return replace(self.model, clip=self.privacy.clip, noise=self.privacy.noise)
+
     def simulated_federation(self) -> SimulatedFederation:
         """The clients' federation, the server's pilot federation, and the test set."""
         clients = self.clients
-        return build_federation(self.data, self.model, clients.dataset_size, self.training, clients.participation)
+        return build_federation(
+            self.data, self.trained_model, clients.dataset_size, self.training, clients.participation
+        )
 
     def with_clients(self, clients: Participants) -> DataJob:
         """The same job with other clients."""
@@ -100,7 +107,7 @@ class DataJob:
             | ({"privacy": privacy} if privacy else {})
             | {
                 "data": asdict(self.data),
-                "model": asdict(self.model),
+                "model": self.model.document(),
                 "training": {
                     "rounds": training.rounds,
                     "local_steps": training.local_steps,
@@ -121,7 +128,7 @@ class DataJob:
     def server_side(self) -> ServerSide:
         """The server's pilot federation and the test set."""
         clients = self.clients
-        return server_side(self.data, self.model, clients.dataset_size, self.training, clients.participation)
+        return server_side(self.data, self.trained_model, clients.dataset_size, self.training, clients.participation)
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The contract, planned on the server's own data."""

@@ -1,7 +1,7 @@
 """Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
 
-Imports `asked_samples`, `behaviours`, `federated`, `federations`, `loss_spread`, `model`, `partition`, `profile`,
-`recipe`, `solo_test`, `solo_training`, `training` and `mechanism`.
+Imports `asked_samples`, `behaviours`, `federated`, `federations`, `loss_spread`, `model`, `partition`, `private_model`,
+`profile`, `recipe`, `solo_test`, `solo_training`, `training` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from truthfl.learning.federations import ServerSide
 from truthfl.learning.loss_spread import sample_losses
 from truthfl.learning.model import Images, Labels
 from truthfl.learning.partition import Partition
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import MOST_SHIFTS, Recipe
 from truthfl.learning.solo_test import solo_losses
@@ -106,7 +107,8 @@ def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost
     def best(recipes: list[Recipe]) -> Recipe:
         return min(recipes, key=lambda recipe: money_per_loss * loss(recipe) + sample_cost * recipe.samples)
 
-    start, money_per_loss = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, MOST_SHIFTS), 1.0
+    shifts = 0 if isinstance(model, PrivateModel) else MOST_SHIFTS  # (ε, δ) are for samples that are there once
+    start, money_per_loss = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, shifts), 1.0
     chosen = min((replace(start, step_size=size) for size in STEP_SIZES), key=loss)
     fewer = max(round(labels / WINDOW), 1)
     slope = (_mean(pilot.losses(fewer, chosen, RECIPE_CLIENTS)) - loss(chosen)) / np.log(labels / fewer)

@@ -1,6 +1,6 @@
 """What a client does in the audition: the samples on which she trains her solo model, and the model.
 
-Imports `behaviour`, `local_training`, `model`, `recipe` and `solo_training`.
+Imports `behaviour`, `local_training`, `model`, `private_draws`, `recipe` and `solo_training`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.local_training import samples_by_hand
 from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.private_draws import DrawKey
 from truthfl.learning.recipe import Recipe, changed_recipe
 from truthfl.learning.solo_training import train_alone
 
@@ -29,8 +30,16 @@ def audition_samples(
 
 
 def audition_model(
-    behaviour: Behaviour, model: Model, images: Images, labels: Labels, recipe: Recipe, *, client: int, seed: int
+    behaviour: Behaviour,
+    model: Model,
+    images: Images,
+    labels: Labels,
+    recipe: Recipe,
+    *,
+    client: int,
+    seed: int,
+    private_key: DrawKey | None = None,
 ) -> Params:
-    """Her solo model."""
+    """Her solo model; `private_key` as in `train_alone`."""
     used = audition_samples(behaviour, images, labels, client, seed)
-    return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed)
+    return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)

@@ -102,6 +102,28 @@ class ConvolutionalNetwork:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
+    def gradient_lengths(self, params: Params, images: Images, labels: Labels) -> Params:
+        """The length of the gradient of each sample's cross-entropy, without the penalty."""
+        placed = self._placed(params)
+        blocks = [slice(s, s + BLOCK) for s in range(0, len(images), BLOCK)]
+        return np.concatenate([self._block_lengths(params, placed, images[block], labels[block]) for block in blocks])
+
+    def _block_lengths(self, params: Params, placed: Floats, images: Images, labels: Labels) -> Params:
+        count, weight = len(images), np.ones(len(images), dtype=np.float32)
+        b = self._forward(params, placed, images)
+        derivative = residuals(self._scores(params, b), labels, weight)
+        square = np.square(derivative).sum(axis=1) * (np.square(b.units).sum(axis=0) + np.float32(1.0))
+        to_biases = self._backward(params, b, derivative).reshape(self.filters, -1, count).sum(axis=1)
+        square += np.square(to_biases).sum(axis=0)
+        patches = np.ascontiguousarray(b.patches.reshape(len(b.patches), -1, count).transpose(2, 1, 0))
+        back = np.ascontiguousarray(b.z.reshape(len(placed), -1, count).transpose(2, 0, 1))
+        by_position = back @ patches
+        by_position = by_position.reshape(count, 4, self.filters, self.channels, FILTER + 1, FILTER + 1)
+        to_filters = np.zeros((count, self.filters, self.channels, FILTER, FILTER), dtype=np.float32)
+        for position, (row, column) in enumerate(POSITIONS):
+            to_filters += by_position[:, position, :, :, row : row + FILTER, column : column + FILTER]
+        return np.asarray(np.sqrt(square + np.square(to_filters).reshape(count, -1).sum(axis=1)))
+
     def _placed(self, params: Params) -> Floats:
         """The filters at their four positions in a 6 × 6 patch: (4 · filters, channels · 36)."""
         filters = self.parts(params)[0]
@@ -135,29 +157,31 @@ class ConvolutionalNetwork:
     def _add_gradient(
         self, gradient: Params, params: Params, placed: Floats, images: Images, labels: Labels, weight: Params
     ) -> None:
-        dense = self.parts(params)[2]
         to_filters, to_biases, to_dense, to_dense_biases = self.parts(gradient)
         b = self._forward(params, placed, images)
         derivative = residuals(self._scores(params, b), labels, weight)
         to_dense += derivative.T @ b.units.T
         to_dense_biases += derivative.sum(axis=0)
+        to_biases += self._backward(params, b, derivative).sum(axis=1)
+        by_position = (b.patches @ b.z.reshape(len(placed), -1).T).T.reshape(
+            4, self.filters, self.channels, FILTER + 1, FILTER + 1
+        )
+        for position, (row, column) in enumerate(POSITIONS):
+            to_filters += by_position[position, :, :, row : row + FILTER, column : column + FILTER]
 
+    def _backward(self, params: Params, b: _Buffers, derivative: Floats) -> Floats:
+        """The derivative by the active units, in place of these; by the four positions before pooling in `b.z`."""
         np.greater(b.active, 0.0, out=b.flags[0])
-        np.matmul(dense.T, derivative.T, out=b.units)
-        back = b.active  # reused below for the derivative by the active units
+        np.matmul(self.parts(params)[2].T, derivative.T, out=b.units)
+        back = b.active  # the same memory as b.units
         back *= b.flags[0]
-        to_biases += back.sum(axis=1)
         np.greater_equal(b.sides[0], b.sides[1], out=b.flags[0])
         np.multiply(back, b.flags[0], out=b.sides[0])
         np.subtract(back, b.sides[0], out=b.sides[1])
         np.greater_equal(b.z[:, 0], b.z[:, 1], out=b.flags)
         np.multiply(b.sides, b.flags, out=b.z[:, 0])
         np.subtract(b.sides, b.z[:, 0], out=b.z[:, 1])
-        by_position = (b.patches @ b.z.reshape(len(placed), -1).T).T.reshape(
-            4, self.filters, self.channels, FILTER + 1, FILTER + 1
-        )
-        for position, (row, column) in enumerate(POSITIONS):
-            to_filters += by_position[position, :, :, row : row + FILTER, column : column + FILTER]
+        return back
 
 
 class _Buffers:

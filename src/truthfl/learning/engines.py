@@ -2,13 +2,13 @@
 
 Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
-Imports `federated`, `special_clients`, `draws`, `compiled`, `model` and `partition`.
+Imports `federated`, `special_clients`, `draws`, `compiled`, `local_training`, `model`, `partition` and `private_model`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -28,8 +28,10 @@ from truthfl.learning.compiled import (
 )
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
+from truthfl.learning.local_training import local_model
 from truthfl.learning.model import Images, Labels, Params
 from truthfl.learning.partition import Partition
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.special_clients import SpecialClients
 
 MAX_CHUNKS = 16
@@ -127,6 +129,8 @@ class NumPyEngine:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
         share = _share(self.federated, run)
+        if isinstance(self.federated.model, PrivateModel):
+            return self._private_update(run, inner, round_, clients, share)
         sizes = run.batch_size[clients]
         if self.federated.training.local_steps == 1:
             weight = np.repeat((share / run.batch_size)[clients], sizes)
@@ -139,6 +143,30 @@ class NumPyEngine:
             local, weight = inner.copy(), np.full(size, 1.0 / size)
             for drawn in steps:
                 local -= np.float32(run.step_size) * self._gradient(run, local, drawn[end - size : end], weight)
+            delta += np.float32(share[client]) * (local - inner)
+        return delta
+
+    def _private_update(
+        self, run: Run, inner: Params, round_: int, clients: NDArray[np.int64], share: NDArray[np.float64]
+    ) -> Params:
+        """The sum of the clients' changes by private training, in which each draws and adds noise of her own."""
+        model, merged = self.federated.model, self.federated.merged
+        assert isinstance(model, PrivateModel)
+        delta, partition = np.zeros_like(inner), run.partition or self.federated.partition
+        for client in clients[share[clients] != 0].tolist():
+            own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
+            local = local_model(
+                model if merged[client] == 1 else replace(model, noise=model.noise * float(np.sqrt(merged[client]))),
+                inner,
+                self.federated.data.images[partition.rows[own]],
+                run.labels[own],
+                client=client,
+                round_=round_,
+                batch_size=int(run.batch_size[client]),
+                local_steps=self.federated.training.local_steps,
+                step_size=run.step_size,
+                seed=run.seed,
+            )
             delta += np.float32(share[client]) * (local - inner)
         return delta
 

@@ -23,6 +23,7 @@ class Federated:
 
     weight         p_i, by default each client's share of all samples
     participation  q_i, by default 1
+    merged         how many clients each one stands for, by default 1; in private training each of these adds noise
     """
 
     model: Model
@@ -31,6 +32,7 @@ class Federated:
     training: Training
     weight: FloatArray
     participation: FloatArray
+    merged: FloatArray
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class Federated:
         *,
         weight: ArrayLike | None = None,
         participation: ArrayLike = 1.0,
+        merged: ArrayLike = 1.0,
     ) -> None:
         count = len(partition)
         if len(partition.rows) and int(partition.rows.max()) >= len(data):
@@ -55,6 +58,7 @@ class Federated:
         object.__setattr__(self, "weight", client_array("weight", shares, count, _label, positive=True))
         q = client_array("participation", participation, count, _label, positive=True, at_most=1.0)
         object.__setattr__(self, "participation", q)
+        object.__setattr__(self, "merged", client_array("merged", merged, count, _label, positive=True))
 
     def samples_of(self, client: int) -> slice:
         """The positions of a client's samples among all clients' samples."""

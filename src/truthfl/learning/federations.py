@@ -1,16 +1,17 @@
 """Builds federations from plain settings (`Data`, `ModelChoice`), as job files and studies contain them.
 
 There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
-and the test set. Imports `datasets`, `images`, `partition`, `model`, `cnn`, `softmax`, `federated`, `mechanism.checks`
-and `mechanism.setting`.
+and the test set. Imports `datasets`, `images`, `partition`, `model`, `cnn`, `softmax`, `private_model`, `federated`,
+`mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -21,6 +22,7 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model
 from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.mechanism.setting import Training
@@ -68,25 +70,40 @@ class Data:
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty."""
+    """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty.
+
+    clip, noise  of private training (`PrivateModel`); 0 for none
+    """
 
     kind: str = "softmax"
     filters: int = 8
     penalty: float = 1e-3
+    clip: float = 0.0
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in MODELS:
             raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(map(repr, MODELS))}.")
         whole_number("filters", self.filters, at_least=1)
         number("penalty", self.penalty, at_least=0.0)
+        if number("clip", self.clip, at_least=0.0) == 0 < number("noise", self.noise, at_least=0.0):
+            raise InputError(f"noise is {self.noise:g}, and clip is not given; noise is measured by clip.")
+
+    def document(self) -> dict[str, Any]:
+        """The fields as JSON values; those of private training are omitted if there is none."""
+        values = asdict(self)
+        return values if self.clip else {name: values[name] for name in ("kind", "filters", "penalty")}
 
     def for_images(self, data: LabeledImages) -> Model:
         """The model for the size and classes of these images."""
         _, height, width, channels = data.images.shape
         classes = len(data.classes)
+        plain: ConvolutionalNetwork | SoftmaxRegression
         if self.kind == "cnn":
-            return ConvolutionalNetwork(height, width, channels, self.filters, classes, self.penalty)
-        return SoftmaxRegression(height * width * channels, classes, self.penalty)
+            plain = ConvolutionalNetwork(height, width, channels, self.filters, classes, self.penalty)
+        else:
+            plain = SoftmaxRegression(height * width * channels, classes, self.penalty)
+        return PrivateModel(plain, self.clip, self.noise) if self.clip else plain
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +174,7 @@ def with_training(federated: Federated, training: Training) -> Federated:
         training,
         weight=federated.weight,
         participation=federated.participation,
+        merged=federated.merged,
     )
 
 

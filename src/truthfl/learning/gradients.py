@@ -1,6 +1,6 @@
 """Estimates of gradient variance, label shift and gradient bound of any model, along an honest training run.
 
-Imports `federated`, `engines`, `draws` and `model`.
+The noise of private training counts as variance. Imports `federated`, `engines`, `draws`, `model` and `private_model`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.model import Params
+from truthfl.learning.private_model import PrivateModel
 
 MOMENTS = 6  # points of a training run at which gradients are measured
 BATCHES, BATCH = 16, 16  # number and size of the batches from which a variance is estimated
@@ -49,7 +50,7 @@ def measure_gradients(federated: Federated, *, batch_size: int = 50, seed: int =
             variance[client] = max(variance[client], BATCH * float(np.mean(np.square(spread).sum(axis=1))))
             norm = max(norm, float(np.square(mean).sum()))
             shift = max(shift, _label_shift(federated, params, rng.choice(rows, BATCHES), rng))
-    return Gradients(variance, shift, norm)
+    return Gradients(variance + _noise(federated, batch_size), shift, norm)
 
 
 def measure_reduced_and_whole(
@@ -75,7 +76,17 @@ def measure_reduced_and_whole(
                 means = np.array([_squared_mean(federated, params, k) for k in range(len(federated.partition))])
                 np.maximum(largest, _client_means(federated, square) - means, out=largest)
                 norm = max(norm, float(means.max())) if federated is reduced else norm
-    return [Gradients(variance, shift, norm) for variance in variances]
+    of_each = float(np.median(np.asarray(batch_size) / reduced.merged))
+    noises = (_noise(reduced, batch_size), _noise(whole, of_each))
+    return [Gradients(variance + noise, shift, norm) for variance, noise in zip(variances, noises, strict=True)]
+
+
+def _noise(federated: Federated, batch_size: ArrayLike) -> NDArray[np.float64]:
+    """What noise with these batches adds to each client's σ²: as much as makes up its variance, when divided by D."""
+    batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
+    if not isinstance(federated.model, PrivateModel):
+        return np.zeros(len(batches))
+    return np.array([d * federated.model.noise_variance(d) for d in batches.tolist()]) * federated.merged
 
 
 def _client_means(federated: Federated, by_sample: NDArray[np.float64]) -> NDArray[np.float64]:

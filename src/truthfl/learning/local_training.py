@@ -1,7 +1,7 @@
 """One client's part of one round: H local steps on batches of her data, and her report.
 
-Uses the same random draws as `training`, so that both train the same model. Imports `behaviour`, `draws`, `labels` and
-`model`.
+Uses the same random draws as `training`, so that both train the same model. Imports `behaviour`, `draws`, `labels`,
+`model`, `private_draws` and `private_model`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
 from truthfl.learning.labels import labeled_by_hand
 from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.private_draws import DrawKey, simulated_key, subkey
+from truthfl.learning.private_model import PrivateModel
 
 
 def local_model(
@@ -29,9 +31,19 @@ def local_model(
     local_steps: int,
     step_size: float,
     seed: int,
+    private_key: DrawKey | None = None,
 ) -> Params:
-    """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0."""
+    """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0.
+
+    private_key  of the draws of a `PrivateModel` in this round; None, in simulations, lets it follow from the seed
+    """
     local = common.copy()
+    if isinstance(model, PrivateModel):
+        key_of_round = subkey(simulated_key(seed), client, round_) if private_key is None else private_key
+        for step in range(local_steps):
+            gradient = model.noisy_gradient(local, images, labels, batch_size, subkey(key_of_round, step))
+            local -= np.float32(step_size) * gradient
+        return local
     weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)
     for step in range(local_steps):
         batch = below(bits(key(seed, Purpose.BATCH, client, round_, step), batch_size), len(labels))
@@ -53,11 +65,13 @@ def report_of_round(
     local_steps: int,
     step_size: float,
     seed: int,
+    private_key: DrawKey | None = None,
 ) -> Params:
     """A client's report in round `round_` of `rounds`, counted from 0.
 
-    received  the common models that she remembers, this round's last; see `updated_memory`
-    labels    the labels of all her samples before training: made by hand, drawn at random or derived
+    received     the common models that she remembers, this round's last; see `updated_memory`
+    labels       the labels of all her samples before training: made by hand, drawn at random or derived
+    private_key  as in `local_model`
     """
 
     def honest() -> Params:
@@ -73,6 +87,7 @@ def report_of_round(
             local_steps=local_steps,
             step_size=step_size,
             seed=seed,
+            private_key=private_key,
         )
 
     return behaviour.report(received, lambda: report_noise(seed, client, round_), honest, round_=round_, rounds=rounds)

@@ -42,6 +42,7 @@ def resampled(pilot: Federated, trial: int) -> Federated:
         pilot.training,
         weight=pilot.weight,
         participation=pilot.participation,
+        merged=pilot.merged,
     )
 
 

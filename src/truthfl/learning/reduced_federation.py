@@ -44,6 +44,7 @@ def reduce_federation(
         federated.training,
         weight=weight,
         participation=[_participation(federated, clients) for clients in members],
+        merged=[float(len(clients)) for clients in members],
     )
     return ReducedFederation(reduced, tuple(members), len(single))
 

@@ -52,6 +52,13 @@ class SoftmaxRegression:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
+    def gradient_lengths(self, params: Params, images: Images, labels: Labels) -> Params:
+        """The length of the gradient of each sample's cross-entropy, without the penalty."""
+        x = self.features(images)
+        derivative = residuals(self._scores(params, x), labels, np.ones(len(labels), dtype=np.float32))
+        lengths: Params = np.sqrt(np.square(derivative).sum(axis=1) * (np.square(x).sum(axis=1) + np.float32(1.0)))
+        return lengths
+
     def features(self, images: Images) -> NDArray[np.float32]:
         """One row per image, pixels in [0, 1]."""
         return images.reshape(len(images), -1) * np.float32(1.0 / 255.0)

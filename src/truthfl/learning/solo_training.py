@@ -1,7 +1,8 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `draws`, `engines`, `federated`, `images`, `local_training`, `model` and `partition`.
+`recipe`, `draws`, `engines`, `federated`, `images`, `local_training`, `model`, `partition`, `private_draws` and
+`private_model`.
 """
 
 from __future__ import annotations
@@ -23,14 +24,21 @@ from truthfl.learning.images import LabeledImages
 from truthfl.learning.local_training import local_model
 from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.partition import Partition
+from truthfl.learning.private_draws import DrawKey, subkey
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import Recipe
 from truthfl.mechanism.setting import Training
 
 SHIFTS = ((0, 1), (0, -1), (1, 0), (-1, 0))  # rows down, columns right
 
 
-def train_alone(model: Model, images: Images, labels: Labels, recipe: Recipe, seed: int) -> Params:
-    """The solo model of one client with these samples. `seed` is the job's."""
+def train_alone(
+    model: Model, images: Images, labels: Labels, recipe: Recipe, seed: int, private_key: DrawKey | None = None
+) -> Params:
+    """The solo model of one client with these samples. `seed` is the job's.
+
+    private_key  of the draws of a `PrivateModel`; None, in simulations, lets it follow from the seed
+    """
     if not len(labels):
         return model.init(seed)
     solo, own = solo_model(model, recipe), _augmented(images, recipe.shifts)
@@ -47,6 +55,7 @@ def train_alone(model: Model, images: Images, labels: Labels, recipe: Recipe, se
             local_steps=1,
             step_size=recipe.step_size,
             seed=audition_seed(seed),
+            private_key=None if private_key is None else subkey(private_key, step),
         )
     return params
 
@@ -90,6 +99,8 @@ def train_all_alone(
 
 def solo_model(model: Model, recipe: Recipe) -> Model:
     """The model with the recipe's penalty."""
+    if isinstance(model, PrivateModel):
+        return model.with_penalty(recipe.penalty)
     if is_dataclass(model) and not isinstance(model, type) and hasattr(model, "penalty"):
         return replace(model, penalty=recipe.penalty)
     if getattr(model, "penalty", None) != recipe.penalty:

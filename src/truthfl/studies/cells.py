@@ -47,7 +47,7 @@ class FederationSpec:
 
     def settings(self) -> dict[str, Any]:
         """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
-        settings = {"data": asdict(self.data), "model": asdict(self.model), "sizes": list(self.sizes)}
+        settings = {"data": asdict(self.data), "model": self.model.document(), "sizes": list(self.sizes)}
         absent = self.participation is not None and min(self.participation) < 1.0
         settings |= {"participation": list(self.participation or ())} if absent else {}
         return settings | ({} if self.labels is None else {"labels": list(self.labels)})

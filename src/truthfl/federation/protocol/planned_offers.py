@@ -6,7 +6,6 @@ Imports `enrolment`, `promise`, `adversary.pilot_lies`, `job`, `learning` and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
@@ -44,7 +43,7 @@ def planned_offers(
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
     samples = planned_job.server.test_samples
-    task = TrainingTask(asdict(planned_job.model), side.test.images.shape[1:], side.test.classes, samples)
+    task = TrainingTask(planned_job.trained_model.document(), side.test.images.shape[1:], side.test.classes, samples)
     worth = planned_job.server.loss_value * found.absence.mean
     document = _plan_document(plan) | {"worth": worth.tolist()}
     if audition is not None:

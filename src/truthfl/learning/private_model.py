@@ -1,0 +1,96 @@
+"""`PrivateModel`: a model whose training clips the gradient of each sample, and adds noise. docs/security.md.
+
+A step draws every sample with the same probability, so that a batch has the prescribed size on average only: (ε, δ) is
+computed for such draws (`privacy_accounting`). Nothing else of a step depends on the samples: the sum is divided by the
+prescribed size, and the penalty does not count the drawn samples. Imports `cnn`, `softmax`, `model`, `private_draws`
+and `mechanism.checks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.learning.cnn import ConvolutionalNetwork
+from truthfl.learning.model import Images, Labels, Params
+from truthfl.learning.private_draws import DrawKey, normals, uniforms
+from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.mechanism.checks import number
+
+TINY = 1e-30  # in place of the length of a gradient that is 0
+
+
+@dataclass(frozen=True)
+class PrivateModel:
+    """One of truthfl's models with private training.
+
+    clip   C, the length to which a sample's gradient (without the penalty's) is shortened
+    noise  z, the standard deviation of the noise in a step's sum of gradients, as a multiple of `clip`
+    """
+
+    plain: SoftmaxRegression | ConvolutionalNetwork
+    clip: float
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        number("clip", self.clip, positive=True)
+        number("noise", self.noise, at_least=0.0)
+
+    @property
+    def size(self) -> int:
+        return self.plain.size
+
+    @property
+    def classes(self) -> int:
+        return self.plain.classes
+
+    @property
+    def penalty(self) -> float:
+        return self.plain.penalty
+
+    def with_penalty(self, penalty: float) -> PrivateModel:
+        """The same model with another factor of the penalty."""
+        return replace(self, plain=replace(self.plain, penalty=penalty))
+
+    def init(self, seed: int) -> Params:
+        return self.plain.init(seed)
+
+    def scores(self, params: Params, images: Images) -> NDArray[np.float32]:
+        return self.plain.scores(params, images)
+
+    def loss(self, params: Params, images: Images, labels: Labels) -> float:
+        return self.plain.loss(params, images, labels)
+
+    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
+        return self.plain.accuracy(params, images, labels)
+
+    def predict(self, params: Params, images: Images) -> Labels:
+        return self.plain.predict(params, images)
+
+    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        """Σ_k weight_k · (clipped gradient of sample k + penalty · params), without noise."""
+        gradient = self._clipped_sum(params, images, labels, weight)
+        return gradient + np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
+
+    def noisy_gradient(self, params: Params, images: Images, labels: Labels, batch_size: int, key: DrawKey) -> Params:
+        """The gradient of one step of training on all these samples. The key decides the draw and the noise."""
+        drawn = uniforms(key, len(labels)) * len(labels) < batch_size
+        weight = np.full(int(drawn.sum()), 1.0 / batch_size, dtype=np.float32)
+        gradient = self._clipped_sum(params, images[drawn], labels[drawn], weight)
+        if self.noise:
+            gradient += np.float32(self.noise * self.clip / batch_size) * normals(key, self.size)
+        return gradient + np.float32(self.penalty) * params
+
+    def noise_variance(self, batch_size: float) -> float:
+        """The variance of the noise in one step's gradient, summed over all parameters."""
+        return self.size * (self.noise * self.clip / batch_size) ** 2
+
+    def _clipped_sum(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+        if not len(labels):
+            return np.zeros(self.size, dtype=np.float32)
+        bare = replace(self.plain, penalty=0.0)
+        lengths = np.maximum(bare.gradient_lengths(params, images, labels), TINY)
+        clipped = weight * np.minimum(1.0, self.clip / lengths).astype(np.float32)
+        return bare.weighted_gradient(params, images, labels, clipped)
