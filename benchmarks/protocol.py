@@ -102,9 +102,12 @@ def agreed(roster, count, rounds):
     training = Training(rounds, 1, STEP)
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     promise = Promise(clients, training, loss, lceme(clients, loss, training, np.full(count, float(BATCH))))
-    opening = Opening(0, "0" * 64, public_line(new_key()))
+    operator = new_key()
+    opening = Opening(0, "0" * 64, public_line(operator))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
-    return reach_agreement(roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)))
+    return reach_agreement(
+        roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)), operator
+    )
 
 
 def looks(training, test):
@@ -139,7 +142,7 @@ def measure(count, rounds, blocks):
             roster = Roster(grid, ledger, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
             agreement = agreed(roster, count, rounds)
-            training = TrainingRun(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}")
+            training = TrainingRun(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}", agreement)
             start = training.model.init(0)
             began = now()
             final["ours"] = train_rounds(roster, training, test, lambda _: None)

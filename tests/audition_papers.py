@@ -5,6 +5,7 @@ from pathlib import Path
 from participants import SECRET, TEST_SET, Ada, an_offer, changed
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.documents import signed_offer
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
@@ -35,7 +36,7 @@ def an_audition_offer(key, operator, terms=None, **changes):
         samples=50, batch_size=4, labeling_cost=60.0, sample_cost=0.5, audition_cost=2.0, lies=LIES,
         pay=TERMS | (terms or {}),
     )  # fmt: skip
-    return changed(offer, **changes)
+    return signed_offer(changed(offer, **changes), operator)
 
 
 def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=None, loss=0.79, taken=4):
@@ -52,7 +53,7 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
     }  # fmt: skip
     with open_ledger(Path(folder) / "ledger.db") as book:
         book.append(job.name, "job", "job", {"commitment": job.commitment})
-        book.append(job.name, "offer", offer.key, offer.document())
+        book.append(job.name, "offer", offer.key, offer.envelope())
         book.append(job.name, "answer", offer.key, answer)
         committed = {"client": name, "offer": offer.hash, "commitment": "34" * 32}
         book.append(job.name, "commitment", name, committed)

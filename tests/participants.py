@@ -9,6 +9,7 @@ from PIL import Image
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_from_seed
+from truthfl.ledger.documents import signed_offer
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
@@ -34,7 +35,7 @@ def draw_pictures(folder, count, size=28):
 
 
 def an_offer(key, operator, **changes):
-    """An offer to Ada; changes are of fields of the job's or of her terms."""
+    """An offer to Ada, signed by the operator; changes are of fields of the job's or of her terms."""
     job = JobTerms(
         name="digits-1",
         version=1,
@@ -76,11 +77,11 @@ def an_offer(key, operator, **changes):
             TriedLie("other batch", "batch × 0.46", 1.0, 6, 1.0, 0.006, 0.001),
         ),
     )
-    return changed(Offer(job, client), **changes)
+    return signed_offer(changed(Offer(job, client), **changes), operator)
 
 
 def changed(offer, **changes):
-    """The same offer with other terms; `client` renames her and `job` the job."""
+    """The same offer with other terms, not signed; `client` renames her and `job` the job."""
     renamed = {"client": ("client", "name"), "job": ("job", "name")}
     parts = {"job": {}, "client": {}}
     for name, value in changes.items():
@@ -101,7 +102,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
     }
     with open_ledger(Path(folder) / "ledger.db") as book:
         book.append(offer.job.name, "job", "job", {"commitment": offer.job.commitment})
-        book.append(offer.job.name, "offer", offer.key, offer.document())
+        book.append(offer.job.name, "offer", offer.key, offer.envelope())
         book.append(offer.job.name, "answer", offer.key, answer)
         for round_ in range(offer.job.rounds):
             book.append(offer.job.name, "round", str(round_), {"taken": [offer.client.name]})

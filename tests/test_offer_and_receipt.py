@@ -187,7 +187,7 @@ def test_her_own_costs_take_the_place_of_the_offers():
 def test_an_offer_that_cannot_be_paid_is_neither_shown_nor_accepted(ada, changes, sentence):
     offer = an_offer(ada.key, ada.operator, **changes)
     signatory = Signatory(name="Ada", samples=120, key=ada.key, folder=ada.home, decide=lambda _: True)
-    assert sentence in told(signatory.answer_offer, offer.document())
+    assert sentence in told(signatory.answer_offer, offer.envelope())
     assert not list(ada.home.glob("*/*.json"))
     participant_folder.put_offer(ada.home, offer)
     if "contract" in changes:

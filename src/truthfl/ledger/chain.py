@@ -29,6 +29,12 @@ class Fault:
     message: str
 
 
+def fault_at(entry: Entry, message: str) -> Fault:
+    """A fault of this entry, whose kind and key are named in the message."""
+    location = f"entry {entry.sequence}, {entry.kind} {entry.key!r} of job {entry.job}"
+    return Fault(entry.sequence - 1, f"{location}: {message}")
+
+
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
     previous, salted = GENESIS_HASH, False

@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
-`settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
+`round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
-from truthfl.ledger.chain import Fault, broken_link
-from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import answer_fault
+from truthfl.ledger.chain import Fault, broken_link, fault_at
+from truthfl.ledger.documents import answer_fault, recorded_offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
+from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes
@@ -52,7 +52,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    for check_kind in (_openings, _offers, _answers, _auditions, _rounds, _test, _settlements):
+    for check_kind in (_openings, _offers, _answers, _auditions, round_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
     fault = payment_fault(view.payments)
@@ -70,18 +70,13 @@ def _guarded(faults: Iterator[Fault], view: JobView) -> Iterator[Fault]:
         yield Fault(first - 1, f"entry {first}: job {view.name} cannot be recomputed: {type(error).__name__} {error}")
 
 
-def _fault(entry: Entry, message: str) -> Fault:
-    location = f"entry {entry.sequence}, {entry.kind} {entry.key!r} of job {entry.job}"
-    return Fault(entry.sequence - 1, f"{location}: {message}")
-
-
 def _openings(view: JobView) -> Iterator[Fault]:
     rows = [*view.enrolments.values(), *view.offers.values(), *view.rounds]
     if view.job is None and rows:
-        yield _fault(rows[0], "the job itself is not in the ledger before it")
+        yield fault_at(rows[0], "the job itself is not in the ledger before it")
     for name, entry in view.enrolments.items():
         if entry.document["name"] != name:
-            yield _fault(entry, "it is the enrolment of another client")
+            yield fault_at(entry, "it is the enrolment of another client")
 
 
 def _offers(view: JobView) -> Iterator[Fault]:
@@ -91,30 +86,33 @@ def _offers(view: JobView) -> Iterator[Fault]:
     for key, entry in view.offers.items():
         offer = offer_from(entry.document)
         job, client = offer.job, offer.client
+        fault = recorded_offer_fault(offer)
+        if fault is not None:
+            yield fault_at(entry, fault)
         if offer.key != key or job.name != view.name:
-            yield _fault(entry, "it is an offer to another client, or of another job")
+            yield fault_at(entry, "it is an offer to another client, or of another job")
         if (job.commitment, job.operator_key, job.seed) != tuple(
             opening[name] for name in ("commitment", "operator_key", "seed")
         ):
-            yield _fault(entry, "its commitment, seed or operator's key is not the job's")
+            yield fault_at(entry, "its commitment, seed or operator's key is not the job's")
         if job.version not in terms:
             terms[job.version] = view.terms_of(job.version, (offer,))
         if job != terms[job.version]:
-            yield _fault(entry, "its job terms are not those of the plan")
+            yield fault_at(entry, "its job terms are not those of the plan")
         if client.name not in view.enrolments:
-            yield _fault(entry, "its client did not enrol")
+            yield fault_at(entry, "its client did not enrol")
         elif view.enrolments[client.name].document["public_key"] != client.public_key:
-            yield _fault(entry, "its public key is not the one she enrolled with")
+            yield fault_at(entry, "its public key is not the one she enrolled with")
 
 
 def _answers(view: JobView) -> Iterator[Fault]:
     for key, entry in view.answers.items():
         if key not in view.offers:
-            yield _fault(entry, "there is no such offer")
+            yield fault_at(entry, "there is no such offer")
             continue
         fault = answer_fault(entry.document, offer_from(view.offers[key].document), of_old_entry=not entry.salt)
         if fault is not None:
-            yield _fault(entry, fault)
+            yield fault_at(entry, fault)
 
 
 def _auditions(view: JobView) -> Iterator[Fault]:
@@ -124,22 +122,22 @@ def _auditions(view: JobView) -> Iterator[Fault]:
     for entry in (*view.commitments.values(), *view.auditions.values()):
         offer, document = in_force.get(entry.key), entry.document
         if terms is None or not terms.has_audition or offer is None:
-            yield _fault(entry, "she has no contract with an audition")
+            yield fault_at(entry, "she has no contract with an audition")
         elif (document["client"], document["offer"]) != (offer.client.name, offer.hash):
-            yield _fault(entry, "it is of another client or offer")
+            yield fault_at(entry, "it is of another client or offer")
     if terms is None or not terms.has_audition:
         return
     if not view.auditions:
         if view.rounds or view.test is not None:
-            yield _fault((*view.rounds, *filter(None, [view.test]))[0], "it comes before the auditions")
+            yield fault_at((*view.rounds, *filter(None, [view.test]))[0], "it comes before the auditions")
         return
     first = next(iter(view.auditions.values()))
     if set(view.auditions) != set(in_force):
-        yield _fault(first, "not all clients with a contract, or others, have an audition")
+        yield fault_at(first, "not all clients with a contract, or others, have an audition")
         return
     for later in (*view.rounds[:1], *filter(None, [view.test])):
         if later.sequence < max(entry.sequence for entry in view.auditions.values()):
-            yield _fault(later, "it comes before the auditions")
+            yield fault_at(later, "it comes before the auditions")
     shifts = level_shifts(
         tuple(in_force.values()), {name: entry.document["solo_loss"] for name, entry in view.auditions.items()}
     )
@@ -147,51 +145,13 @@ def _auditions(view: JobView) -> Iterator[Fault]:
         document, committed = entry.document, view.commitments.get(name)
         has_model = document["model"] is not None
         if has_model != (document["solo_loss"] is not None) or document["passed"] != (document["reason"] is None):
-            yield _fault(entry, "it has a model and no loss, or did not pass for no reason")
+            yield fault_at(entry, "it has a model and no loss, or did not pass for no reason")
         if has_model and (committed is None or committed.sequence > entry.sequence):
-            yield _fault(entry, "its model was not committed to before")
+            yield fault_at(entry, "its model was not committed to before")
         if document["level_shift"] != shifts[name]:
-            yield _fault(entry, f"the level's shift is {document['level_shift']}; recomputed it is {shifts[name]}")
+            yield fault_at(entry, f"the level's shift is {document['level_shift']}; recomputed it is {shifts[name]}")
         elif document["passed"] != passes(in_force[name], document["solo_loss"], shifts[name]):
-            yield _fault(entry, "whether she passed is not what her offer says")
-
-
-def _rounds(view: JobView) -> Iterator[Fault]:
-    if view.agreement is not None and view.agreement.terms.has_audition:
-        yield from _stopped_clients(view)
-    names = {offer.client.name for offer in _offers_in_force(view)}
-    for number, entry in enumerate(view.rounds, start=1):
-        document = entry.document
-        if (document["round"], entry.key) != (number, str(number)):
-            yield _fault(entry, f"it is where round {number} should be")
-        taken = document["taken"]
-        if len(set(taken)) != len(taken) or not set(taken) <= names:
-            yield _fault(entry, "reports are counted of clients without a contract, or twice")
-        asked = document.get("asked", list(names))
-        if len(set(asked)) != len(asked) or not set(taken) <= set(asked) <= names:
-            yield _fault(entry, "reports are counted of clients who were not asked, or clients were asked twice")
-
-
-def _stopped_clients(view: JobView) -> Iterator[Fault]:
-    """Faults of rounds in which somebody was asked who did not pass the audition."""
-    names = [offer.client.name for offer in _offers_in_force(view)]
-    passed = set() if view.taking_part is None else {offer.client.name for offer in view.taking_part.offers}
-    for entry in view.rounds:
-        if not set(entry.document.get("asked", names)) <= passed:
-            yield _fault(entry, "clients were asked who did not pass the audition")
-
-
-def _test(view: JobView) -> Iterator[Fault]:
-    if view.test is None:
-        return
-    document = view.test.document
-    if not view.finished or view.agreement is None:
-        yield _fault(view.test, "it comes before all rounds are there")
-        return
-    if view.rounds and document["model"] != view.rounds[-1].document["model"]:
-        yield _fault(view.test, "another model was tested than the last round's")
-    if commitment(document["test_set"], document["samples"], document["secret"]) != view.agreement.terms.commitment:
-        yield _fault(view.test, "test set, number of draws and secret are not those committed to")
+            yield fault_at(entry, "whether she passed is not what her offer says")
 
 
 def _settlements(view: JobView) -> Iterator[Fault]:
@@ -200,17 +160,17 @@ def _settlements(view: JobView) -> Iterator[Fault]:
     names = {offer.client.name for offer in _offers_in_force(view)}
     for name, entry in view.settlements.items():
         if name not in names:
-            yield _fault(entry, "she has no contract")
+            yield fault_at(entry, "she has no contract")
     for offer in _offers_in_force(view):
         recorded = view.settlements.get(offer.client.name)
         if recorded is None:
             first = next(iter(view.settlements.values()))
-            yield _fault(first, f"{offer.client.name} has a contract and no settlement")
+            yield fault_at(first, f"{offer.client.name} has a contract and no settlement")
             continue
         recomputed = settled_from_entries(offer, view)
         if recorded.document != settlement_document(recomputed, offer):
             pay, right = _pay_text(recorded.document.get("pay"), view), _pay_text(recomputed.pay, view)
-            yield _fault(recorded, f"pay is {pay}; recomputed it is {right}")
+            yield fault_at(recorded, f"pay is {pay}; recomputed it is {right}")
 
 
 def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
@@ -223,31 +183,31 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
         document = receipt_document(offer, view, entries, offer.job.operator_key)
         recorded: Mapping[str, object] = entry.document
         if set(recorded) != {"client", "digest", "signature"} or recorded["client"] != offer.client.name:
-            yield _fault(entry, "it does not have the parts of a receipt's row")
+            yield fault_at(entry, "it does not have the parts of a receipt's row")
         elif recorded["digest"] != digest(document):
-            yield _fault(entry, "its digest is not that of the receipt as recomputed")
+            yield fault_at(entry, "its digest is not that of the receipt as recomputed")
         elif not signed_by(
             offer.job.operator_key, document, str(recorded["signature"]), of_old_entry="salts" not in document
         ):
-            yield _fault(entry, "its signature is not the operator's")
+            yield fault_at(entry, "its signature is not the operator's")
     for name, entry in view.receipts.items():
         if name not in {offer.client.name for offer in _offers_in_force(view)}:
-            yield _fault(entry, "she has no contract")
+            yield fault_at(entry, "she has no contract")
 
 
 def _payments(view: JobView) -> Iterator[Fault]:
     due = {entry.document["client"]: entry for entry in view.payments if entry.key.endswith("/0")}
     for name, entry in view.settlements.items():
         if name not in due:
-            yield _fault(entry, "no payment falls due for it")
+            yield fault_at(entry, "no payment falls due for it")
         elif due[name].document["amount"] != entry.document["pay"]:
             amount, pay = (_pay_text(value, view) for value in (due[name].document["amount"], entry.document["pay"]))
-            yield _fault(due[name], f"the amount is {amount}, settled is {pay}")
+            yield fault_at(due[name], f"the amount is {amount}, settled is {pay}")
         elif view.agreement is not None and due[name].document["currency"] != view.agreement.terms.currency:
-            yield _fault(due[name], f"its currency is not the {view.agreement.terms.currency} of the contract")
+            yield fault_at(due[name], f"its currency is not the {view.agreement.terms.currency} of the contract")
     for name, entry in due.items():
         if name not in view.settlements:
-            yield _fault(entry, "nothing was settled for her")
+            yield fault_at(entry, "nothing was settled for her")
 
 
 def _pay_text(pay: object, view: JobView) -> str:

@@ -1,4 +1,4 @@
-"""Signed documents, and a client's answer to an offer.
+"""Signed documents: the operator's offers, a client's answer to hers, and her word that she knows the final model.
 
 A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it. Imports
 `agreement_keys`, `canonical`, `signing`, `terms`.
@@ -7,8 +7,10 @@ A signed document is `{"document": …, "signature": …}`; the inner document s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from truthfl.errors import InputError
 from truthfl.ledger.agreement_keys import is_agreement_line
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
@@ -20,12 +22,60 @@ def signed(key: PrivateKey, document: Document) -> dict[str, Any]:
     return {"document": dict(document), "signature": sign(key, document)}
 
 
+def signed_offer(offer: Offer, key: PrivateKey) -> Offer:
+    """The offer with the signature of the operator's key, which must be the one that it names."""
+    if public_line(key) != offer.job.operator_key:
+        raise InputError(f"the offer to {offer.client.name} names another operator's key than the one to sign with.")
+    return replace(offer, signature=sign(key, offer.document()))
+
+
+def offer_fault(offer: Offer) -> str | None:
+    """The fault of an untrusted offer's signature; None if the operator's key that it names signed it."""
+    if not offer.signature:
+        return "the operator did not sign it"
+    if not signed_by(str(offer.job.operator_key), offer.document(), offer.signature):
+        return "its signature is not of the operator's key that it names"
+    return None
+
+
+def recorded_offer_fault(offer: Offer) -> str | None:
+    """The fault of the signature of an offer in a ledger, a receipt or a folder; earlier formats have none."""
+    return offer_fault(offer) if offer.signature or offer.must_be_signed else None
+
+
 def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement_key: str = "") -> dict[str, Any]:
     """The client's signed answer to an offer; an acceptance of an offer with an agreement key has one of hers."""
     kind = "acceptance" if accepted else "refusal"
     document = {"kind": kind, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
     agreement = {"agreement_key": agreement_key} if accepted and offer.job.agreement_key else {}
     return signed(key, document | agreement | {"public_key": public_line(key)})
+
+
+def final_word(offer: Offer, model: str, key: PrivateKey) -> dict[str, Any]:
+    """The client's signed word that she was told this digest as that of the final model."""
+    document = {"kind": "final", "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
+    return signed(key, document | {"model": model, "public_key": public_line(key)})
+
+
+def final_fault(word: Document, offer: Offer) -> str | None:
+    """The first fault of an untrusted word on the final model by the client with this offer; None if it is valid."""
+    document = word.get("document")
+    if set(word) != {"document", "signature"} or not isinstance(document, Mapping):
+        return "it is no signed document"
+    expected = {
+        "kind": "final",
+        "job": offer.job.name,
+        "client": offer.client.name,
+        "offer": offer.hash,
+        "public_key": offer.client.public_key,
+    }
+    if set(document) != {"model", *expected} or any(document[name] != value for name, value in expected.items()):
+        return "it is not her word on the final model of this offer"
+    if not isinstance(document["model"], str) or not signed_by(
+        offer.client.public_key, document, str(word["signature"])
+    ):
+        return "its signature is not of the offer's public key"
+    return None
 
 
 def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = False) -> str | None:

@@ -1,6 +1,7 @@
-"""Reading of offers in the first two formats, which old ledgers have: a flat document, and one with a loss model.
+"""Reading of offers in earlier formats, which old ledgers have.
 
-These formats are not written any more. Imports `canonical` for the document's type.
+The first is a flat document, the second has a part of the loss model, the third is as the present one, without the
+operator's signature. These formats are not written any more. Imports `canonical` for the document's type.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ def is_flat(document: Document) -> bool:
 
 def in_present_format(document: Document) -> Document:
     """The same offer as a document in the present format; unchanged if it is in that format, or none."""
-    second = _nested(document) if is_flat(document) else document
-    client = second.get("client")
-    if second.get("format") != 2 or not isinstance(client, dict):
-        return second
+    later = _nested(document) if is_flat(document) else document
+    if later.get("format") == 3:
+        return {**later, "format": 4}
+    client = later.get("client")
+    if later.get("format") != 2 or not isinstance(client, dict):
+        return later
     if "loss_share" not in client:
         raise InputError("this is no offer: its client lacks loss_share.")
-    return {**second, "format": 3, "client": {name: client[name] for name in client if name != "loss_share"}}
+    return {**later, "format": 4, "client": {name: client[name] for name in client if name != "loss_share"}}
 
 
 def _nested(document: Document) -> dict[str, Any]:

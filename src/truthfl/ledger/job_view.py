@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,8 +17,9 @@ from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, off
 class JobView:
     """The entries of one job by kind; kinds without entries are empty or None.
 
-    enrolments, commitments, auditions, settlements, receipts   by client
+    enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
     offers, answers                     by the offer's key, "version/client"
+    starts                              of the rounds: one for each time the server began or went on to train
     """
 
     name: str
@@ -29,11 +30,14 @@ class JobView:
     answers: dict[str, Entry] = field(default_factory=dict)
     commitments: dict[str, Entry] = field(default_factory=dict)
     auditions: dict[str, Entry] = field(default_factory=dict)
+    starts: list[Entry] = field(default_factory=list)
     rounds: list[Entry] = field(default_factory=list)
     rejections: list[Entry] = field(default_factory=list)
+    finals: dict[str, Entry] = field(default_factory=dict)
     test: Entry | None = None
     settlements: dict[str, Entry] = field(default_factory=dict)
     receipts: dict[str, Entry] = field(default_factory=dict)
+    acknowledgements: dict[str, Entry] = field(default_factory=dict)
     payments: list[Entry] = field(default_factory=list)
 
     @cached_property
@@ -75,15 +79,40 @@ class JobView:
         return Agreement(agreement.terms, tuple(offer for offer in agreement.offers if offer.client.name in passed))
 
     @cached_property
-    def delivered(self) -> Counter[str]:
-        """Number of rounds in which each client's report was taken."""
-        return Counter(client for entry in self.rounds for client in entry.document["taken"])
-
-    @cached_property
     def asked(self) -> Counter[str]:
         """Number of rounds in which each client was asked for a report; a round without a list asked all clients."""
-        all_clients = [offer.client.name for offer in self.agreement.offers] if self.agreement else []
-        return Counter(client for entry in self.rounds for client in entry.document.get("asked", all_clients))
+        listed = Counter(client for entry in self.rounds for client in entry.document.get("asked", ()))
+        all_asked = sum("asked" not in entry.document for entry in self.rounds)
+        listed.update(dict.fromkeys(self._names_taking_part, all_asked))
+        return +listed  # without zeros
+
+    @cached_property
+    def delivered(self) -> Counter[str]:
+        """Number of rounds in which each client's report was taken.
+
+        A round's entry lists who was asked and is missing; earlier ledgers list those whose reports were taken.
+        """
+        if all("missing" in entry.document for entry in self.rounds):
+            missing = Counter(client for entry in self.rounds for client in entry.document["missing"])
+            return self.asked - missing
+        return Counter(client for entry in self.rounds for client in self.taken_in(entry))
+
+    def asked_in(self, entry: Entry) -> Sequence[str]:
+        """The names of the clients who were asked in this round."""
+        listed: Sequence[str] = entry.document.get("asked", self._names_taking_part)
+        return listed
+
+    def taken_in(self, entry: Entry) -> Sequence[str]:
+        """The names of the clients whose reports were taken in this round."""
+        if "taken" in entry.document:
+            taken: Sequence[str] = entry.document["taken"]
+            return taken
+        missing = set(entry.document["missing"])
+        return [name for name in self.asked_in(entry) if name not in missing]
+
+    @cached_property
+    def _names_taking_part(self) -> list[str]:
+        return [] if self.taking_part is None else [offer.client.name for offer in self.taking_part.offers]
 
     @property
     def finished(self) -> bool:
@@ -124,7 +153,7 @@ def job_view(name: str, entries: Iterable[Entry]) -> JobView:
     for entry in entries:
         if entry.kind in ("job", "test"):
             object.__setattr__(view, entry.kind, entry)
-        elif entry.kind in ("plan", "round", "rejection", "payment"):
+        elif entry.kind in ("plan", "start", "round", "rejection", "payment"):
             getattr(view, f"{entry.kind}s").append(entry)
         else:
             getattr(view, f"{entry.kind}s")[entry.key] = entry

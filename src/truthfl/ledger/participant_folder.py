@@ -24,7 +24,7 @@ MAX_NEWS_LENGTH = 1000
 
 def put_offer(home: Path, offer: Offer) -> None:
     """Write an offer; `home` is the participant's folder, here and below."""
-    _write(home / "offers" / f"{offer.hash}.json", offer.document())
+    _write(home / "offers" / f"{offer.hash}.json", offer.envelope())
 
 
 def offers(home: Path) -> list[Offer]:
@@ -67,6 +67,17 @@ def read_answer(home: Path, offer: Offer) -> dict[str, Any] | None:
 def has_accepted(home: Path, offer: Offer) -> bool:
     signed_answer = read_answer(home, offer)
     return signed_answer is not None and signed_answer.get("document", {}).get("kind") == "acceptance"
+
+
+def put_final(home: Path, offer: Offer, word: dict[str, Any]) -> dict[str, Any]:
+    """Write her signed word on the final model unless there is one for this offer; return the one in the folder."""
+    _write(home / "finals" / f"{offer.hash}.json", word, keep_existing=True)
+    return read_final(home, offer) or word
+
+
+def read_final(home: Path, offer: Offer) -> dict[str, Any] | None:
+    """Her signed word on the final model; None if she has not been told it."""
+    return _read_if_exists(home / "finals" / f"{offer.hash}.json")
 
 
 def put_receipt(home: Path, receipt: dict[str, Any], job: str) -> Path:

@@ -13,7 +13,7 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import answer_fault, signed
+from truthfl.ledger.documents import answer_fault, recorded_offer_fault, signed
 from truthfl.ledger.entry import Entry, payload_digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.money import minor_money
@@ -48,7 +48,7 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
             "kind": "receipt",
             "job": offer.job.name,
             "client": offer.client.name,
-            "offer": offer.document(),
+            "offer": offer.envelope(),
             "acceptance": view.answer_to(offer).document,
             "test": view.test.document,
             "settlement": settlement.document,
@@ -111,6 +111,9 @@ def _fault(receipt: Document) -> str | None:
         return "its signature is not of the operator's key, or something in it was changed"
     if (document["job"], document["client"]) != (offer.job.name, offer.client.name):
         return "it is for another job or client than its offer"
+    fault = recorded_offer_fault(offer)
+    if fault is not None:
+        return f"its offer does not hold: {fault}"
     answered = [str(link["sequence"]) for link in document["chain"] if link["kind"] == "answer"]
     fault = answer_fault(document["acceptance"], offer, of_old_entry=not set(answered) & set(salts))
     if fault is not None:

@@ -18,11 +18,14 @@ KINDS = (
     "answer",
     "commitment",
     "audition",
+    "start",
     "round",
     "rejection",
+    "final",
     "test",
     "settlement",
     "receipt",
+    "acknowledgement",
     "payment",
 )
 GENESIS_HASH = "0" * 64  # `previous` of the first row

@@ -1,4 +1,4 @@
-"""Offers: the terms that are the same for all clients of a job, and the terms of one client.
+"""Offers: the terms that are the same for all clients of a job, and the terms of one client; the operator signs both.
 
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
 `earlier_offers`, `round_terms`, `solo_evidence`, `tried_lies`, `mechanism.formulas`; the rest of `mechanism` when pay
@@ -24,7 +24,8 @@ from truthfl.mechanism import formulas
 if TYPE_CHECKING:
     from truthfl.mechanism.mechanism import Mechanism
 
-FORMAT = 3
+FORMAT = 4
+SIGNED_SINCE = 4  # the first format whose offers are signed by the operator
 MOST_LIES = 100  # in an offer
 
 
@@ -124,14 +125,19 @@ class ClientTerms:
 
 @dataclass(frozen=True)
 class Offer:
-    """One client's offer: work and pay. `original` is the document that it was read from, if any."""
+    """One client's offer: work and pay.
+
+    original   the document that it was read from, without the signature, if any
+    signature  the operator's; "" if there is none, as in earlier formats. `documents` makes and checks it
+    """
 
     job: JobTerms
     client: ClientTerms
     original: Document | None = field(default=None, compare=False, repr=False)
+    signature: str = field(default="", compare=False, repr=False)
 
     def document(self) -> dict[str, Any]:
-        """The offer as JSON values, as it is sent, signed and stored."""
+        """The offer as JSON values: what is signed by both sides."""
         if self.original is not None:
             return dict(self.original)
         client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
@@ -139,9 +145,20 @@ class Offer:
             del client["audition_cost"]
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
+    def envelope(self) -> dict[str, Any]:
+        """The offer as it is sent and stored: the document with the operator's signature, if there is one."""
+        return {"document": self.document(), "signature": self.signature} if self.signature else self.document()
+
     @cached_property
     def hash(self) -> str:
+        """The hash of the document; the signature is no part of it."""
         return digest(self.document())
+
+    @property
+    def must_be_signed(self) -> bool:
+        """Whether offers of its format are signed by the operator."""
+        written = FORMAT if self.original is None else self.original.get("format", 1)
+        return not isinstance(written, int) or written >= SIGNED_SINCE
 
     @property
     def key(self) -> str:
@@ -240,8 +257,9 @@ class Agreement:
     offers: tuple[Offer, ...]
 
 
-def offer_from(document: Document) -> Offer:
-    """The offer in an untrusted document of any format; an error if it is none."""
+def offer_from(envelope: Document) -> Offer:
+    """The offer in an untrusted document of any format, with its signature, which is not checked here."""
+    document, signature = _without_signature(envelope)
     parts = in_present_format(document)
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")
@@ -252,7 +270,17 @@ def offer_from(document: Document) -> Offer:
     client["lies"] = tuple(tried_lie_from(lie) for lie in lies)
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
-    return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document))
+    return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document), signature)
+
+
+def _without_signature(envelope: Document) -> tuple[Document, str]:
+    """The document of an offer and its signature; "" if it has none."""
+    if set(envelope) != {"document", "signature"}:
+        return envelope, ""
+    document, signature = envelope["document"], envelope["signature"]
+    if not isinstance(document, Mapping) or not isinstance(signature, str):
+        raise InputError("this is no offer: it is no document with a signature.")
+    return document, signature
 
 
 def job_terms_from(document: object) -> JobTerms:

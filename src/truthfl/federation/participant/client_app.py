@@ -26,6 +26,7 @@ from truthfl.federation.protocol.messages import (
     DOCUMENT,
     ECHOED,
     ENROL,
+    FINAL,
     LABELS,
     MODEL,
     NEWS,
@@ -63,6 +64,12 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
     def news(message: Message, context: Context) -> Message:
         signatory_of(context).keep_news(document_in(message))
         return Message(document_record({"heard": True}), reply_to=message)
+
+    @app.query(FINAL)
+    def final(message: Message, context: Context) -> Message:
+        told = document_in(message)
+        word = signatory_of(context).sign_final(str(told.get("offer")), str(told.get("model")))
+        return Message(document_record({"word": word}), reply_to=message)
 
     @app.query(RECEIPT)
     def receipt(message: Message, context: Context) -> Message:

@@ -1,6 +1,6 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Imports the protocol's `message_codes` and the ledger (`participant_folder`, `signing`, `terms`).
+Imports the protocol's `message_codes` and the ledger (`documents`, `participant_folder`, `signing`, `terms`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.federation.protocol.message_codes import code_key
 from truthfl.ledger import participant_folder
+from truthfl.ledger.documents import final_word, offer_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
 
+DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 Decide = Callable[[Offer], bool | None]
 
 
@@ -53,8 +55,12 @@ class Signatory:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
         if offer.client.samples > self.samples:
             raise InputError(f"the offer asks for {offer.client.samples} samples; {self.name} has {self.samples}.")
+        fault = offer_fault(offer)
+        if fault is not None:
+            raise InputError(f"the offer to {self.name} is refused: {fault}.")
         offer.require_payable()
         if participant_folder.read_offer(self.folder, offer.hash) is None:
+            self._require_known_operator(offer)
             participant_folder.clear_news(self.folder)
         participant_folder.put_offer(self.folder, offer)
         answer = participant_folder.read_answer(self.folder, offer)
@@ -64,6 +70,12 @@ class Signatory:
         if accepted is None:
             return None
         return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
+
+    def _require_known_operator(self, offer: Offer) -> None:
+        """Raise InputError if an earlier offer of the same job is of another operator's key."""
+        earlier = [one.job for one in participant_folder.offers(self.folder) if one.job.name == offer.job.name]
+        if any(job.operator_key != offer.job.operator_key for job in earlier):
+            raise InputError(f"job {offer.job.name} had offers of another operator's key; this one is refused.")
 
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""
@@ -84,6 +96,16 @@ class Signatory:
             own = participant_folder.agreement_key(self.folder, offer) if operator else None
             self.code_keys[offer_hash] = None if own is None else code_key(own, operator, offer_hash)
         return self.code_keys[offer_hash]
+
+    def sign_final(self, offer_hash: str, model: str) -> dict[str, Any]:
+        """Sign that she was told this digest of the job's final model, and keep it; another one is refused."""
+        offer = self.accepted_offer(offer_hash)
+        if len(model) != DIGEST_LENGTH or not set(model) <= HEX_DIGITS:
+            raise InputError("the final model's digest is no hash.")
+        word = participant_folder.put_final(self.folder, offer, final_word(offer, model, self.key))
+        if word["document"]["model"] != model:
+            raise InputError(f"{self.name} has signed for another final model of this job.")
+        return word
 
     def keep_news(self, document: dict[str, Any]) -> None:
         """Write the server's news to her folder."""

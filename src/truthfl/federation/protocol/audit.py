@@ -15,7 +15,8 @@ import numpy as np
 from truthfl.errors import InputError
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.recorder import model_digest
-from truthfl.federation.protocol.rounds import asked_field, offers_in_round
+from truthfl.federation.protocol.round_entries import asked_field
+from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.files import write_file
 from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
@@ -60,7 +61,8 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
     recorded, terms = view.test.document, view.agreement.terms
     assert view.taking_part is not None
     for number, entry in enumerate(view.rounds):
-        drawn = asked_field(view.agreement, offers_in_round(view.taking_part, number))
+        everybody = view.agreement if "taken" in entry.document else view.taking_part
+        drawn = asked_field(everybody, offers_in_round(view.taking_part, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
     params = read_npy(model_file)
@@ -68,8 +70,11 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != recorded["model"]:
         return f"{model_file} is not the model that was tested"
-    if not view.rounds and model_digest(model_of(terms).init(terms.seed)) != recorded["model"]:
+    start = model_digest(model_of(terms).init(terms.seed))
+    if not view.rounds and start != recorded["model"]:
         return "the model that was tested is not the one from which training starts, and there were no rounds"
+    if view.rounds and view.rounds[0].document.get("previous", start) != start:
+        return "the first round started from another model than the one of the terms"
     arrays = read_npz(test_file, ["images", "labels"])
     test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
     if test_set_digest(test.images, test.labels) != recorded["test_set"]:

@@ -15,6 +15,7 @@ from truthfl.ledger.canonical import canonical_bytes, read_document
 # Actions of query messages.
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
 AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
+FINAL = "truthfl_final"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats

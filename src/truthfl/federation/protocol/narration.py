@@ -7,6 +7,11 @@ from truthfl.ledger.money import minor_money
 from truthfl.ledger.terms import JobTerms, offer_from
 
 
+def _missing(names: list[str]) -> str:
+    """How many of those who were asked are missing in a round."""
+    return f"{len(names)} missing" if names else "all reports"
+
+
 def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     """Return one line about this entry, or None for kinds that are not shown.
 
@@ -34,7 +39,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
-        return f"round {document['round']}: {len(document['taken'])} reports{loss}"
+        reports = f"{len(document['taken'])} reports" if "taken" in document else _missing(document["missing"])
+        return f"round {document['round']}: {reports}{loss}"
     if entry.kind == "rejection":
         stage = f"round {document['round']}" if document["round"] is not None else document["stage"]
         return f"{stage}: {document['client'] or document['node']} refused: {document['reason']}"

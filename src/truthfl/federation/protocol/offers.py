@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from flwr.app import Message
@@ -16,9 +17,10 @@ from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.messages import LABELS, OFFER, document_in, query_message
 from truthfl.federation.protocol.news import send_news
-from truthfl.ledger.documents import answer_fault
+from truthfl.ledger.documents import answer_fault, signed_offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 
 DECLINED_NEWS = "The job goes on without you: you declined its offer, or did not answer in time."
@@ -30,22 +32,26 @@ MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 """Called with client names and a version; returns the plan's ledger document without the terms, and the offers."""
 
 
-def reach_agreement(roster: Roster, make_offers: MakeOffers) -> Agreement:
-    """Send offers to all enrolled clients, and new ones to the others when some decline, until all accept."""
+def reach_agreement(roster: Roster, make_offers: MakeOffers, key: PrivateKey) -> Agreement:
+    """Send offers to all enrolled clients, and new ones to the others when some decline, until all accept.
+
+    key  the operator's, which signs the offers
+    """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     names = [name for name in roster.names if name in roster.descriptions]
     version = 1
     while True:
         offered = _recorded_offers(view, version)
         if offered is None:
-            plan, offered = make_offers(names, version)
+            plan, unsigned = make_offers(names, version)
+            offered = _signed(unsigned, key)
             plan_item = Item(roster.job_name, "plan", str(version), plan | {"terms": offered.terms.document()})
             left_out = _left_out_items(roster.job_name, version, plan)
             roster.ledger.append_all([plan_item, *left_out, *_offer_items(offered)])
         else:
             plan = next((entry.document for entry in view.plans if entry.key == str(version)), {})
         send_news(roster.grid, _connected_nodes(roster, _left_out(plan)), LEFT_OUT_NEWS, over=True)
-        declined = _collect_answers(roster, view, offered.offers)
+        declined = _collect_answers(roster, view, _signed(offered, key).offers)
         if not declined:
             return offered
         send_news(roster.grid, _connected_nodes(roster, declined), DECLINED_NEWS, over=True)
@@ -101,8 +107,15 @@ def _recorded_offers(view: JobView, version: int) -> Agreement | None:
     return Agreement(view.terms_of(version, offers), offers) if offers else None
 
 
+def _signed(offered: Agreement, key: PrivateKey) -> Agreement:
+    """The offers with the operator's signature; those that the ledger has without, of earlier formats, get one too."""
+    return replace(
+        offered, offers=tuple(offer if offer.signature else signed_offer(offer, key) for offer in offered.offers)
+    )
+
+
 def _offer_items(offered: Agreement) -> list[Item]:
-    return [Item(offered.terms.name, "offer", offer.key, offer.document()) for offer in offered.offers]
+    return [Item(offered.terms.name, "offer", offer.key, offer.envelope()) for offer in offered.offers]
 
 
 def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -> set[str]:
@@ -115,7 +128,7 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
     deadline = time.monotonic() + roster.server.answer_seconds
     while waiting:
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
-        messages = [query_message(OFFER, node, offer.document()) for node, offer in offer_at.items()]
+        messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
         for node, reply in ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT):
             offer = offer_at.get(node)
             if offer is None or offer.client.name not in waiting or reply.has_error():

@@ -1,7 +1,7 @@
 """`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
-Imports the stages (`enrolment`, `offers`, `rounds`, `server`), `message_codes`, `messages`, `promise`, `recorder`,
-`reports`, `job`, `learning.draws`, the ledger, `mechanism.observation` and Flower.
+Imports the stages (`enrolment`, `offers`, `rounds`, `final_model`, `server`), `message_codes`, `messages`, `promise`,
+`recorder`, `reports`, `round_entries`, `job`, `learning.draws`, the ledger, `mechanism.observation` and Flower.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.final_model import tell_final_model
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     array_bytes_digest,
@@ -32,7 +33,8 @@ from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
-from truthfl.federation.protocol.rounds import Rejection, asked_field, missing_reports, offers_in_round, rejection_item
+from truthfl.federation.protocol.round_entries import begin_rounds, round_document
+from truthfl.federation.protocol.rounds import Rejection, missing_reports, offers_in_round, rejection_item
 from truthfl.federation.protocol.server import Operator, send_receipts
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key
@@ -122,14 +124,18 @@ class PaidStrategy(Strategy):
         self.roster = Roster(grid, ledger, self.job, self.names, self.server, None, self.operator.authenticated)
         wait_for_clients(self.roster)
         self.agreement = reach_agreement(
-            self.roster, lambda names, version: self._make_offers(tuple(names), version, num_rounds, opening)
+            self.roster,
+            lambda names, version: self._make_offers(tuple(names), version, num_rounds, opening),
+            self.operator.key,
         )
         self.code_keys = codes_with_participants(agreement_key, job_view(self.job, ledger.entries(self.job)))
         clients = [offer.client for offer in self.agreement.offers]
         self.weight = {client.name: client.weight / client.participation for client in clients}
         wait_for_labels(self.roster, self.agreement, lambda _: None)
+        self.call, self.digest = begin_rounds(ledger, self.job, 0), arrays_digest(initial_arrays)
         with Recorder(ledger, None) as self.recorder:
             result = super().start(grid, initial_arrays, num_rounds, self.server.round_seconds, *args, **kwargs)
+        tell_final_model(self.roster, self.agreement, arrays_digest(result.arrays))
         drawn = below(bits(key(draw_seed(self.operator.secret), Purpose.TEST), self.test.draws), self.test.size)
         loss = float(self.test.loss(result.arrays, drawn))
         if not math.isfinite(loss):
@@ -147,7 +153,7 @@ class PaidStrategy(Strategy):
         self.offers = offers_in_round(self.agreement, server_round - 1)
         if any(offer.client.name not in self.roster.node_of for offer in self.offers):
             self.roster.refresh()
-        self.round, self.sent = server_round, {name: array.numpy() for name, array in arrays.items()}
+        self.sent = {name: array.numpy() for name, array in arrays.items()}
         self.arrays, self.offer_at = arrays, {}
         name_of = {node: name for name, node in self.roster.node_of.items()}
         offer_to = {offer.client.name: offer for offer in self.offers}
@@ -176,7 +182,7 @@ class PaidStrategy(Strategy):
                 code_key = self.code_keys.get(offer.client.name)
                 bound = self.agreement.terms.report_bound
                 report = report_or_reason(
-                    reply, self.sent, offer.hash, server_round - 1, bound=bound, code_key=code_key, metrics=True
+                    reply, self.sent, self.call.fields(offer), bound=bound, code_key=code_key, metrics=True
                 )
                 if isinstance(report, str):
                     rejected.append((offer.client.name, node, report))
@@ -188,9 +194,9 @@ class PaidStrategy(Strategy):
             (None, None) if not taken else self.strategy.aggregate_train(server_round, self._weighted_replies(taken))
         )
         arrays = self.arrays if arrays is None else self._with_sent_dtypes(arrays)
-        names = [offer.client.name for offer in self.offers if offer.client.name in taken]
-        document = {"round": server_round, "taken": names, "model": arrays_digest(arrays)}
-        document |= asked_field(self.agreement, self.offers)
+        digests = self.digest, arrays_digest(arrays)
+        document = round_document(self.call, self.agreement, self.offers, taken, digests)
+        self.call, self.digest = self.call.next(changed=digests[0] != digests[1]), digests[1]
         items = [rejection_item(self.job, server_round, rejection) for rejection in rejected]
         no_params = np.empty(0, dtype=np.float32)  # there are no checkpoints
         self.recorder.put(server_round, no_params, [*items, Item(self.job, "round", str(server_round), document)])
@@ -234,7 +240,7 @@ class PaidStrategy(Strategy):
                 f"the strategy sends {sorted(message.content.array_records)}; it must send {MODEL!r} alone."
             )
         arrays = message.content.array_records[MODEL]
-        fields: dict[str, Any] = {"offer": offer.hash, "round": self.round - 1}
+        fields: dict[str, Any] = dict(self.call.fields(offer))
         fields = with_code(self.code_keys.get(offer.client.name), OPERATOR, fields, array_bytes_digest(arrays))
         content = RecordDict(dict(message.content) | {DOCUMENT: ConfigRecord(fields)})
         return Message(content, dst_node_id=message.metadata.dst_node_id, message_type=message.metadata.message_type)

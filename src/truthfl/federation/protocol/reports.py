@@ -28,8 +28,7 @@ LONGEST_REASON = 300
 def report_or_reason(
     reply: Message,
     common: Arrays,
-    offer: str,
-    round_: int,
+    asked: Mapping[str, str | int],
     *,
     bound: float = 0.0,
     code_key: bytes | None = None,
@@ -38,7 +37,7 @@ def report_or_reason(
     """Return the model in a reply, or the reason why the reply is rejected.
 
     common    the model as it was sent to the clients
-    offer     the hash of the client's offer
+    asked     what the training message says of the round: offer, round and attempt must come back
     bound     the largest length (L2 norm) of a report's change; 0 for none
     code_key  of the code that the reply must have; None if the offer has no agreement key
     metrics   whether the reply may also contain one MetricRecord
@@ -52,10 +51,12 @@ def report_or_reason(
     assignment, arrays = content.config_records.get(ROUND), content.array_records.get(MODEL)
     if assignment is None or arrays is None:
         return "its records are of another kind"
-    if assignment.get("offer") != offer:
+    if assignment.get("offer") != asked["offer"]:
         return "it is for another offer"
-    if assignment.get("round") != round_:
+    if assignment.get("round") != asked["round"]:
         return f"late: it is for round {assignment.get('round')!r}"[:LONGEST_REASON]
+    if assignment.get("attempt") != asked["attempt"]:
+        return "late: it is for an earlier start of the server"
     if list(arrays) != list(common):
         return f"its arrays are {', '.join(map(repr, arrays)) or 'none'}"[:LONGEST_REASON]
     if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):

@@ -1,6 +1,7 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `reports`, `learning`, the ledger and Flower.
+Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `reports`, `round_entries`, `learning`, the
+ledger and Flower.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from truthfl.federation.protocol.message_codes import OPERATOR, array_bytes_dige
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
+from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -70,13 +72,17 @@ def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, pro
     progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
+    if finished == training.rounds:
+        return params
+    call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
             offers = offers_in_round(training.taking_part, round_)
-            params, taken, rejected = run_round(roster, training, params, round_, offers)
-            document: dict[str, object] = {"round": round_ + 1, "taken": taken, "model": model_digest(params)}
-            document |= asked_field(training.agreement, offers)
+            params, taken, rejected = run_round(roster, training, params, call, offers)
+            digests = digest, model_digest(params)
+            document = round_document(call, training.taking_part, offers, taken, digests)
+            call, digest = call.next(changed=digests[0] != digests[1]), digests[1]
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
                 loss = training.model.loss(params, test.images, test.labels)
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.images, test.labels)}
@@ -101,20 +107,15 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
     return tuple(offer for offer, drawn in zip(agreement.offers, draws < probability, strict=True) if drawn)
 
 
-def asked_field(agreement: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:
-    """The field `asked` of a round's ledger entry: the names of the clients asked; no field if all of them were."""
-    return {} if len(offers) == len(agreement.offers) else {"asked": [offer.client.name for offer in offers]}
-
-
 def run_round(
-    roster: Roster, training: TrainingRun, params: Params, round_: int, offers: tuple[Offer, ...]
+    roster: Roster, training: TrainingRun, params: Params, call: RoundCall, offers: tuple[Offer, ...]
 ) -> tuple[Params, list[str], list[Rejection]]:
     """Return the model after this round, the names of clients whose reports were taken, and the rejections."""
     if any(offer.client.name not in roster.node_of for offer in offers):
         roster.refresh()
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
     offer_at = {node_of[offer.client.name]: offer for offer in offers}
-    messages = _training_messages(training, offers, node_of, params, round_)
+    messages = _training_messages(training, offers, node_of, params, call)
     reports: dict[str, Params] = {}
     rejected: list[Rejection] = []
     for node, reply in ask_nodes(roster.grid, messages, timeout=training.agreement.terms.round_seconds):
@@ -126,7 +127,7 @@ def run_round(
         else:
             code_key = training.code_keys.get(offer.client.name)
             bound = training.agreement.terms.report_bound
-            report = report_or_reason(reply, {PARAMS: params}, offer.hash, round_, bound=bound, code_key=code_key)
+            report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
             if isinstance(report, str):
                 rejected.append((offer.client.name, node, report))
             else:
@@ -140,7 +141,7 @@ def run_round(
 
 
 def _training_messages(
-    training: TrainingRun, offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, round_: int
+    training: TrainingRun, offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, call: RoundCall
 ) -> list[Message]:
     arrays = model_record(params)
     arrays_digest = array_bytes_digest(arrays)
@@ -148,7 +149,7 @@ def _training_messages(
     for offer in offers:
         node = node_of[offer.client.name]
         if node is not None:
-            fields: dict[str, Any] = {"offer": offer.hash, "round": round_}
+            fields: dict[str, Any] = dict(call.fields(offer))
             fields = with_code(training.code_keys.get(offer.client.name), OPERATOR, fields, arrays_digest)
             content = RecordDict({MODEL: arrays, DOCUMENT: ConfigRecord(fields)})
             messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN))

@@ -1,8 +1,9 @@
-"""The server's side of a whole job: enrol, plan, offer, label, audition, train, test, settle, send receipts.
+"""The server's side of a whole job, from enrolment to receipts.
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
-job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`), `ask_nodes`, `audit`,
-`job_model`, `message_codes`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and Flower.
+job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`), `ask_nodes`,
+`audit`, `job_model`, `message_codes`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and
+Flower.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster, wait_for_clients
+from truthfl.federation.protocol.final_model import tell_final_model
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.messages import RECEIPT, query_message
@@ -105,7 +107,8 @@ def conduct_job(
         else:
             wait_for_clients(roster)
         progress("planning on pilot data", 0, 0)
-        agreement = reach_agreement(roster, partial(planned_offers, roster, job, make_plan, opening))
+        make_offers = partial(planned_offers, roster, job, make_plan, opening)
+        agreement = reach_agreement(roster, make_offers, operator.key)
         if earlier.test is None:
             if not earlier.rounds:
                 _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
@@ -117,6 +120,7 @@ def conduct_job(
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
+            tell_final_model(roster, agreement, model_digest(params))
             publish_model(operator.folder, name, params, side.test)
             samples, secret = job.server.test_samples, operator.secret
             result = test_document(training.model, params, side.test, samples, secret, test_set)
