@@ -181,7 +181,7 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
     setting, found = stopped
     assert [found.auditions[name].document["passed"] for name in NAMES] == [True, False, False, True]
     assert held(setting, found) is None
-    assert {tuple(entry.document["asked"]) for entry in found.rounds} == {("Ada", "Dora")}
+    assert {tuple(found.asked_in(entry)) for entry in found.rounds} == {("Ada", "Dora")}
     assert len(found.rounds) == 12
     labels = {offer.client.name: offer.client.samples for offer in found.agreement.offers}
     for offer in found.agreement.offers:
@@ -335,7 +335,7 @@ def test_a_bad_audition_is_refused_with_a_reason_and_the_job_goes_on(name, tmp_p
     assert [found.auditions[other].document["passed"] for other in NAMES] == [True, False, True, True]
     assert np.isnan(np.load(solo_file(setting.folder / "models", found.name))[1]).all()
     assert held(setting, found) is None
-    assert "Ben" not in found.rounds[0].document["asked"]
+    assert "Ben" not in found.asked_in(found.rounds[0])
 
 
 @pytest.mark.parametrize("action", [AUDITION_COMMIT, AUDITION_OPEN])

@@ -122,7 +122,7 @@ def rewritten(entries, kind, key, change):
 
 
 def more_base(document):
-    document["client"]["pay"]["base"] += 1
+    document["document"]["client"]["pay"]["base"] += 1
 
 
 def more_pay(document):
@@ -134,7 +134,7 @@ def less_loss(document):
 
 
 def more_rounds(document):
-    document["taken"] = [*document["taken"], "Ben"]
+    document["missing"].remove("Ben")
 
 
 def other_amount(document):
@@ -148,7 +148,7 @@ def other_secret(document):
 @pytest.mark.parametrize(
     ("kind", "key", "change", "named", "what"),
     [
-        ("offer", "1/Ada", more_base, "answer '1/Ada'", "its offer is not the offer's"),
+        ("offer", "1/Ada", more_base, "offer '1/Ada'", "its signature is not of the operator's key"),
         ("settlement", "Cleo", more_pay, "settlement 'Cleo'", "recomputed it is"),
         ("test", "test", less_loss, "settlement", "recomputed it is"),
         ("test", "test", other_secret, "test 'test'", "not those committed to"),

@@ -244,7 +244,7 @@ def poke(path, value):
 TAMPERED = {
     "pay": (poke(("document", "settlement", "pay"), 999), "signature"),
     "loss": (poke(("document", "test", "loss"), 0.9), "signature"),
-    "slope": (poke(("document", "offer", "client", "pay", "slope"), 1.0), "signature"),
+    "slope": (poke(("document", "offer", "document", "client", "pay", "slope"), 1.0), "signature"),
     "secret": (poke(("document", "test", "secret"), "00" * 32), "signature"),
     "link": (poke(("document", "chain", 1, "payload"), "0" * 64), "signature"),
     "signature": (poke(("signature",), "AAAA"), "signature"),
