@@ -6,15 +6,19 @@ import sqlite3
 import subprocess
 import sys
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 
 import pytest
+import typer
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from small_jobs import small_job_file
+from truthfl.cli import ledger as cli_ledger
+from truthfl.errors import TruthflError
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -103,6 +107,50 @@ def test_a_changed_byte_in_a_receipt_is_found(entries, receipt, position, bit):
     if paper == json.loads(receipt):
         return  # the same document: 1e-05 may be written 1E-05
     assert not isinstance(paper, dict) or check_receipt(paper, entries) is not None
+
+
+@pytest.fixture(scope="module")
+def file_bytes(folder):
+    return (folder / "ledger.db").read_bytes()
+
+
+@pytest.mark.properties
+@settings(deadline=None)
+@given(st.one_of(st.integers(0, 4095), st.integers(0, 1_000_000)), st.binary(min_size=1, max_size=8), st.booleans())
+def test_whatever_bytes_a_file_has_its_check_ends_with_a_sentence(file_bytes, tmp_path_factory, place, other, cut):
+    """The first 4096 bytes are the database's schema: there, messages of SQLite quoted bytes that are no text."""
+    path = tmp_path_factory.getbasetemp() / "fuzzed.db"
+    place %= len(file_bytes)
+    path.write_bytes(file_bytes[:place] + other + (b"" if cut else file_bytes[place + len(other) :]))
+    for command, options in (
+        (cli_ledger.check, {"receipt": None, "model": None, "test": None, "job": None}),
+        (cli_ledger.show, {"job": None, "rows": False, "json": True}),
+        (cli_ledger.export, {"out": None, "form": "csv", "job": None}),
+    ):
+        with suppress(TruthflError, typer.Exit):
+            command(str(path), **options)
+
+
+STRANGE = [None, True, -1, 1e308, 10**400, 1e-320, "", "\u001b[31m", [], {}, ["Ada", "Ada"], 2.0**70]
+
+
+@pytest.mark.properties
+@settings(deadline=None)
+@given(st.data())
+def test_whatever_a_sealed_row_says_its_check_ends_with_a_sentence(entries, data):
+    """By somebody who writes anything and recomputes all hashes behind it."""
+    entry = data.draw(st.sampled_from(entries), label="row")
+    name = data.draw(st.sampled_from([*entry.document, "another"]), label="part")
+    value = data.draw(st.sampled_from([*STRANGE, {name: None}]), label="value")
+    fault = check(rewritten(entries, entry.kind, entry.key, lambda document: document.update({name: value})))
+    assert fault is None or fault.message.startswith("entry ")
+
+
+def test_rows_of_unknown_kinds_are_named(entries):
+    strange = replace(entries[-1], kind="gift")
+    fault = check([*entries[:-1], replace(strange, hash=link_hash(strange.link()))])
+    assert "gift" in fault.message
+    assert "it is of no kind that truthfl writes" in fault.message
 
 
 def rewritten(entries, kind, key, change):

@@ -5,7 +5,8 @@ Imports `output`, `progress`, `files` and, when called, the ledger and `federati
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.output import console, print_json, table
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.files import write_file
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def show(
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.job_view import job_view
 
-    with open_for_reading(address) as opened_ledger:
+    with open_for_reading(address) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         names = _job_names(opened_ledger, job)
         entries = [entry for entry in opened_ledger.entries() if entry.job in names]
         if json:
@@ -120,13 +121,27 @@ def export(
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
-    with open_for_reading(address) as opened_ledger:
+    with open_for_reading(address) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         names = _job_names(opened_ledger, job)
         text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
     if out is None:
         print(text, end="")
         return
     write_file(out, text)
+
+
+@contextmanager
+def sentence_for_malformed_rows(opened_ledger: Ledger) -> Iterator[None]:
+    """Turn the errors that rows cause which truthfl did not write into a sentence."""
+    try:
+        yield
+    except TruthflError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{opened_ledger.name} has rows that truthfl did not write ({type(error).__name__}); "
+            "truthfl ledger check names the first."
+        ) from None
 
 
 def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:

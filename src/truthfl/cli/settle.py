@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from truthfl.cli.ledger import JobName, LedgerAddress
+from truthfl.cli.ledger import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
 
@@ -39,7 +39,7 @@ def settle(
     if mark is not None and mark not in MARKS:
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
-    with open_ledger(address) as ledger:
+    with open_ledger(address) as ledger, sentence_for_malformed_rows(ledger):
         name = select_job(ledger.jobs(), job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]

@@ -1,14 +1,13 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
-`round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`, `round_checks`,
+`schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
@@ -18,6 +17,7 @@ from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipts import receipt_document, receipt_fault
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
+from truthfl.ledger.schema import KINDS
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes
@@ -31,8 +31,9 @@ def check(entries: Sequence[Entry]) -> Fault | None:
         return broken
     faults = []
     for job in dict.fromkeys(entry.job for entry in entries):
-        view = job_view(job, [entry for entry in entries if entry.job == job])
-        faults += list(_faults(view, entries))
+        own = [entry for entry in entries if entry.job == job]
+        unknown = [fault_at(entry, "it is of no kind that truthfl writes") for entry in own if entry.kind not in KINDS]
+        faults += unknown or list(_faults(job_view(job, own), entries))
     return min(faults, key=lambda fault: fault.position, default=None)
 
 
@@ -55,9 +56,7 @@ def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for check_kind in (_openings, _offers, _answers, _auditions, round_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
-    fault = payment_fault(view.payments)
-    if fault is not None:
-        yield Fault(view.payments[fault.position].sequence - 1, fault.message)
+    yield from _guarded(_payment_steps(view), view)
     yield from _guarded(_payments(view), view)
 
 
@@ -65,7 +64,7 @@ def _guarded(faults: Iterator[Fault], view: JobView) -> Iterator[Fault]:
     """These faults, and one more if an entry's document has missing or malformed fields."""
     try:
         yield from faults
-    except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # a document may hold anything, and so may what is computed from it
         first = view.job.sequence if view.job is not None else 1
         yield Fault(first - 1, f"entry {first}: job {view.name} cannot be recomputed: {type(error).__name__} {error}")
 
@@ -193,6 +192,12 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for name, entry in view.receipts.items():
         if name not in {offer.client.name for offer in _offers_in_force(view)}:
             yield fault_at(entry, "she has no contract")
+
+
+def _payment_steps(view: JobView) -> Iterator[Fault]:
+    fault = payment_fault(view.payments)
+    if fault is not None:
+        yield Fault(view.payments[fault.position].sequence - 1, fault.message)
 
 
 def _payments(view: JobView) -> Iterator[Fault]:

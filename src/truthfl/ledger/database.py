@@ -47,6 +47,9 @@ def retry(database: Database, attempt: Callable[[], Result]) -> Result:
     for number in range(MAX_ATTEMPTS):
         try:
             return attempt()
+        except UnicodeError:  # SQLite's own messages may quote bytes of a damaged file
+            damaged = _SQLITE_MESSAGES[sqlite3.SQLITE_CORRUPT]
+            raise InputError(f"{database.name} cannot be used as a ledger: {damaged}.") from None
         except SQLAlchemyError as error:
             reason = _reason(error)
             if not _is_transient(error):

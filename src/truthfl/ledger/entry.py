@@ -40,8 +40,8 @@ def is_salt(text: str) -> bool:
 
 
 def payload_digest(payload: str, salt: str) -> str:
-    """SHA-256 of the salt's bytes and the payload, in hexadecimal."""
-    return sha256(bytes.fromhex(salt) + payload.encode()).hexdigest()
+    """SHA-256 of the salt's bytes and the payload, in hexadecimal; bytes that are no text count as they are."""
+    return sha256(bytes.fromhex(salt) + payload.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def payload_text(payload: Document) -> str:

@@ -1,4 +1,4 @@
-"""The ledger's entries of one job, sorted by kind. Imports `entry` and `terms`."""
+"""The ledger's entries of one job, sorted by kind. Imports `entry`, `schema`, `terms`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 
 from truthfl.errors import InputError
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.schema import KINDS
 from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, offer_from
 
 
@@ -155,8 +156,10 @@ def job_view(name: str, entries: Iterable[Entry]) -> JobView:
             object.__setattr__(view, entry.kind, entry)
         elif entry.kind in ("plan", "start", "round", "rejection", "payment"):
             getattr(view, f"{entry.kind}s").append(entry)
-        else:
+        elif entry.kind in KINDS:
             getattr(view, f"{entry.kind}s")[entry.key] = entry
+        else:
+            raise InputError(f"entry {entry.sequence} is of the kind {entry.kind!r}, which truthfl does not write.")
     return view
 
 
