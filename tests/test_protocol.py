@@ -80,12 +80,12 @@ class Setting:
         self.people = simulated_participants(self.job, self.scene, self.folder, self.labels)
         self.grid = grid_of(self.people)
 
-    def go(self, grid=None):
+    def go(self, grid=None, again=False):
         with open_ledger(self.folder / "ledger.db") as book:
             operator = Operator(
                 book, self.folder, kept_key(self.folder / "operator"), secret_from_seed(self.seed), self.seed
             )
-            name = job_name(book, self.job, self.seed)
+            name = job_name(book, self.job, self.seed, again=again)
             return conduct_job(grid or self.grid, self.job, name, operator, self.plans, nothing)
 
     def model(self, found):
@@ -303,12 +303,12 @@ def test_a_job_leaves_a_book_that_checks(setting):
     assert all(isinstance(entry.document["amount"], int) for entry in found.payments)
 
 
-def test_the_same_seed_pays_the_same_and_a_second_run_is_a_second_job(tmp_path, plans):
+def test_the_same_seed_pays_the_same_and_a_second_job_is_opened_if_told_to(tmp_path, plans):
     pays = []
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         setting = Setting(tmp_path / folder, plans)
-        first, second = setting.go(), setting.go()
+        first, second = setting.go(), setting.go(again=True)
         assert first.name[:-2] == second.name[:-2]
         assert (first.name[-2:], second.name[-2:]) == ("-1", "-2")
         pays += [[entry.document for entry in one.settlements.values()] for one in (first, second)]

@@ -35,12 +35,15 @@ def run(
         str | None,
         typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run a complete job once more, as another job in the ledger.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print results.json.")] = False,
 ) -> None:
     """Run a job in one process: enrol, plan, offer, label, audition, train, test, pay, report.
 
     It is the protocol of a real federation, with simulated clients; what was promised and paid is in the ledger. A job
-    that was interrupted goes on where it was.
+    that was interrupted goes on where it was; the results of a complete one are shown once more.
 
     Without a job: ten clients with real MNIST digits, four of them dishonest.
 
@@ -78,6 +81,7 @@ def run(
                 ledger=ledger,
                 progress=progress or (lambda *_: None),
                 in_flower=simulation,
+                again=again,
             )
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; the same command goes on where it was ({out}).", file=sys.stderr)

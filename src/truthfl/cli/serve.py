@@ -50,6 +50,9 @@ def serve(
         str | None,
         typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Run a complete job once more: another job, with pay of its own.")
+    ] = False,
 ) -> None:
     """Start a SuperLink, or join one, and run a job on it: enrol, plan, offer, label, audition, train, test, pay.
 
@@ -61,7 +64,7 @@ def serve(
     from truthfl.federation.deployed.apps import RUN_CONFIG
     from truthfl.federation.deployed.superlink_client import register, submit
     from truthfl.federation.protocol.operator_folder import fixed_draws, keep_ledger_address, kept_draws, take_failure
-    from truthfl.federation.protocol.server import job_name
+    from truthfl.federation.protocol.server import is_complete, job_name
     from truthfl.job import DataJob, read_job
     from truthfl.ledger.book import open_ledger
     from truthfl.studies.reproduce.publication import require_writable
@@ -84,8 +87,14 @@ def serve(
     operator_key = (out if keys is None else keys) / "operator"
     with open_ledger(ledger_address) as opened_ledger:
         name = job_name(opened_ledger, job, (kept_draws(out) if seed is None else fixed_draws(seed)).seed)
-        if seed is None and not opened_ledger.entries(name):
-            name = job_name(opened_ledger, job, kept_draws(out, fresh=True).seed)
+        complete = is_complete(opened_ledger, name)
+        if complete and not again:
+            raise InputError(
+                f"job {name} is complete and its pay is in the ledger; --again runs and pays it once more."
+            )
+        if complete or not opened_ledger.entries(name):
+            draws = kept_draws(out, fresh=True) if seed is None else fixed_draws(seed)
+            name = job_name(opened_ledger, job, draws.seed, again=again)
         take_failure(out)  # of an earlier attempt
         keep_ledger_address(out, ledger_address)
         settings = RUN_CONFIG | {

@@ -71,18 +71,23 @@ class Operator:
         return kept_agreement_key(self.folder / "agreement-keys" / job)
 
 
-def job_name(ledger: Ledger, job: DataJob, seed: int, *, is_published: Callable[[str], bool] = lambda _: True) -> str:
-    """Return the name of the unfinished job with this content and seed in the ledger, or else a new name.
+def job_name(ledger: Ledger, job: DataJob, seed: int, *, again: bool = False) -> str:
+    """Return the name of the last job with this content and seed in the ledger; a new name if there is none.
 
-    is_published  whether the results of the finished job of this name were written; if not, it counts as unfinished
+    again  return a new name also if the last job is complete
     """
     stem = digest({"job": job.document(), "seed": seed})[:12]
     number = 1
-    while _has_all_receipts(job_view(f"{stem}-{number}", ledger.entries(f"{stem}-{number}"))):
-        if ledger.find(f"{stem}-{number + 1}", "job", "job") is None and not is_published(f"{stem}-{number}"):
-            break
+    while ledger.find(f"{stem}-{number + 1}", "job", "job") is not None:
         number += 1
-    return f"{stem}-{number}"
+    name = f"{stem}-{number}"
+    return f"{stem}-{number + 1}" if again and is_complete(ledger, name) else name
+
+
+def is_complete(ledger: Ledger, name: str) -> bool:
+    """Whether the job of this name is settled and all its receipts are written."""
+    view = job_view(name, ledger.entries(name))
+    return view.agreement is not None and len(view.receipts) == len(view.agreement.offers)
 
 
 def conduct_job(
@@ -194,7 +199,3 @@ def _send_news_on_failure(roster: Roster) -> Iterator[None]:
     except TruthflError as error:
         send_news(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
         raise
-
-
-def _has_all_receipts(view: JobView) -> bool:
-    return view.agreement is not None and len(view.receipts) == len(view.agreement.offers)

@@ -6,7 +6,6 @@ Imports `audition_payoff`, `client_labels`, `flower_simulation`, `grid`, the pro
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +21,7 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
-from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, job_name
+from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, is_complete, job_name
 from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
 from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
@@ -38,7 +37,7 @@ from truthfl.learning.profile import Profile
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.job_view import JobView
+from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.settlement import read_settlement
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.mechanism.checks import FloatArray
@@ -97,39 +96,35 @@ def run_job(
     design: PilotDesign | None = None,
     progress: ActivityProgress = lambda *_: None,
     in_flower: bool = False,
+    again: bool = False,
 ) -> RunOutcome:
     """Run a job: plan, offer, label, audition, train, test, pay. Then train again for each liar, with her alone honest.
 
-    An interrupted job in this folder is continued.
+    An interrupted job in this folder is continued; of a complete one, the outcome is returned.
 
     ledger     a file or the address of a database; ledger.db in the folder if None
     design     of the pilot; the default if None
     in_flower  whether the nodes are those of Flower's simulation, in other processes
+    again      run a complete job once more, as another job
     """
     federation = job.simulated_federation()
     with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
         operator = Operator(opened_ledger, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
-        name = job_name(opened_ledger, job, seed, is_published=lambda name: _has_results(folder, name))
+        name = job_name(opened_ledger, job, seed, again=again)
 
         def serve(grid: Grid) -> JobView:
             return conduct_job(grid, job, name, operator, lambda job, side: job.plan(side, design), progress)
 
-        if in_flower:
+        if is_complete(opened_ledger, name):
+            view = job_view(name, opened_ledger.entries(name))
+        elif in_flower:
             participant_at = partial(_rebuilt_participant, job, folder.resolve(), seed)
             view = run_in_simulation(len(job.clients), participant_at, serve)
         else:
             labels = None if has_audition(job) else _drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return _outcome(job, federation, view, operator)
-
-
-def _has_results(folder: Path, name: str) -> bool:
-    """Whether results.json in the folder, which is written last, is of this job."""
-    try:
-        return bool(json.loads((folder / RESULTS).read_text(encoding="utf-8"))["job"] == name)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _drawn_labels(job: DataJob, federation: SimulatedFederation, seed: int) -> Labels:

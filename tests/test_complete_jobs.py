@@ -1,0 +1,62 @@
+"""The same command after completion opens no second job, and pays nothing twice, unless it is told to."""
+
+import sys
+
+import pytest
+
+from small_jobs import small_job_file
+from truthfl.cli.app import main
+from truthfl.federation.simulated.embedded import run_job
+from truthfl.job import read_job
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.ledger.book import open_ledger
+
+QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("complete")
+
+
+@pytest.fixture(scope="module")
+def job_file(folder):
+    """The file of a job that is complete in the ledger of this folder."""
+    path = small_job_file(folder, "rounds = 30", "rounds = 3\nstep_size = 0.5")
+    run_job(read_job(path), folder / "out", design=QUICK)
+    return path
+
+
+def rows(folder):
+    with open_ledger(folder / "out" / "ledger.db") as book:
+        return book.entries()
+
+
+def test_a_simulated_job_is_shown_once_more(folder, job_file):
+    before = rows(folder)
+    outcome = run_job(read_job(job_file), folder / "out", design=QUICK)
+    assert rows(folder) == before
+    assert outcome.view.name == before[0].job
+    assert outcome.pay.tolist() == [entry.document["pay"] for entry in before if entry.kind == "settlement"]
+
+
+def test_a_server_does_not_start(folder, job_file, monkeypatch, capsys):
+    before = rows(folder)
+    arguments = ["serve", str(job_file), "--out", str(folder / "out"), "--seed", "0"]
+    monkeypatch.setattr(sys, "argv", ["truthfl", *arguments])
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = (
+        f"truthfl: job {before[0].job} is complete and its pay is in the ledger; --again runs and pays it once more.\n"
+    )
+    assert capsys.readouterr().err == said
+    assert rows(folder) == before
+
+
+def test_who_says_so_gets_another_job(folder, job_file):
+    first = rows(folder)[0].job
+    outcome = run_job(read_job(job_file), folder / "out", design=QUICK, again=True)
+    assert (first[-2:], outcome.view.name) == ("-1", f"{first[:-2]}-2")
+    assert run_job(read_job(job_file), folder / "out", design=QUICK).view.name == outcome.view.name
