@@ -4,8 +4,9 @@
 """
 
 from truthfl.federation.participant.client_mod import assigned_batch, paid
+from truthfl.federation.protocol.messages import arrays_digest
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_draws, kept_key
-from truthfl.federation.protocol.paid_strategy import PaidStrategy, Test, arrays_digest
+from truthfl.federation.protocol.paid_strategy import PaidStrategy, Test
 from truthfl.federation.protocol.promise import Promise
 from truthfl.federation.protocol.server import Operator
 from truthfl.federation.simulated.grid import SERVER, InProcessGrid

@@ -18,6 +18,7 @@ DEFAULTS: Mapping[str, object] = {
     "report_bound": 0.0,
     "aggregation": MEAN,
     "secure_aggregation": "",
+    "least_participation": 1.0,
 }
 
 

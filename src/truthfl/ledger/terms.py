@@ -48,6 +48,7 @@ class JobTerms:
     report_bound      the largest L2 norm of a report's change that is taken; 0 for none
     aggregation       how reports are combined: "mean", "trimmed" or "median"
     secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
+    least_participation  the smallest share of rounds in which any client is asked
     """
 
     name: str
@@ -78,6 +79,7 @@ class JobTerms:
     report_bound: float = 0.0
     aggregation: str = MEAN
     secure_aggregation: str = ""
+    least_participation: float = 1.0
 
     @property
     def has_audition(self) -> bool:
@@ -299,4 +301,6 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
     sums = terms.aggregation, terms.secure_aggregation
     require_sound_round_terms(terms.agreement_key, terms.report_bound, *sums)
+    if type(terms.least_participation) not in (int, float) or not 0 < terms.least_participation <= 1:
+        raise InputError("this is no offer: its least_participation is no number above 0 and up to 1.")
     return terms

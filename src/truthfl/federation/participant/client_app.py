@@ -84,11 +84,11 @@ def require_from_operator(signatory: Signatory, assignment: ConfigRecord, arrays
         raise InputError("this message is not from the operator of the accepted offer: its code is wrong.")
 
 
-def round_record(signatory: Signatory, assignment: ConfigRecord, report: ArrayRecord) -> ConfigRecord:
-    """The record of a report that says which training message it answers, with her code."""
+def round_record(signatory: Signatory, assignment: ConfigRecord, report_digest: str) -> ConfigRecord:
+    """The record of a report with this digest that says which training message it answers, with her code."""
     key = signatory.code_key(str(assignment["offer"]))
     fields = {name: assignment[name] for name in ECHOED if name in assignment}
-    return ConfigRecord(with_code(key, PARTICIPANT, fields, "" if key is None else array_bytes_digest(report)))
+    return ConfigRecord(with_code(key, PARTICIPANT, fields, report_digest))
 
 
 def client_app(participant_of: ParticipantOf) -> ClientApp:
@@ -116,10 +116,12 @@ def client_app(participant_of: ParticipantOf) -> ClientApp:
             raise InputError("the message has no model, or does not say for which offer.")
         participant, offer_hash = participant_of(context), str(assignment["offer"])
         require_from_operator(participant, assignment, arrays)
-        round_ = int(assignment["round"])  # type: ignore[arg-type]
-        report = model_record(participant.report(offer_hash, model_in(arrays), round_))
-        return Message(
-            RecordDict({MODEL: report, ROUND: round_record(participant, assignment, report)}), reply_to=message
-        )
+        common = model_in(arrays)
+        with participant.answering(offer_hash, assignment, common) as sent:
+            report = model_record(participant.report(offer_hash, common, int(assignment["round"])))  # type: ignore[arg-type]
+            sent_digest = array_bytes_digest(report)
+            sent(sent_digest)
+        record = round_record(participant, assignment, sent_digest)
+        return Message(RecordDict({MODEL: report, ROUND: record}), reply_to=message)
 
     return app

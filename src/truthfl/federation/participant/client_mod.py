@@ -1,6 +1,7 @@
 """Let any Flower ClientApp take part in a paid job, without changes to its training code.
 
-Imports `client_app`, `signatory`, `node_settings`, the protocol's `messages`, `ledger.signing` and Flower.
+Imports `client_app`, `signatory`, `node_settings`, `round_guard`, the protocol's `messages` and `message_codes`,
+`ledger.signing` and Flower.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from flwr.clientapp import ClientApp
 from truthfl.errors import InputError
 from truthfl.federation.participant.client_app import add_query_handlers, require_from_operator, round_record
 from truthfl.federation.participant.node_settings import decision, settings_from
+from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.messages import DOCUMENT, MODEL, ROUND
+from truthfl.federation.protocol.message_codes import array_bytes_digest
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL, ROUND, arrays_digest
 from truthfl.ledger.signing import read_key
 
 BATCH_SIZE = "batch-size"
@@ -35,17 +38,20 @@ def assigned_batch(message: Message, context: Context, call_next: Next) -> Messa
         return call_next(message, context)
     signatory = _signatory(context, 0)
     offer = signatory.accepted_offer(str(assignment["offer"]))
-    require_from_operator(signatory, assignment, message.content.array_records.get(MODEL, ArrayRecord()))
+    arrays = message.content.array_records.get(MODEL, ArrayRecord())
+    require_from_operator(signatory, assignment, arrays)
     context.run_config[BATCH_SIZE] = offer.client.batch_size
     config = ConfigRecord(
         dict(message.content.config_records.get("config", {})) | {BATCH_SIZE: offer.client.batch_size}
     )
     other_records = {name: record for name, record in message.content.items() if name != DOCUMENT}
     message.content = RecordDict(other_records | {"config": config})
-    reply = call_next(message, context)
-    if reply.has_content():
-        arrays = reply.content.array_records.get(MODEL, ArrayRecord())
-        reply.content[ROUND] = round_record(signatory, assignment, arrays)
+    with answering(signatory.folder, offer, asked_round(assignment, arrays_digest(arrays))) as sent:
+        reply = call_next(message, context)
+        if reply.has_content():
+            report_digest = array_bytes_digest(reply.content.array_records.get(MODEL, ArrayRecord()))
+            sent(report_digest)
+            reply.content[ROUND] = round_record(signatory, assignment, report_digest)
     return reply
 
 

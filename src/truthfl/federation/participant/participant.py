@@ -1,12 +1,13 @@
 """`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
-Imports `kept_audition`, `received_models`, `signatory`, the protocol's `job_model`, `learning`, and the ledger's
-`commitment` and `terms`.
+Imports `kept_audition`, `received_models`, `round_guard`, `signatory`, the protocol's `job_model` and `recorder`,
+`learning`, and the ledger's `commitment` and `terms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,8 +17,10 @@ from threadpoolctl import ThreadpoolController
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.received_models import RECEIVED, received_models
+from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.recorder import model_digest
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
@@ -87,6 +90,14 @@ class Participant(Signatory):
         if kept is None:
             raise InputError("no model was committed to for this offer.")
         return kept
+
+    def answering(
+        self, offer_hash: str, fields: Mapping[str, Any], common: Params
+    ) -> AbstractContextManager[Callable[[str], None]]:
+        """Refuse a training message with these fields and model unless its round comes next; see `round_guard`."""
+        offer, model = self._accepted_offer_and_model(offer_hash)
+        asked = asked_round(fields, model_digest(common))
+        return answering(self.folder, offer, asked, common, lambda: model.init(offer.job.seed))
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Return her report of one round, as her behaviour makes it; rounds count from 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -50,3 +51,12 @@ def model_record(params: Params) -> ArrayRecord:
 def model_in(record: ArrayRecord) -> Params:
     """Return the flat array of a record, without checks; clients use it for the server's model."""
     return np.array(record[PARAMS].numpy(), dtype=np.float32)
+
+
+def arrays_digest(arrays: ArrayRecord) -> str:
+    """A hash of a model's arrays, with their names and shapes."""
+    combined = sha256()
+    for name, array in arrays.items():
+        numbers = np.ascontiguousarray(array.numpy())
+        combined.update(f"{name} {numbers.dtype.str} {numbers.shape};".encode() + numbers.tobytes())
+    return combined.hexdigest()

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from truthfl.federation.protocol.message_codes import (
     codes_with_participants,
     with_code,
 )
-from truthfl.federation.protocol.messages import DOCUMENT, MODEL
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL, arrays_digest
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.recorder import Recorder
@@ -301,15 +300,6 @@ class PaidStrategy(Strategy):
         plan = {"step_size": training.step_size, "expected_loss": promise.expected_loss}
         plan |= {"loss_error": promise.loss_error}
         return plan, agreement_of(promise, self.roster, opening, task, version)
-
-
-def arrays_digest(arrays: ArrayRecord) -> str:
-    """A hash of a model's arrays, with their names and shapes."""
-    combined = sha256()
-    for name, array in arrays.items():
-        numbers = np.ascontiguousarray(array.numpy())
-        combined.update(f"{name} {numbers.dtype.str} {numbers.shape};".encode() + numbers.tobytes())
-    return combined.hexdigest()
 
 
 def _finite_metrics(content: RecordDict) -> dict[str, int | float]:

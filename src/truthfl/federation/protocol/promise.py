@@ -119,6 +119,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         report_bound=promise.report_bound,
         aggregation=promise.aggregation,
         secure_aggregation=promise.secure_aggregation,
+        least_participation=float(promise.clients.participation.min()),
         audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
     )
 

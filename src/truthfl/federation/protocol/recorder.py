@@ -12,7 +12,7 @@ import time
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import Empty, Queue
 from threading import Thread
 from types import TracebackType
 
@@ -24,7 +24,8 @@ from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
 
-BATCH_SECONDS = 0.25  # the rounds of this time are written together; a crash loses at most these
+BATCH_SECONDS = 0.25  # the rounds of this time are written together
+MOST_ROUNDS = 45  # in one write, and waiting for it: a crash loses less than the 100 rounds that participants repeat
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +77,7 @@ class Recorder:
 
     def __init__(self, ledger: Ledger, checkpoint_file: Path | None) -> None:
         self.ledger, self.checkpoint_file = ledger, checkpoint_file
-        self.queue: SimpleQueue[Checkpoint | None] = SimpleQueue()  # None ends the thread
+        self.queue: Queue[Checkpoint | None] = Queue(MOST_ROUNDS)  # None ends the thread
         self.failure: BaseException | None = None
         self.thread = Thread(target=self._write_queue, name="truthfl recorder", daemon=True)
 
@@ -109,10 +110,12 @@ class Recorder:
                     self.failure = failure
 
     def _next_batch(self) -> tuple[list[Checkpoint], bool]:
-        """All rounds queued within BATCH_SECONDS, and whether they are the last."""
+        """The rounds queued within BATCH_SECONDS, up to MOST_ROUNDS, and whether they are the last."""
         queued = [self.queue.get()]
         deadline = time.monotonic() + BATCH_SECONDS
-        while queued[-1] is not None and (seconds_left := deadline - time.monotonic()) > 0:
+        while (
+            queued[-1] is not None and len(queued) < MOST_ROUNDS and (seconds_left := deadline - time.monotonic()) > 0
+        ):
             try:
                 queued.append(self.queue.get(timeout=seconds_left))
             except Empty:

@@ -1,0 +1,181 @@
+"""Which rounds a participant answers: those of her contract, once each, in order, from models that follow."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from messages import told
+from participants import an_offer
+from truthfl.federation.participant.round_guard import answering, asked_round
+from truthfl.federation.protocol.recorder import model_digest
+from truthfl.ledger import participant_folder
+from truthfl.ledger.documents import final_word
+from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_file, rounds_of
+from truthfl.ledger.signing import new_key
+
+KEY, OPERATOR = new_key(), new_key()
+START = np.zeros(4, np.float32)
+
+
+class Node:
+    """Answers rounds of one offer, whose reports may move the model by 1."""
+
+    def __init__(self, home, **terms):
+        self.home = home
+        self.offer = an_offer(KEY, OPERATOR, **{"rounds": 300, "report_bound": 1.0} | terms)
+
+    def answer(self, model, **fields):
+        asked = asked_round(fields, model_digest(model))
+        with answering(self.home, self.offer, asked, model, lambda: START) as sent:
+            sent("ab" * 32)
+
+    def refuses(self, model, **fields):
+        before = self.kept()
+        sentence = told(self.answer, model, **fields)
+        assert self.kept() == before
+        return sentence
+
+    def kept(self):
+        return rounds_of(self.home, self.offer.hash)
+
+
+def at(position):
+    return np.array([position, 0, 0, 0], np.float32)
+
+
+@pytest.fixture
+def node(tmp_path):
+    return Node(tmp_path)
+
+
+def test_rounds_in_order_are_answered_and_kept(node):
+    for number in range(5):
+        node.answer(at(0.5 * number), round=number, attempt=0)
+    node.answer(at(3.5), round=7)  # 5 and 6 were missed
+    assert [(one.round, one.received) for one in node.kept()] == [
+        *((number, model_digest(at(0.5 * number))) for number in range(5)),
+        (7, model_digest(at(3.5))),
+    ]
+    assert {one.sent for one in node.kept()} == {"ab" * 32}
+    assert rounds_file(node.home, node.offer.hash).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("number", [300, 10**6])
+def test_a_round_that_the_contract_has_not_is_refused(node, number):
+    assert f"round {number + 1:,} is asked for; the contract has 300 rounds." in node.refuses(START, round=number)
+
+
+@pytest.mark.parametrize("fields", [{"round": -1}, {"round": "0"}, {"round": True}, {}, {"round": 0, "attempt": -1}])
+def test_numbers_that_are_none_are_refused(node, fields):
+    assert "is no whole number" in node.refuses(START, **fields)
+
+
+def test_each_round_is_answered_once_and_in_order(node):
+    node.answer(START, round=0)
+    node.answer(at(0.5), round=1)
+    node.answer(at(0.5), round=1)  # the same question gets the same answer
+    assert "round 2 was answered from another model" in node.refuses(at(0.6), round=1)
+    assert "round 1 is over" in node.refuses(START, round=0)
+
+
+def test_the_first_model_is_that_of_the_terms(node):
+    assert "from which training starts" in node.refuses(at(0.1), round=0)
+    assert "another shape" in node.refuses(np.zeros(5, np.float32), round=0)
+    assert "away from the last one" in node.refuses(at(2.1), round=2)  # who missed the first rounds knows it too
+    node.answer(at(1.9), round=2)
+
+
+def test_a_model_that_does_not_follow_from_the_last_is_refused(node):
+    node.answer(START, round=0)
+    node.answer(at(1.0), round=1)
+    assert "is 1.5 away from the last one; by the offer it is at most 1" in node.refuses(at(2.5), round=2)
+    assert "NaN" in node.refuses(np.full(4, np.nan, np.float32), round=2)
+    node.answer(at(2.5), round=3)
+
+
+def test_the_same_model_again_and_again_is_refused(node):
+    """An operator who sends zeros every round would see what she would tell of the same point with every batch."""
+    node.answer(START, round=0)
+    assert "round 2 has the same model as round 1, without a reason" in node.refuses(START, round=1)
+    for number in range(1, 11):  # the server says that it refused the rounds
+        node.answer(START, round=number, unchanged=number)
+    assert "stayed the same in 10 rounds" in node.refuses(START, round=11, unchanged=11)
+    node.answer(at(0.5), round=11)
+    assert "without a reason" in node.refuses(at(0.5), round=13, unchanged=1)
+
+
+def test_a_server_that_was_stopped_goes_back_within_limits(node):
+    for number in range(120):
+        node.answer(at(0.01 * number), round=number)
+    assert "from round 120 to 19; that is too far" in node.refuses(at(0.18), round=18, attempt=1)
+    assert "with another model than it had sent" in node.refuses(at(0.2), round=30, attempt=1)
+    for attempt in range(1, 11):
+        node.answer(at(0.3), round=30, attempt=attempt)
+        node.answer(at(0.31 + 0.01 * attempt), round=31, attempt=attempt)  # somebody was missing this time
+        assert "of an earlier start" in node.refuses(at(0.9), round=32, attempt=attempt - 1)
+    node.answer(at(0.41), round=31, attempt=11)  # this repeats what she answered
+    assert "has gone back 10 times" in node.refuses(at(0.3), round=30, attempt=12)
+    node.answer(at(0.6), round=32, attempt=11)
+
+
+def test_after_the_final_model_no_round_is_answered(node):
+    node.answer(START, round=0)
+    participant_folder.put_final(node.home, node.offer, final_word(node.offer, "cd" * 32, KEY))
+    assert "no more rounds are answered" in node.refuses(at(0.5), round=1)
+
+
+def test_of_two_models_for_one_round_at_once_one_is_answered(node):
+    node.answer(START, round=0)
+
+    def ask(number):
+        try:
+            node.answer(at(0.01 * (number + 1)), round=1)
+        except Exception as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(ask, range(24)))
+    assert outcomes.count(None) == 1
+    assert len(node.kept()) == 2
+
+
+def test_without_a_bound_only_the_order_counts(tmp_path):
+    node = Node(tmp_path, report_bound=0.0)
+    node.answer(START, round=0)
+    node.answer(at(1e5), round=1)
+    assert "without a reason" in node.refuses(at(1e5), round=2)
+    assert not list((tmp_path / "rounds").glob("*.npy"))
+
+
+def test_who_is_asked_rarely_lets_the_model_move_further(tmp_path):
+    node = Node(tmp_path, least_participation=0.5)
+    node.answer(START, round=0)
+    node.answer(at(1.9), round=1)
+    assert "at most 2" in node.refuses(at(4.1), round=2)
+
+
+def test_a_line_that_a_crash_cut_off_is_forgotten(node):
+    node.answer(START, round=0)
+    with rounds_file(node.home, node.offer.hash).open("ab") as file:
+        file.write(b'{"round":1,"att')
+    node.answer(at(0.5), round=1)
+    assert [one.round for one in node.kept()] == [0, 1]
+    with rounds_file(node.home, node.offer.hash).open("ab") as file:
+        file.write(b"[]\n")
+    assert "no record of a round" in told(node.kept)
+
+
+def test_of_very_many_rounds_the_last_are_read(tmp_path):
+    digest = "ef" * 32
+    with open_rounds(tmp_path, "ab") as rounds:
+        for number in range(2000):
+            rounds.append(RoundRecord(number, 0, digest, digest))
+    with open_rounds(tmp_path, "ab") as rounds:
+        assert asdict(rounds.last)["round"] == 1999
+        assert rounds.latest_of(1900) == RoundRecord(1900, 0, digest, digest)
+        assert rounds.latest_of(3) is None
+    assert len(rounds_of(tmp_path, "ab")) == 2000
+    assert "no hash" in told(rounds_of, tmp_path, "../x")
