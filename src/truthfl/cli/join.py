@@ -199,6 +199,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
     from truthfl.page.offer_outlook import pay_deviation
+    from truthfl.page.privacy_terms import noise_words, promised_to, what_leaves
 
     job, client, deviation = offer.job, offer.client, pay_deviation(offer)
     alone = " train a model on them alone," if job.has_audition else ""
@@ -207,8 +208,9 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
         f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {deviation:,.2f}; "
         f"your cost is taken to be {offer.cost:,.2f}.\n{job.formula}.\n{job.dropping_out}",
-        flush=True,
     )
+    print("Your pictures and labels stay on this machine. What leaves it:", *what_leaves(offer), sep="\n- ")
+    print(noise_words(offer, promised_to(offer)), flush=True)
     if ask:
         accepted = typer.confirm("Do you accept?")
         participant_folder.put_answer(home, offer, read_key(key), accepted=accepted)

@@ -1,7 +1,7 @@
 """Offers and receipts as JSON values for the page.
 
 Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`.
+`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`, `privacy_terms`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from truthfl.page.document_names import NO_DOCUMENTS
 from truthfl.page.numbers import calculation_term, money, overflow_allowed
 from truthfl.page.offer_outlook import outlooks, own_costs, spread
 from truthfl.page.pay_plot import offer_plot, receipt_plot
+from truthfl.page.privacy_terms import privacy_view
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -122,6 +123,7 @@ def _offer_view(
         "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
         "outlooks": [asdict(outlook) for outlook in expected],
         "audition": audition_view(offer),
+        "privacy": privacy_view(offer),
         "plot": offer_plot(offer),
     }
     return computed | {

@@ -1,6 +1,6 @@
 """The settings of a participant's node, passed as Flower's node config, and reading the data they name.
 
-Imports `participant`, `samples`, `learning`, `mechanism.formulas` and the ledger.
+Imports `participant`, `private_keys`, `samples`, `learning`, `mechanism.formulas` and the ledger.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import LabelSource, Participant
+from truthfl.federation.participant.private_keys import kept_secret
 from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.asked_samples import asked_order
 from truthfl.learning.images import LabeledImages
@@ -85,6 +86,7 @@ def participant_of(settings: Settings) -> Participant:
         labels=labels,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
+        noise_secret=kept_secret(Path(settings.home)),
         decide=lambda offer: decision(settings, offer, samples=len(images)),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,

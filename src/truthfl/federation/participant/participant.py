@@ -1,7 +1,7 @@
 """`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
-Imports `kept_audition`, `received_models`, `round_guard`, `signatory`, the protocol's `job_model` and `recorder`,
-`learning`, and the ledger's `commitment` and `terms`.
+Imports `kept_audition`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's `job_model` and
+`recorder`, `learning`, and the ledger's `commitment` and `terms`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
+from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
@@ -26,6 +27,8 @@ from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
 from truthfl.learning.local_training import report_of_round
 from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.private_draws import DrawKey
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
@@ -40,12 +43,14 @@ class Participant(Signatory):
     images           her pictures
     labels           returns the labels for an offer, one per picture; None until all are there
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
+    noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
     """
 
     images: Images
     labels: LabelSource
     behaviour: str | Behaviour = "truthful"
+    noise_secret: DrawKey | None = None
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
@@ -56,7 +61,11 @@ class Participant(Signatory):
         if offer.job.image_shape != self.images.shape[1:]:
             raise InputError(f"the offer asks for pictures of shape {offer.job.image_shape}.")
         if offer.job.has_audition:
-            recipe_of(offer.job.recipe)
+            recipe = recipe_of(offer.job.recipe)
+            if recipe.shifts and isinstance(model_of(offer.job), PrivateModel):
+                raise InputError(
+                    "the offer's private training has shifted copies, for which its epsilon does not hold."
+                )
         return super().answer_offer(document)
 
     def has_labels(self, offer_hash: str) -> bool:
@@ -70,7 +79,7 @@ class Participant(Signatory):
         kept = read_audition(self.folder, offer_hash)
         if kept is None:
             offer, model = self._accepted_offer_and_model(offer_hash)
-            labels = self._labels_for(offer)
+            labels, secret = self._labels_for(offer), self.noise_secret
             with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
                 trained = audition_model(
                     behaviour(self.behaviour),
@@ -80,6 +89,7 @@ class Participant(Signatory):
                     recipe_of(offer.job.recipe),
                     client=offer.client.index,
                     seed=offer.job.seed,
+                    private_key=None if secret is None else key_of_audition(secret, offer_hash),
                 )
             kept = keep_audition(self.folder, offer_hash, trained)
         return audition_commitment(offer_hash, kept.salt, kept.model)
@@ -119,7 +129,13 @@ class Participant(Signatory):
                 local_steps=offer.job.local_steps,
                 step_size=offer.job.step_size,
                 seed=offer.job.seed,
+                private_key=self._key_of_round(model, offer_hash, common, round_),
             )
+
+    def _key_of_round(self, model: Model, offer_hash: str, common: Params, round_: int) -> DrawKey | None:
+        if self.noise_secret is None or not isinstance(model, PrivateModel):
+            return None
+        return key_of_round(self.noise_secret, self.folder, offer_hash, round_, common)
 
     def _labels_for(self, offer: Offer) -> Labels:
         """The labels of the samples that the offer asks for."""

@@ -42,6 +42,7 @@ async function load() {
   showTask(view);
   showAudition(view);
   showPay(view);
+  showPrivacy(view);
   showSmallPrint(view);
   byId("cost-labeling").value = number(view.costs.labeling, 2).replaceAll(",", "");
   byId("cost-computing").value = number(view.costs.computing, 2).replaceAll(",", "");
@@ -59,7 +60,7 @@ function showTask({ offer, spread, audition }) {
   byId("lead").textContent = `${label}, once, in ${offer.classes.length} classes. ` +
     `${then}, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
     `You have ${duration(offer.label_seconds)} for the labels. ` +
-    "Your pictures and labels stay on this machine; only the trained model’s numbers leave it.";
+    "Your pictures and labels stay on this machine; below is what leaves it, and what can be learned from that.";
   pairs(byId("facts"), [
     [audition === null ? "pictures" : "pictures to label", offer.samples.toLocaleString("en")],
     ["batch size", offer.batch_size.toLocaleString("en")],
@@ -75,6 +76,11 @@ function showAudition(view) {
   if (view.audition === null) return;
   byId("audition-words").replaceChildren(...auditionWords(view));
   byId("hard-words").textContent = hardPictures(view);
+}
+
+function showPrivacy({ privacy }) {
+  byId("leaves").replaceChildren(...privacy.leaves.map((sentence) => make("li", {}, sentence)));
+  byId("noise-words").textContent = privacy.noise_words;
 }
 
 function showPay(view) {

@@ -1,0 +1,98 @@
+"""What an offer means for privacy, in words: what leaves the participant's machine, who sees it, what it can tell.
+
+What is said to be recoverable was measured by `benchmarks.inversion`; docs/security.md has the numbers. Imports the
+ledger's `terms`; `learning` when an offer has noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from truthfl.ledger.terms import Offer
+
+if TYPE_CHECKING:
+    from truthfl.learning.promised_privacy import PromisedPrivacy
+
+MUCH = 10.0  # an ε above which little is promised
+
+
+def privacy_view(offer: Offer) -> dict[str, Any]:
+    """What leaves her machine, a sentence each; what noise promises; None for `noise` if there is no clipping."""
+    promised = promised_to(offer)
+    return {
+        "leaves": what_leaves(offer),
+        "noise": None if promised is None else asdict(promised) | {"epsilon": _finite(promised.epsilon)},
+        "noise_words": noise_words(offer, promised),
+    }
+
+
+def what_leaves(offer: Offer) -> list[str]:
+    """What the participant's machine sends in this job, one sentence each."""
+    job, client = offer.job, offer.client
+    sent = [
+        "Your name, your public key, how many pictures you have and of what size, and the costs that you state.",
+        "Your signed answers: to this offer, and that you have the final model.",
+    ]
+    if job.has_audition:
+        sent.append(
+            f"A model that your computer trains alone on your {client.samples:,} labeled pictures. The operator sees "
+            "it. It tells how often each class occurs among your labels and what your pictures of a class look like on "
+            "average; of a class of which you have one picture, that is this picture."
+        )
+    rounds = (
+        f"In each of {job.rounds:,} rounds, how about {client.batch_size:,} of your pictures would change the model."
+    )
+    if job.secure_aggregation:
+        sent.append(
+            f"{rounds} It is masked: the operator sees the sum with at least two others, and sees yours only if all "
+            "others conspire or if your machine is told that others dropped out."
+        )
+    else:
+        sent.append(
+            f"{rounds} The operator sees each by itself: from one it can read how often each label is in it and some "
+            "pictures, and from all together most of your pictures and labels."
+        )
+    return sent
+
+
+def noise_words(offer: Offer, promised: PromisedPrivacy | None) -> str:
+    """What clipping and noise promise, in words."""
+    if promised is None:
+        return "No noise is added to what is sent, so nothing is promised of what can be learned from it."
+    if not promised.noise:
+        return (
+            f"Each picture's part of a change is shortened to {promised.clip:g}. No noise is added, so nothing is "
+            "promised of what can be learned."
+        )
+    much = " That is a weak promise." if promised.epsilon > MUCH else ""
+    return (
+        f"Each picture's part of a change is shortened to {promised.clip:g}, and noise of {promised.noise:g} times "
+        f"that is added: whether any one picture is among your {offer.client.samples:,} changes the odds of anything "
+        f"that the operator sees in this job by a factor of at most e^{promised.epsilon:.1f}, except with probability "
+        f"{promised.delta:g}.{much} Several jobs add up."
+    )
+
+
+def promised_to(offer: Offer) -> PromisedPrivacy | None:
+    """What the offer's noise promises; None if gradients are not clipped."""
+    model = offer.job.model
+    if not isinstance(model, Mapping) or not model.get("clip"):
+        return None
+    from truthfl.learning.promised_privacy import promised_privacy
+    from truthfl.learning.recipe import recipe_of
+
+    return promised_privacy(
+        float(model["clip"]),
+        float(model.get("noise", 0.0)),
+        samples=offer.client.samples,
+        batch_size=offer.client.batch_size,
+        steps=offer.job.rounds * offer.job.local_steps,
+        recipe=recipe_of(offer.job.recipe) if offer.job.has_audition else None,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
