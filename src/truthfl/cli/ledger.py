@@ -1,20 +1,21 @@
-"""`truthfl ledger`: show, check and export a ledger.
+"""`truthfl ledger`: show, check, anchor and export a ledger.
 
-Imports `output`, `progress`, `files` and, when called, the ledger and `federation.protocol.audit`.
+Imports `anchor`, `ledger_options`, `output`, `files` and, when called, the ledger and `federation.protocol.audit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl.cli.anchor import anchor as keep_anchor
 from truthfl.cli.exit_codes import FAILED
+from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
-from truthfl.errors import InputError, TruthflError
+from truthfl.errors import InputError
 from truthfl.files import write_file
 
 if TYPE_CHECKING:
@@ -22,12 +23,8 @@ if TYPE_CHECKING:
     from truthfl.ledger.entry import Entry
     from truthfl.ledger.job_view import JobView
 
-LedgerAddress = Annotated[
-    str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
-]
-JobName = Annotated[str | None, typer.Option("--job", help="One job of it; all of them unless given.")]
-
 ledger = typer.Typer(help="Show, check and export what was promised and paid.", no_args_is_help=True)
+ledger.command("anchor")(keep_anchor)
 
 
 @ledger.command()
@@ -64,13 +61,17 @@ def show(
 def check(
     address: LedgerAddress,
     receipt: Annotated[Path | None, typer.Option(help="A client's receipt, held against the ledger.")] = None,
+    anchor: Annotated[
+        Path | None, typer.Option(help="A file of anchors, held against the ledger; LEDGER.anchors if it is there.")
+    ] = None,
     model: Annotated[Path | None, typer.Option(help="The published model (.npy), to recompute the loss.")] = None,
     test: Annotated[Path | None, typer.Option(help="The published test set (.npz), to recompute the loss.")] = None,
     job: JobName = None,
 ) -> None:
     """Recompute everything: hashes, signatures, commitment, loss, pay; name the first wrong row (exit code 1).
 
-    The loss is recomputed where model and test set are: in `models` beside a ledger that is a file, or as given.
+    The loss is recomputed where model and test set are: in `models` beside a ledger that is a file, or as given. That
+    rows were removed from the ledger's end is found with a receipt, or an anchor that was made before.
 
     Example: truthfl ledger check truthfl-run/ledger.db
     """
@@ -82,19 +83,24 @@ def check(
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
     with open_for_reading(address) as opened_ledger:
         names = _job_names(opened_ledger, job)
-        entries = opened_ledger.entries()
+        entries, missing_guards = opened_ledger.entries(), opened_ledger.missing_guards()
     entry_fault = first_fault(entries)
     fault = None if entry_fault is None else entry_fault.message
+    if fault is None and missing_guards:
+        fault = f"triggers that forbid changes of rows were removed or changed: {', '.join(missing_guards)}"
     results = [
         f"{len(entries)} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
     for name in names if fault is None else ():
         view = job_view(name, [entry for entry in entries if entry.job == name])
         fault, sentence = _loss_fault(view, address, model, test)
-        results.append(sentence)
+        results += [sentence, *_missing_receipts(view)]
         if fault is not None:
             fault = f"job {name}: {fault}"
             break
+    if fault is None:
+        fault, sentences = _anchor_fault(address, anchor, entries)
+        results += sentences
     if fault is None and receipt is not None:
         fault = _receipt_fault(receipt, entries)
         results.append(f"{receipt}: the receipt holds.")
@@ -128,20 +134,6 @@ def export(
         print(text, end="")
         return
     write_file(out, text)
-
-
-@contextmanager
-def sentence_for_malformed_rows(opened_ledger: Ledger) -> Iterator[None]:
-    """Turn the errors that rows cause which truthfl did not write into a sentence."""
-    try:
-        yield
-    except TruthflError:
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{opened_ledger.name} has rows that truthfl did not write ({type(error).__name__}); "
-            "truthfl ledger check names the first."
-        ) from None
 
 
 def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
@@ -200,6 +192,27 @@ def _loss_fault(view: JobView, address: str, model: Path | None, test: Path | No
         if "://" in address or not model.exists() or not test.exists():
             return None, f"Job {view.name}: the loss was not recomputed; its model and test set are not here."
     return audit(view, model, test), f"Job {view.name}: the loss {view.test.document['loss']:.6f} was recomputed."
+
+
+def _missing_receipts(view: JobView) -> list[str]:
+    """A sentence on the clients who were settled and have no receipt in the ledger, if there are any."""
+    names = [name for name in view.settlements if name not in view.receipts]
+    if not names:
+        return []
+    return [f"Job {view.name}: {', '.join(names)} got no receipt yet; the server writes them, or they were removed."]
+
+
+def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) -> tuple[str | None, list[str]]:
+    """The first contradiction to anchors, in the file given or the usual one, and what to say if there is none."""
+    from truthfl.ledger.anchors import anchor_fault, read_anchors, usual_anchor_file
+
+    file = given or usual_anchor_file(address)
+    if file is None or (given is None and not file.exists()):
+        return None, []
+    anchors = read_anchors(file)
+    fault = next(filter(None, (anchor_fault(anchor, entries) for anchor in anchors)), None)
+    number = len(anchors)
+    return fault, [f"{file}: {'the anchor holds' if number == 1 else f'all {number} anchors hold'}."]
 
 
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:

@@ -1,17 +1,22 @@
 """`truthfl settle`: settle a job and record the state of its payments.
 
-Imports `output`, `cli.ledger` and, when called, the ledger.
+Imports `output`, `anchor`, `ledger_options` and, when called, the ledger.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.ledger import JobName, LedgerAddress, sentence_for_malformed_rows
+from truthfl.cli.anchor import OperatorKey, keep_head, usual_key
+from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.ledger.book import Ledger
 
 
 def settle(
@@ -20,6 +25,7 @@ def settle(
     mark: Annotated[str | None, typer.Option(help="Note that payments were sent, confirmed or failed.")] = None,
     client: Annotated[list[str] | None, typer.Option(help="Whose payment; everybody's unless given.")] = None,
     reference: Annotated[str, typer.Option(help="What the payout provider calls it.")] = "",
+    key: OperatorKey = None,
     json: Annotated[bool, typer.Option("--json", help="The payments as JSON.")] = False,
 ) -> None:
     """Settle a job that was trained and tested, however often it is called: everybody is paid once.
@@ -53,6 +59,7 @@ def settle(
         elif mark is not None:
             _, skipped = advance_all(ledger, name, mark, reference)
         current = payout_rows(ledger, name)
+        kept = "" if mark is None else _keep_anchor(ledger, address, key)
     if json:
         print_json(current)
         return
@@ -65,3 +72,16 @@ def settle(
     )
     for payment in skipped:
         print(f"{payment.client} was left as she is: {payment.state}.")
+    if kept:
+        print(kept)
+
+
+def _keep_anchor(opened_ledger: Ledger, address: str, key: Path | None) -> str:
+    """Keep an anchor of what was marked, so that a copy from before it is found; return a sentence on it."""
+    from truthfl.ledger.anchors import usual_anchor_file
+
+    key_file, file = key or usual_key(address), usual_anchor_file(address)
+    if key_file is None or file is None:
+        return "No anchor was kept; truthfl ledger anchor makes one, by which a return to an older copy is found."
+    keep_head(opened_ledger, key_file, file)
+    return f"An anchor was added to {file}; keep a copy on another machine."

@@ -2,7 +2,7 @@
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
 because of the table's unique keys; the write lock only avoids retries. Imports `address`, `canonical`, `entry`,
-`schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
+`guards`, `schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from truthfl.ledger.address import read_address
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.database import Database, Result, retry
 from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after, new_salt
+from truthfl.ledger.guards import missing_guards
 from truthfl.ledger.postgresql import postgresql
 from truthfl.ledger.schema import ENTRIES, readable_columns
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
@@ -61,7 +62,8 @@ def _opened(database: Database, prepare: Callable[[Database], str]) -> Ledger:
 
 def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:
     entries = {entry.unique_key: entry for entry in _existing(connection, items)}
-    head, new, now = _head(connection, ENTRIES.c), [], datetime.now(UTC).isoformat(timespec="microseconds")
+    head, new = _head(connection, ENTRIES.c), []
+    now = max(datetime.now(UTC).isoformat(timespec="microseconds"), "" if head is None else head.at)
     for item in items:
         existing = entries.get(item.unique_key)
         if existing is None:
@@ -116,7 +118,7 @@ class Ledger:
         return self._database.name
 
     def append(self, job: str, kind: str, key: str, payload: Document) -> Entry:
-        """The entry with this content; written unless it exists."""
+        """The entry with this content; written unless it exists. If the clock was set back, it has the last time."""
         return self.append_all([Item(job, kind, key, payload)])[0]
 
     def append_all(self, items: Sequence[Item]) -> list[Entry]:
@@ -153,6 +155,10 @@ class Ledger:
     def head(self) -> Entry | None:
         """The last entry."""
         return self._do(self._database.reading, lambda connection: _head(connection, self._columns))
+
+    def missing_guards(self) -> list[str]:
+        """The names of the triggers against changes of rows that the database has no more."""
+        return self._do(self._database.reading, missing_guards)
 
     def close(self) -> None:
         if self._open and self._process == os.getpid():

@@ -1,12 +1,13 @@
 """Verification of the hash chain: entries are numbered, and each has the hash of the entry before it.
 
 Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
-from some entry on; clients' receipts do, since the links in them must be links of the ledger. Imports `canonical`,
-`entry`, `schema`.
+from some entry on; clients' receipts do, since the links in them must be links of the ledger, and so do `anchors`.
+Imports `canonical`, `entry`, `schema`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.entry import LINK_FIELDS, Entry, is_salt, link_hash
 from truthfl.ledger.schema import GENESIS_HASH
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -37,17 +40,20 @@ def fault_at(entry: Entry, message: str) -> Fault:
 
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
-    previous, salted = GENESIS_HASH, False
+    previous, salted, at, keys = GENESIS_HASH, False, "", set[tuple[str, str, str]]()
     for position, entry in enumerate(entries):
         fault = (
             _text_fault(vars(entry), (*LINK_FIELDS[1:], "salt"))
             or _salt_fault(entry.salt, salted)
             or _payload_fault(entry.payload)
             or _link_fault(entry.link(), position + 1, previous)
+            or _time_fault(entry, at)
+            or ("an entry before has the same job, kind and key" if entry.unique_key in keys else None)
         )
         if fault:
             return Fault(position, f"entry {position + 1}: {fault}")
-        previous, salted = entry.hash, entry.salt != ""
+        previous, salted, at = entry.hash, entry.salt != "", entry.at
+        keys.add(entry.unique_key)
     return None
 
 
@@ -92,6 +98,15 @@ def _salt_fault(salt: str, salted: bool) -> str | None:
     if salt == "":
         return "it has no salt, and the entry before has one" if salted else None
     return None if is_salt(salt) else "its salt is not one that truthfl makes"
+
+
+def _time_fault(entry: Entry, at_before: str) -> str | None:
+    """Fault of an entry's time, given that of the entry before; entries without a salt may have any."""
+    if entry.salt == "":
+        return None
+    if not TIME.fullmatch(entry.at):
+        return "its time is not written as truthfl writes it"
+    return "its time is before that of the entry before" if entry.at < at_before else None
 
 
 def _payload_fault(payload: str) -> str | None:

@@ -43,12 +43,28 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
     if fault is not None:
         return fault
     document = receipt["document"]
+    fault = _chain_differs(document["chain"], entries)
+    if fault is not None:
+        return fault
     rows = [row for row in entries if row.unique_key == (document["job"], "receipt", document["client"])]
     if not rows:
         return "the ledger has no such receipt"
     recorded = rows[0].document
     if (recorded["digest"], recorded["signature"]) != (digest(document), receipt["signature"]):
         return "the ledger has another receipt of hers for this job"
+    return None
+
+
+def _chain_differs(links: Sequence[Document], entries: Sequence[Entry]) -> str | None:
+    """Where the links of a valid receipt are not those of the ledger; None if they are."""
+    for link in links:
+        number = link["sequence"]
+        if number > len(entries):
+            return (
+                f"the ledger ends at entry {len(entries)}, and the receipt has entry {number}; its last rows are gone"
+            )
+        if entries[number - 1].link() != link:
+            return f"entry {number} of the ledger is not the one in the receipt; the ledger was written anew"
     return None
 
 

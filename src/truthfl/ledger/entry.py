@@ -105,7 +105,7 @@ class Entry:
     """A row of the ledger, column by column.
 
     sequence   1, 2, 3, …
-    at         time in UTC, ISO 8601 with microseconds
+    at         time in UTC, ISO 8601 with microseconds; not before that of the entry before
     job, kind, key    together unique
     payload    canonical JSON
     previous   hash of the entry before; 64 zeros in the first

@@ -1,0 +1,66 @@
+"""`truthfl ledger anchor`: sign and keep how far a ledger went, so that going back is found.
+
+Imports `ledger_options` and, when called, the ledger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl.cli.ledger_options import LedgerAddress
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.ledger.book import Ledger
+
+OperatorKey = Annotated[
+    Path | None, typer.Option(help="The operator's key, which truthfl keys server wrote; operator beside the ledger.")
+]
+
+
+def anchor(
+    address: LedgerAddress,
+    key: OperatorKey = None,
+    out: Annotated[Path | None, typer.Option(help="File to add it to; LEDGER.anchors beside a file.")] = None,
+) -> None:
+    """Print and keep the signed hash of the last row. Keep a copy on another machine, or give it to others.
+
+    A check with an anchor finds that rows were removed from the ledger's end, or that it was written anew.
+
+    Example: truthfl ledger anchor served/ledger.db --key keys/operator
+    """
+    from truthfl.ledger.anchors import usual_anchor_file
+    from truthfl.ledger.book import open_for_reading
+
+    key_file, file = key or usual_key(address), out or usual_anchor_file(address)
+    if key_file is None:
+        raise InputError("there is no key beside the ledger; name the operator's with --key.")
+    if file is None:
+        raise InputError("the ledger is no file; name the file for its anchors with --out.")
+    with open_for_reading(address) as opened_ledger:
+        print(keep_head(opened_ledger, key_file, file))
+
+
+def usual_key(address: str) -> Path | None:
+    """The operator's key in the folder of a ledger that is a file; None if there is none."""
+    from truthfl.ledger.address import read_address
+
+    where = read_address(address)
+    file = where.with_name("operator") if isinstance(where, Path) else None
+    return file if file is not None and file.is_file() else None
+
+
+def keep_head(opened_ledger: Ledger, key_file: Path, file: Path) -> str:
+    """Sign the last row and add the anchor to the file; return it as text."""
+    from truthfl.ledger.anchors import anchor_text, keep_anchor, make_anchor
+    from truthfl.ledger.signing import read_key
+
+    head = opened_ledger.head()
+    if head is None:
+        raise InputError(f"{opened_ledger.name} has no rows yet; there is nothing to anchor.")
+    made = make_anchor(head, read_key(key_file))
+    keep_anchor(file, made)
+    return anchor_text(made)
