@@ -19,6 +19,7 @@ from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_message
 from truthfl.federation.protocol.offers import DECLINED_NEWS, LATE_LABELS_NEWS
 from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.embedded import (
     FIRST_NODE,
@@ -31,7 +32,7 @@ from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour
-from truthfl.learning.federations import with_training
+from truthfl.learning.federations import with_rule, with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.profile import Profile
@@ -137,6 +138,7 @@ def by_the_trainers(setting, found):
     """The job's final model by the fast trainer and by the plain loop."""
     terms = found.agreement.terms
     federated = with_training(setting.scene.federated, Training(terms.rounds, terms.local_steps, terms.step_size))
+    federated = with_rule(federated, report_rule(terms, len(found.agreement.offers)))
     batches = [offer.client.batch_size for offer in found.agreement.offers]
     profile = Profile(setting.job.clients.behaviour, batches)
     return train(federated, profile, setting.seed), train_plainly(federated, profile, setting.seed)
@@ -173,6 +175,15 @@ def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(t
     trains_the_same(tmp_path, plans, [*some, "truthful"], STEP)
 
 
+def test_the_federation_trains_the_same_model_under_a_robust_rule(tmp_path, plans):
+    lively = ["truthful", "exaggerator", "echo", "free rider"]
+    step = "rounds = 30", "rounds = 12\nstep_size = 0.3"
+    job = behaving(tmp_path, lively, step)
+    job = replace(job, server=replace(job.server, aggregation="median"))
+    _, found = trains_the_same(tmp_path, plans, lively, step, job)
+    assert found.agreement.terms.aggregation == "median"
+
+
 def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp_path, plans):
     """The job file says none: it is found in planning, after the labels of the others were made."""
     lively = [MIXED[0], MIXED[5], "truthful", "truthful"]
@@ -189,20 +200,21 @@ def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp
             assert person.labels(offer) is person.labels(offer), "made once"
 
 
-def trains_the_same(tmp_path, plans, lively, step):
-    """The job's final model is that of both trainers, and its empty reports those that the fast one counts."""
-    setting = Setting(tmp_path, plans, behaving(tmp_path, lively, step))
+def trains_the_same(tmp_path, plans, lively, step, job=None):
+    """The job's final model is that of both trainers, and its refused reports those that the fast one counts."""
+    setting = Setting(tmp_path, plans, job or behaving(tmp_path, lively, step))
     found = setting.go()
     fast, plain = by_the_trainers(setting, found)
     model = setting.model(found)
     assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05
     np.testing.assert_allclose(model, fast.params[0], atol=2e-5)
     np.testing.assert_allclose(model, plain, atol=2e-5)
-    empty = [e.document["client"] for e in found.rejections if e.document["reason"].startswith("empty")]
-    assert len(empty) == len(found.rejections)
+    reasons = "empty", "too long"
+    refused = [e.document["client"] for e in found.rejections if e.document["reason"].startswith(reasons)]
+    assert len(refused) == len(found.rejections)
     for client, name in enumerate(lively):
         always = 12 if behaviour(name).reports_nothing else 0
-        assert empty.count(setting.job.clients.name[client]) == fast.empty_reports[0].get(client, always)
+        assert refused.count(setting.job.clients.name[client]) == fast.refused_reports[0].get(client, always)
     return setting, found
 
 

@@ -112,19 +112,19 @@ def test_scales_that_change_train_the_same_on_any_number_of_threads_and_for_each
 
 
 @pytest.mark.usefixtures("with_kernel")
-def test_rounds_with_scale_0_are_empty_reports():
+def test_rounds_with_scale_0_are_refused_reports():
     names = ["truthful", mixed(last=0.0), mixed(report_scale=0.0, last=1.0), "fading reporter", "echo"]
     nothing = mixed(report_scale=0.0, last=0.0)
     federated, profile = dishonest_federation(MODELS[0], 1, names=[*names, nothing])
-    assert train(federated, profile, 7).empty_reports == ({1: 1, 2: 1, 3: 0, 4: 1},)
+    assert train(federated, profile, 7).refused_reports == ({1: 1, 2: 1, 3: 0, 4: 1},)
     assert profile.reports_nothing.tolist() == [False] * 5 + [True]
     sometimes = Federated(MODELS[0], DIGITS, federated.partition, federated.training, participation=0.5)
     seeds = range(8)
-    for seed, empty in zip(seeds, train(sometimes, profile, list(seeds)).empty_reports, strict=True):
+    for seed, empty in zip(seeds, train(sometimes, profile, list(seeds)).refused_reports, strict=True):
         assert empty[1] == takes_part(seed, 1, 5, 0.5)
         assert empty[2] == takes_part(seed, 2, 0, 0.5)
     once = Federated(MODELS[0], DIGITS, federated.partition, Training(1, 1, 0.3))
-    assert train(once, profile, 7).empty_reports == ({1: 0, 2: 1, 3: 0, 4: 1},)
+    assert train(once, profile, 7).refused_reports == ({1: 0, 2: 1, 3: 0, 4: 1},)
 
 
 def honest_but_for_noise(received, noise, honest):
@@ -265,10 +265,10 @@ def test_the_label_that_a_client_with_few_labels_makes_at_least():
 def test_whose_reports_are_empty_how_often():
     names = ["truthful", "echo", "free rider", "garbage", "last bit"]
     federated, profile = dishonest_federation(MODELS[0], 1, names=names)
-    assert train(federated, profile, [7, 8]).empty_reports == ({1: 1, 3: 1, 4: 0},) * 2
+    assert train(federated, profile, [7, 8]).refused_reports == ({1: 1, 3: 1, 4: 0},) * 2
     nobody = Profile(["free rider", "echo"], 20)
     alone = Federated(MODELS[0], DIGITS, Partition(np.arange(9), [0, 4, 9]), federated.training)
-    assert train(alone, nobody, 7).empty_reports == ({1: 6},)  # nothing ever changes, so there is nothing to echo
+    assert train(alone, nobody, 7).refused_reports == ({1: 6},)  # nothing ever changes, so there is nothing to echo
 
 
 @pytest.mark.usefixtures("with_kernel")
@@ -314,7 +314,7 @@ def test_a_hundred_thousand_clients_of_all_sorts_have_a_profile():
     federated = Federated(SoftmaxRegression(64, 10), DIGITS, partition, Training(2, 1, 0.5))
     done = train(federated, Profile(names, 2), 1)
     assert np.isfinite(done.params).all()
-    assert done.empty_reports == ({7: 1},)
+    assert done.refused_reports == ({7: 1},)
 
 
 def test_what_cannot_be_trained():

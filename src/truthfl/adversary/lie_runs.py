@@ -227,7 +227,7 @@ def _trained(
     with np.errstate(over="ignore", invalid="ignore"):  # with lies, training may diverge
         trained = train(federated, profiles, seeds, evaluate_on={"test": split.test}, threads=threads)
     losses = np.fmin(trained.evaluations["test"].loss[:, -1], MAX_LOSS)
-    return losses, tuple(dict(counts) for counts in trained.empty_reports)
+    return losses, tuple(dict(counts) for counts in trained.refused_reports)
 
 
 def _delivered_share(federated: Federated, point: LiePoint, case: Case, empty: dict[int, int]) -> float:

@@ -101,4 +101,5 @@ def _same(
         weight=federated.weight,
         participation=federated.participation,
         merged=federated.merged,
+        rule=federated.rule,
     )

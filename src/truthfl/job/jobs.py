@@ -12,7 +12,7 @@ from typing import Any
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
-from truthfl.learning.aggregation import MEAN
+from truthfl.learning.aggregation import MEAN, ReportRule
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,
@@ -21,6 +21,7 @@ from truthfl.learning.federations import (
     SimulatedFederation,
     build_federation,
     server_side,
+    with_rule,
 )
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import Plan, make_plan
@@ -79,8 +80,11 @@ class DataJob:
     def simulated_federation(self) -> SimulatedFederation:
         """The clients' federation, the server's pilot federation, and the test set."""
         clients = self.clients
-        return build_federation(
+        built = build_federation(
             self.data, self.trained_model, clients.dataset_size, self.training, clients.participation
+        )
+        return replace(
+            built, pilot=with_rule(built.pilot, self._rule), federated=with_rule(built.federated, self._rule)
         )
 
     def with_clients(self, clients: Participants) -> DataJob:
@@ -128,7 +132,12 @@ class DataJob:
     def server_side(self) -> ServerSide:
         """The server's pilot federation and the test set."""
         clients = self.clients
-        return server_side(self.data, self.trained_model, clients.dataset_size, self.training, clients.participation)
+        side = server_side(self.data, self.trained_model, clients.dataset_size, self.training, clients.participation)
+        return replace(side, pilot=with_rule(side.pilot, self._rule))
+
+    @property
+    def _rule(self) -> ReportRule:
+        return ReportRule(self.server.aggregation)
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The contract, planned on the server's own data."""

@@ -8,10 +8,12 @@ Weights are those of the contract. The two robust rules look at every parameter 
 - "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
 
 The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean.
-Imports `model` and `errors`.
+A `ReportRule` says which of the rules is used, and what is done with long reports. Imports `model` and `errors`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,37 @@ from truthfl.learning.model import Params
 
 MEAN, TRIMMED, MEDIAN = "mean", "trimmed", "median"
 CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut off at either end
+
+
+@dataclass(frozen=True)
+class ReportRule:
+    """What a server does with the reports of a round.
+
+    aggregation  how they are combined
+    bound        the largest length (L2 norm) of a change; 0 for none
+    clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
+    """
+
+    aggregation: str = MEAN
+    bound: float = 0.0
+    clips: bool = False
+
+    def __post_init__(self) -> None:
+        require_aggregation(self.aggregation)
+
+
+def limited_changes(changes: NDArray[np.float32], rule: ReportRule) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The changes, (reports, parameters), shortened if the rule says so; and which of them are taken.
+
+    Changes of nothing are not taken, unless they are masked.
+    """
+    length = np.sqrt(np.square(changes, dtype=np.float64).sum(axis=1))
+    if not rule.bound:
+        return changes, length > 0
+    if not rule.clips:
+        return changes, (length > 0) & (length <= rule.bound)
+    factor = np.minimum(1.0, rule.bound / np.maximum(length, 1e-300))
+    return np.asarray(changes * factor.astype(np.float32)[:, None]), np.ones(len(changes), dtype=bool)
 
 
 def require_aggregation(aggregation: object) -> None:

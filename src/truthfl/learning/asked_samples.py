@@ -47,4 +47,5 @@ def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federa
         Partition(ordered.rows[kept], starts),
         federated.training,
         participation=federated.participation[present],
+        rule=federated.rule,
     )

@@ -187,7 +187,7 @@ def some_clients(side: ServerSide, draw: int) -> Federated:
     sizes = np.sort(side.pilot.partition.sizes)
     chosen = sizes[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
     partition: Partition = side.draw_clients(tuple(chosen.tolist()), 500 + draw)
-    return Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training)
+    return Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training, rule=side.pilot.rule)
 
 
 def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
@@ -241,6 +241,7 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
             partition,
             side.pilot.training,
             participation=side.pilot.participation,
+            rule=side.pilot.rule,
         )
         trained = train(drawn, Strategies.truthful(batches), draw, evaluate_on={"test": side.test})
         losses.append(float(trained.evaluations["test"].loss[0, -1]))

@@ -1,6 +1,6 @@
 """`Federated`: the model, the data, their partition among clients, and the training parameters.
 
-Imports `model`, `images`, `partition`, `mechanism.checks` and `mechanism.setting`.
+Imports `aggregation`, `model`, `images`, `partition`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
+from truthfl.learning.aggregation import ReportRule
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Labels, Model
 from truthfl.learning.partition import Partition
@@ -23,6 +24,7 @@ class Federated:
 
     weight         p_i, by default each client's share of all samples
     participation  q_i, by default 1
+    rule           what the server does with reports, by default the mean of all
     merged         how many clients each one stands for, by default 1; in private training each of these adds noise
     """
 
@@ -33,6 +35,7 @@ class Federated:
     weight: FloatArray
     participation: FloatArray
     merged: FloatArray
+    rule: ReportRule
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Federated:
         weight: ArrayLike | None = None,
         participation: ArrayLike = 1.0,
         merged: ArrayLike = 1.0,
+        rule: ReportRule | None = None,
     ) -> None:
         count = len(partition)
         if len(partition.rows) and int(partition.rows.max()) >= len(data):
@@ -58,6 +62,7 @@ class Federated:
         object.__setattr__(self, "weight", client_array("weight", shares, count, _label, positive=True))
         q = client_array("participation", participation, count, _label, positive=True, at_most=1.0)
         object.__setattr__(self, "participation", q)
+        object.__setattr__(self, "rule", rule or ReportRule())
         object.__setattr__(self, "merged", client_array("merged", merged, count, _label, positive=True))
 
     def samples_of(self, client: int) -> slice:

@@ -16,6 +16,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
+from truthfl.learning.aggregation import ReportRule
 from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
 from truthfl.learning.federated import Federated
@@ -175,6 +176,21 @@ def with_training(federated: Federated, training: Training) -> Federated:
         weight=federated.weight,
         participation=federated.participation,
         merged=federated.merged,
+        rule=federated.rule,
+    )
+
+
+def with_rule(federated: Federated, rule: ReportRule) -> Federated:
+    """The same federation with another rule for reports."""
+    return Federated(
+        federated.model,
+        federated.data,
+        federated.partition,
+        federated.training,
+        weight=federated.weight,
+        participation=federated.participation,
+        merged=federated.merged,
+        rule=rule,
     )
 
 

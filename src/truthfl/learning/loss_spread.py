@@ -43,6 +43,7 @@ def resampled(pilot: Federated, trial: int) -> Federated:
         weight=pilot.weight,
         participation=pilot.participation,
         merged=pilot.merged,
+        rule=pilot.rule,
     )
 
 

@@ -1,12 +1,13 @@
 """The paper's training as a plain loop over rounds and clients: the reference for the fast `training`.
 
-Imports `federated`, `local_training`, `model`, `profile` and `mechanism.strategies`.
+Imports `aggregation`, `federated`, `local_training`, `model`, `profile` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from truthfl.learning.aggregation import combined_change, limited_changes
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import report_of_round, takes_part, updated_memory
 from truthfl.learning.model import Labels, Params
@@ -19,8 +20,8 @@ def train_plainly(
 ) -> Params:
     """Train T rounds and return the final model.
 
-    In each round every participating client receives the common model and reports by her behaviour; the server adds the
-    reported changes, weighted p_i/q_i. `labels` as in `train`.
+    In each round every participating client receives the common model and reports by her behaviour; the server combines
+    the reported changes, weighted p_i/q_i, by the federation's rule. `labels` as in `train`.
     """
     model, data, training, clients = federated.model, federated.data, federated.training, len(federated.partition)
     profile = strategies if isinstance(strategies, Profile) else Profile.of_strategies(strategies, clients)
@@ -28,7 +29,7 @@ def train_plainly(
     received: list[list[Params]] = [[] for _ in range(clients)]
     common = model.init(seed)
     for t in range(training.rounds):
-        change = np.zeros_like(common)
+        changes, weights = [], []
         for i in range(clients):
             if not takes_part(seed, i, t, federated.participation[i]):
                 continue
@@ -47,6 +48,8 @@ def train_plainly(
                 step_size=training.step_size,
                 seed=seed,
             )
-            change += np.float32(federated.weight[i] / federated.participation[i]) * (report - common)
-        common = common + change
+            changes.append(report - common)
+            weights.append(federated.weight[i] / federated.participation[i])
+        rows, taken = limited_changes(np.array(changes, dtype=np.float32).reshape(-1, len(common)), federated.rule)
+        common = common + combined_change(rows[taken], np.array(weights)[taken], federated.rule.aggregation)
     return common

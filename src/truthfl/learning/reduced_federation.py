@@ -45,6 +45,7 @@ def reduce_federation(
         weight=weight,
         participation=[_participation(federated, clients) for clients in members],
         merged=[float(len(clients)) for clients in members],
+        rule=federated.rule,
     )
     return ReducedFederation(reduced, tuple(members), len(single))
 

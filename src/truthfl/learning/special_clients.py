@@ -22,6 +22,7 @@ from truthfl.learning.model import Params
 
 if TYPE_CHECKING:
     from truthfl.learning.engines import Engine, Run
+    from truthfl.learning.single_reports import SingleReports
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class SpecialClientRounds:
     """Trains the rounds of a run with special clients.
 
     received       the models that each fabricator remembers
-    empty_reports  how many reports of each client who fabricates or rescales were equal to the model she received
+    refused_reports  how many reports of each client who fabricates or rescales were equal to the model she received
     """
 
     def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
@@ -56,10 +57,10 @@ class SpecialClientRounds:
         self.predicted_images = federated.data.images[self.partition.rows[special.predicted]]
         self.received: dict[int, list[Params]] = {client: [] for client in special.fabricators}
         rescaling = [client for _, clients in special.rescaled for client in clients.tolist()]
-        self.empty_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
+        self.refused_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
 
-    def rounds(self, engine: Engine, inner: Params, first: int, last: int) -> None:
-        """Train rounds first … last − 1, like `Engine.rounds`."""
+    def rounds(self, engine: Engine, inner: Params, first: int, last: int, single: SingleReports | None = None) -> None:
+        """Train rounds first … last − 1, like `Engine.rounds`; `single`: the engine itself if it combines reports."""
         for t in range(first, last):
             common = engine.unpack(inner)
             if len(self.predicted_images):
@@ -67,9 +68,13 @@ class SpecialClientRounds:
                 engine.relabel(self.run, self.special.predicted, labels)
             for behaviour, clients in self.special.rescaled:
                 self._rescale(engine, behaviour, clients, t)
+            reports = self._fabricated_reports(common, t)
+            if single is not None:
+                single.round(inner, t, reports)
+                continue
             engine.rounds(self.run, inner, t, t + 1)
-            if self.special.fabricators:
-                inner[:] = engine.pack(engine.unpack(inner) + self._fabricated_update(common, t))
+            if reports:
+                inner[:] = engine.pack(engine.unpack(inner) + self._update(common, reports))
 
     def _rescale(self, engine: Engine, behaviour: Behaviour, clients: NDArray[np.int64], round_: int) -> None:
         """Set these clients' report scale of the round; a scale of 0 makes their reports empty."""
@@ -77,11 +82,11 @@ class SpecialClientRounds:
         engine.rescale(self.run, clients, scale)
         if scale == 0:
             for client in clients.tolist():
-                self.empty_reports[client] += takes_part(self.run.seed, client, round_, q[client])
+                self.refused_reports[client] += takes_part(self.run.seed, client, round_, q[client])
 
-    def _fabricated_update(self, common: Params, round_: int) -> Params:
-        """The sum of the fabricators' weighted reports."""
-        change, weight, q = np.zeros_like(common), self.federated.weight, self.federated.participation
+    def _fabricated_reports(self, common: Params, round_: int) -> dict[int, Params]:
+        """The reports of the fabricators who take part, by client."""
+        reports, q = dict[int, Params](), self.federated.participation
         for client, behaviour in self.special.fabricators.items():
             if not takes_part(self.run.seed, client, round_, q[client]):
                 continue
@@ -93,7 +98,14 @@ class SpecialClientRounds:
                 round_=round_,
                 rounds=self.federated.training.rounds,
             )
-            self.empty_reports[client] += np.array_equal(report, common)
+            reports[client] = report
+            self.refused_reports[client] += np.array_equal(report, common)
+        return reports
+
+    def _update(self, common: Params, reports: Mapping[int, Params]) -> Params:
+        """The sum of these weighted reports."""
+        change, weight, q = np.zeros_like(common), self.federated.weight, self.federated.participation
+        for client, report in reports.items():
             change += np.float32(weight[client] / q[client]) * (report - common)
         return change
 

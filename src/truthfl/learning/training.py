@@ -1,13 +1,14 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are. Imports `engines`, `federated`, `images`, `special_clients`, `model`, `profile`, `runs`, `mechanism.checks`
-and `mechanism.strategies`.
+round are. Imports `engines`, `federated`, `images`, `single_reports`, `special_clients`, `model`, `profile`, `runs`,
+`mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Labels, Params
 from truthfl.learning.profile import Profile
 from truthfl.learning.runs import make_runs
+from truthfl.learning.single_reports import SingleReports, needs_single_reports
 from truthfl.learning.special_clients import SpecialClientRounds
 from truthfl.mechanism.checks import whole_number
 from truthfl.mechanism.strategies import Strategies
@@ -40,18 +42,19 @@ class LossAndAccuracy:
 class TrainingResult:
     """The results of all runs.
 
-    params         (runs, parameters) the final models
-    rounds         (evaluations,) the numbers of rounds after which the models were evaluated
-    evaluations    loss and accuracy after these rounds, by the name of the data set
-    empty_reports  for each run: the number of empty reports of each client who fabricates her reports or whose report
-                   scale differs from round to round: a scale of exactly 0 is an empty report. Clients whose scale is
-                   0 in all rounds (`Profile.reports_nothing`) are not in it: all their reports are empty
+    params           (runs, parameters) the final models
+    rounds           (evaluations,) the numbers of rounds after which the models were evaluated
+    evaluations      loss and accuracy after these rounds, by the name of the data set
+    refused_reports  for each run: the number of reports by client that are longer than the federation's rule allows, or
+                     empty, of clients who fabricate reports or whose report scale differs from round to round: a scale
+                     of exactly 0 is an empty report. Not in it are clients whose scale is 0 in all rounds
+                     (`Profile.reports_nothing`): all their reports are empty
     """
 
     params: NDArray[np.float32]
     rounds: NDArray[np.int64]
     evaluations: Mapping[str, LossAndAccuracy]
-    empty_reports: tuple[Mapping[int, int], ...]
+    refused_reports: tuple[Mapping[int, int], ...]
 
 
 def train(
@@ -82,35 +85,41 @@ def train(
     moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
     data_sets = dict(evaluate_on or {})
     workers = min(os.cpu_count() or 1, 64) if threads is None else whole_number("threads", threads, at_least=1)
-    engine = make_engine(federated)
+    base = make_engine(federated)
+    engine: Engine = base
     initial = {run.seed: federated.model.init(run.seed) for run in runs}
 
     def train_run(run: Run) -> tuple[Params, list[list[tuple[float, float]]], Mapping[int, int]]:
+        single = SingleReports(federated, base, run) if needs_single_reports(federated, run) else None
+        used: Engine = engine if single is None else single
         inner, evaluations, done = engine.pack(initial[run.seed]), [], 0
         special = None if run.special_clients is None else SpecialClientRounds(federated, run, run.special_clients)
         for moment in moments:
             if special is None:
-                engine.rounds(run, inner, done, int(moment))
+                used.rounds(run, inner, done, int(moment))
             else:
-                special.rounds(engine, inner, done, int(moment))
+                special.rounds(used, inner, done, int(moment), single)
             done = int(moment)
             params = engine.unpack(inner)
             evaluations.append([engine.evaluate(params, data.images, data.labels) for data in data_sets.values()])
             if progress is not None:
                 progress()
-        return params, evaluations, {} if special is None else special.empty_reports
+        refused = Counter({} if special is None else special.refused_reports)
+        if single is not None:
+            refused.update(single.refused)
+        return params, evaluations, dict(refused)
 
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         if len(runs) >= workers or workers == 1:
             results = list(pool.map(train_run, runs))
         else:
-            engine = _ThreadedEngine(engine, pool, workers, len(federated.partition))
+            engine = _ThreadedEngine(base, pool, workers, len(federated.partition))
             results = [train_run(run) for run in runs]
     shape = (len(runs), len(moments), len(data_sets), 2)
     values = np.array([evaluations for _, evaluations, _ in results], dtype=float).reshape(shape)
     by_name = {name: LossAndAccuracy(values[:, :, k, 0], values[:, :, k, 1]) for k, name in enumerate(data_sets)}
-    empty_reports = tuple(empty for _, _, empty in results)
-    return TrainingResult(np.stack([params for params, _, _ in results]), moments, by_name, empty_reports)
+    refused_reports = tuple(empty for _, _, empty in results)
+    return TrainingResult(np.stack([params for params, _, _ in results]), moments, by_name, refused_reports)
 
 
 class _ThreadedEngine:

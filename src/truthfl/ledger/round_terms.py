@@ -22,6 +22,11 @@ DEFAULTS: Mapping[str, object] = {
 }
 
 
+def masks_reports(secure_aggregation: str, taking_part: int) -> bool:
+    """Whether reports are masked in a job in which so many clients take part."""
+    return secure_aggregation == ALWAYS or (secure_aggregation == FROM_THREE and taking_part >= FEWEST_MASKED)
+
+
 def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a job's terms without those that earlier offers do not have, if they are the default."""
     return {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}

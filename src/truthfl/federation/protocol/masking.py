@@ -1,7 +1,7 @@
 """Secure aggregation: reports in fixed point, and masks that cancel in the sum. Pure functions, used by both sides.
 
-A report's weighted change is written in fixed point modulo 2**32, in units of bound / 2**30: as long as a float32, and no
-sum of honest reports overflows. Rounding changes a sum of n reports by at most n/2 units per parameter. Any two peers
+A report's weighted change is written in fixed point modulo 2**32, in units of bound / 2**30: as long as a float32, and
+no sum of honest reports overflows. Rounding changes a sum of n reports by at most n/2 units per parameter. Two peers
 share a key for each round; the stream of AES-256 in counter mode under it is added by one and subtracted by the other.
 Imports `learning.model` and the ledger's `agreement_keys`.
 """

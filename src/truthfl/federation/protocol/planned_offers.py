@@ -40,6 +40,7 @@ def planned_offers(
         lies_tried=found.points,
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
+        aggregation=planned_job.server.aggregation,
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
     samples = planned_job.server.test_samples

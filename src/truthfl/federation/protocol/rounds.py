@@ -23,6 +23,7 @@ from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, model_
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
+from truthfl.learning.aggregation import combined_change
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -133,11 +134,11 @@ def run_round(
             else:
                 reports[offer.client.name] = report[PARAMS]
     rejected += missing_reports(node_of, set(reports), rejected)
-    change = np.zeros_like(params)
-    for client in (offer.client for offer in offers):
-        if client.name in reports:
-            change += np.float32(training.weights[client.name] / client.participation) * (reports[client.name] - params)
-    return params + change, [offer.client.name for offer in offers if offer.client.name in reports], rejected
+    taken = [offer.client for offer in offers if offer.client.name in reports]
+    weight = np.array([training.weights[client.name] / client.participation for client in taken])
+    changes = np.array([reports[client.name] - params for client in taken], dtype=np.float32).reshape(-1, len(params))
+    change = combined_change(changes, weight, training.agreement.terms.aggregation)
+    return params + change, [client.name for client in taken], rejected
 
 
 def _training_messages(

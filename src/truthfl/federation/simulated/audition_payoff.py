@@ -11,6 +11,7 @@ import numpy as np
 
 from truthfl.federation.protocol.audit import test_loss, tested_losses
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
 from truthfl.job import DataJob
 from truthfl.learning.asked_samples import ask_for_labels
@@ -92,7 +93,9 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
     asked = ask_for_labels(federated, labels, job.data.seed)
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    return Federated(asked.model, asked.data, asked.partition, training, participation=asked.participation)
+    return Federated(
+        asked.model, asked.data, asked.partition, training, participation=asked.participation, rule=asked.rule
+    )
 
 
 def honest_solo_loss(
@@ -186,11 +189,14 @@ def _trained(
         restricted.training,
         weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
         participation=restricted.participation,
+        rule=report_rule(agreement.terms, len(taking_part.offers)),
     )
     profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, seed)
+    if federated.rule.clips:  # masked reports cannot be refused
+        return trained.params[0], asked
     delivered = np.where(profile.reports_nothing, 0, asked)
-    for client, empty in trained.empty_reports[0].items():
+    for client, empty in trained.refused_reports[0].items():
         delivered[client] -= empty
     return trained.params[0], delivered
 

@@ -46,6 +46,7 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
         federated.training,
         weight=federated.weight,
         participation=federated.participation,
+        rule=federated.rule,
     )
 
 

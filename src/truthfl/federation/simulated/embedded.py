@@ -21,6 +21,7 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
+from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, is_complete, job_name
 from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
 from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
@@ -30,7 +31,7 @@ from truthfl.job import DataJob
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
-from truthfl.learning.federations import SimulatedFederation, with_training
+from truthfl.learning.federations import SimulatedFederation, with_rule, with_training
 from truthfl.learning.model import Labels
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
@@ -282,14 +283,17 @@ def _simulated_payoff(
     """All clients' payoffs with these behaviours, by the fast trainer, with the same draws as the job."""
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    federated = with_training(federation.federated, training)
+    rule = report_rule(terms, len(agreement.offers))
+    federated = with_rule(with_training(federation.federated, training), rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, operator.seed)
     loss = test_loss(federated.model, trained.params[0], federation.test, job.server.test_samples, operator.secret)
     asked = rounds_asked(agreement, agreement)
-    delivered = np.where(profile.reports_nothing, 0, asked)
-    for client, empty in trained.empty_reports[0].items():
-        delivered[client] -= empty
+    delivered = asked.copy()
+    if not rule.clips:  # masked reports cannot be refused
+        delivered[profile.reports_nothing] = 0
+        for client, refused in trained.refused_reports[0].items():
+            delivered[client] -= refused
     counts = zip(agreement.offers, delivered.tolist(), asked.tolist(), strict=True)
     pay = [offer.pay(loss, reports, rounds) for offer, reports, rounds in counts]
     return np.array(pay) / job.server.minor_units - _cost(agreement, behaviours)
