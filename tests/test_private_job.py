@@ -1,0 +1,39 @@
+"""A whole job with clipping and noise: its plan knows of them, and all trainers train the same."""
+
+import numpy as np
+
+from small_jobs import SMALL_JOB
+from truthfl.federation.protocol.audit import test_loss as loss_of_draws
+from truthfl.federation.protocol.operator_folder import fixed_draws
+from truthfl.federation.simulated.embedded import run_job
+from truthfl.job import read_job
+from truthfl.learning.federations import with_training
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.training import train
+from truthfl.mechanism.setting import Training
+from truthfl.mechanism.strategies import Strategies
+from truthfl.page.privacy_terms import promised_to
+
+DESIGN = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(8, 16, 32, 64))
+
+
+def test_a_job_with_noise_is_planned_trained_and_paid(tmp_path):
+    text = SMALL_JOB.replace("rounds = 30", "rounds = 10\nstep_size = 1.0")
+    text = text.replace('behaviour = ["truthful", "free rider", "truthful", "small batch"]', "")
+    (tmp_path / "job.toml").write_text(text + "[privacy]\nclip = 2.0\nnoise = 0.3\n")
+    job = read_job(tmp_path / "job.toml")
+    outcome = run_job(job, tmp_path / "out", design=DESIGN)
+    terms = outcome.agreement.terms
+    assert (terms.model["clip"], terms.model["noise"]) == (2.0, 0.3)
+    assert abs(outcome.test_loss - terms.expected_loss) < 4 * terms.loss_error
+    assert (outcome.payoff > 0).all()
+    promised = promised_to(outcome.offers[0])
+    assert (promised.noise, promised.delta) == (0.3, 1e-5)
+    assert 1 < promised.epsilon < np.inf
+
+    scene = job.simulated_federation()
+    training = Training(terms.rounds, terms.local_steps, terms.step_size)
+    batches = Strategies.truthful([offer.client.batch_size for offer in outcome.offers])
+    trained = train(with_training(scene.federated, training), batches, 0, threads=1).params[0]
+    loss = loss_of_draws(scene.federated.model, trained, scene.test, terms.test_samples, fixed_draws(0).secret)
+    assert abs(loss - outcome.test_loss) < 1e-5
