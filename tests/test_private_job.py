@@ -1,12 +1,16 @@
 """A whole job with clipping and noise: its plan knows of them, and all trainers train the same."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from small_jobs import SMALL_JOB
+from truthfl.cli.privacy_output import privacy_json, privacy_sentence
 from truthfl.federation.protocol.audit import test_loss as loss_of_draws
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
+from truthfl.learning.federated import Federated
 from truthfl.learning.federations import with_training
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.training import train
@@ -15,6 +19,33 @@ from truthfl.mechanism.strategies import Strategies
 from truthfl.page.privacy_terms import promised_to
 
 DESIGN = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(8, 16, 32, 64))
+
+
+def test_the_plan_tells_epsilon(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(
+        SMALL_JOB.replace("rounds = 30", "rounds = 10\nstep_size = 1.0") + "[privacy]\nclip = 2.0\nnoise = 0.3\n"
+    )
+    job = read_job(path)
+    plan = job.plan(job.server_side(), DESIGN)
+    told = privacy_json(plan)["privacy"]
+    assert (len(told["epsilon"]), told["delta"]) == (4, 1e-5)
+    assert f"{min(told['epsilon']):.1f} to {max(told['epsilon']):.1f}" in privacy_sentence(plan)
+    quiet = replace(plan, side=replace(plan.side, pilot=_with_noise(plan.side.pilot, 0.0)))
+    assert "without noise" in privacy_sentence(quiet)
+    assert privacy_json(quiet) == {}
+    plain = replace(
+        plan, side=replace(plan.side, pilot=Federated(plan.side.pilot.model.plain, *_rest(plan.side.pilot)))
+    )
+    assert privacy_sentence(plain) is None
+
+
+def _rest(federated):
+    return federated.data, federated.partition, federated.training
+
+
+def _with_noise(federated, noise):
+    return Federated(replace(federated.model, noise=noise), *_rest(federated))
 
 
 def test_a_job_with_noise_is_planned_trained_and_paid(tmp_path):

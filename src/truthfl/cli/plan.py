@@ -1,5 +1,5 @@
-"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `audition_output`, `job` and
-`mechanism.deviation`.
+"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `audition_output`, `privacy_output`,
+`job` and `mechanism.deviation`.
 """
 
 from __future__ import annotations
@@ -26,26 +26,36 @@ def plan(
     from truthfl.job import ConstantsJob, read_job
     from truthfl.mechanism.deviation import best_deviation
 
-    job = read_job(job_file)
+    job, privacy, of_noise = read_job(job_file), None, {}
     if contract is not None:
         job = job.with_contract(contract)
     if isinstance(job, ConstantsJob):
         planned = plan_constants_job(job)
     else:
+        from truthfl.cli.privacy_output import privacy_json, privacy_sentence
+
         plan, lies = plan_and_search(job)
+        privacy, of_noise = privacy_sentence(plan), privacy_json(plan)
         if plan.audition is not None:
             from truthfl.cli.audition_output import audition_json, print_audition
 
             asked = set(plan.clients.name or ())
             left_out = [name for name in job.clients.name if name not in asked]
             if json:
-                print_json(audition_json(plan, lies, left_out))
+                print_json(audition_json(plan, lies, left_out) | of_noise)
             else:
                 print_audition(plan, lies, left_out)
+                _print_if_any(privacy)
             return
         planned = plan_data_job(job, plan, lies)
     deviation = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
     if json:
-        print_json(as_json(planned, deviation))
+        print_json(as_json(planned, deviation) | of_noise)
     else:
         print_plan(planned, deviation)
+        _print_if_any(privacy)
+
+
+def _print_if_any(sentence: str | None) -> None:
+    if sentence is not None:
+        print(sentence)
