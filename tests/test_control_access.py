@@ -5,9 +5,12 @@ import json
 import os
 import stat
 from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from outsiders import another_user_can_open, can_be_another_user
 from truthfl.errors import ServiceError
 from truthfl.federation.flower_patches.restricted_superlink import AccessControl, Request, refusal
 from truthfl.files import create_private_file, make_private_folder
@@ -108,6 +111,19 @@ def test_one_run_is_submitted_also_by_a_server_that_starts_again(tmp_path):
     assert refused[0]["status"] == HTTPStatus.FORBIDDEN
     assert "submitted already" in json.loads(refused[1]["body"])["detail"]
     assert Server(file).post(known)[0]["status"] == HTTPStatus.FORBIDDEN
+
+
+@pytest.mark.skipif(not can_be_another_user(), reason="only root can act as another user")
+def test_another_user_opens_nothing():
+    with TemporaryDirectory() as place:  # unlike tmp_path, in folders that all may enter
+        folder = Path(place)
+        folder.chmod(0o755)
+        (folder / "told").write_text("all")
+        make_private_folder(folder / "link")
+        open_ledger(str(folder / "ledger.db")).close()
+        create_private_file(folder / "link" / "secret")
+        opened = {name: another_user_can_open(folder / name) for name in ("told", "ledger.db", "link/secret")}
+    assert opened == {"told": True, "ledger.db": False, "link/secret": False}
 
 
 def _mode(path):

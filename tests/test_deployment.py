@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from outsiders import can_be_another_user, statuses_for_another_user
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
@@ -135,6 +136,9 @@ def _nobody_else_submits(connection, folder):
         submit(replace(connection, secret=""), app)
     with pytest.raises(ServiceError, match=r"refused start-run: Only the operator"):
         submit(replace(connection, secret="0" * 64), app)
+    if can_be_another_user():
+        asked = ("start-run", "list-runs", "stop-run", "register-node")
+        assert statuses_for_another_user(connection.port, *asked) == [http.client.UNAUTHORIZED] * len(asked)
     arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
     with sqlite3.connect(folder / "link" / "superlink.db") as database:
         tokens = [row[0] for row in database.execute("SELECT token FROM task WHERE token IS NOT NULL")]
