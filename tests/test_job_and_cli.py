@@ -198,11 +198,14 @@ def test_help_shows_all_commands():
     modules = {path.stem for path in Path(app.__file__).parent.glob("*.py")}
     assert set(app.COMMANDS) == modules - {
         "__init__",
+        "anchor",
         "app",
         "audition_output",
         "exit_codes",
+        "ledger_options",
         "output",
         "plan_output",
+        "privacy_output",
         "progress",
     }
     shown = run("--help").stdout
