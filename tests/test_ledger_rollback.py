@@ -15,6 +15,7 @@ from messages import told
 from small_jobs import small_job_file
 from truthfl.cli.anchor import anchor as anchor_command
 from truthfl.cli.ledger import check as check_command
+from truthfl.cli.ledger import export as export_command
 from truthfl.cli.settle import settle as settle_command
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
@@ -112,6 +113,8 @@ def test_a_copy_from_before_a_payment_was_sent_is_found(folder, capsys):
     assert code == 1
     assert "its last rows are gone" in said
     assert said.startswith("WRONG: the ledger ends at entry ")
+    for command in (mark, lambda where, _: export_command(str(where), None, "csv", None)):
+        assert told(command, where, "sent").endswith("its last rows are gone; nothing is paid from it.")
 
 
 def test_the_command_prints_and_keeps_the_signed_head(folder, capsys):

@@ -53,6 +53,18 @@ def usual_key(address: str) -> Path | None:
     return file if file is not None and file.is_file() else None
 
 
+def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
+    """Raise `InputError` if the ledger contradicts the anchors that are kept beside it: what was sent may seem due."""
+    from truthfl.ledger.anchors import first_contradiction, read_anchors, usual_anchor_file
+
+    file = usual_anchor_file(address)
+    if file is None or not file.exists():
+        return
+    fault = first_contradiction(read_anchors(file), opened_ledger.entries())
+    if fault is not None:
+        raise InputError(f"{opened_ledger.name} is not the ledger of {file}: {fault}; nothing is paid from it.")
+
+
 def keep_head(opened_ledger: Ledger, key_file: Path, file: Path) -> str:
     """Sign the last row and add the anchor to the file; return it as text."""
     from truthfl.ledger.anchors import anchor_text, keep_anchor, make_anchor

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.cli.anchor import anchor as keep_anchor
+from truthfl.cli.anchor import require_not_gone_back
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
@@ -128,6 +129,7 @@ def export(
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
     with open_for_reading(address) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
+        require_not_gone_back(opened_ledger, address)
         names = _job_names(opened_ledger, job)
         text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
     if out is None:
@@ -204,15 +206,16 @@ def _missing_receipts(view: JobView) -> list[str]:
 
 def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) -> tuple[str | None, list[str]]:
     """The first contradiction to anchors, in the file given or the usual one, and what to say if there is none."""
-    from truthfl.ledger.anchors import anchor_fault, read_anchors, usual_anchor_file
+    from truthfl.ledger.anchors import first_contradiction, read_anchors, usual_anchor_file
 
     file = given or usual_anchor_file(address)
     if file is None or (given is None and not file.exists()):
         return None, []
     anchors = read_anchors(file)
-    fault = next(filter(None, (anchor_fault(anchor, entries) for anchor in anchors)), None)
     number = len(anchors)
-    return fault, [f"{file}: {'the anchor holds' if number == 1 else f'all {number} anchors hold'}."]
+    return first_contradiction(anchors, entries), [
+        f"{file}: {'the anchor holds' if number == 1 else f'all {number} anchors hold'}."
+    ]
 
 
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:

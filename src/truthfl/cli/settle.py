@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.anchor import OperatorKey, keep_head, usual_key
+from truthfl.cli.anchor import OperatorKey, keep_head, require_not_gone_back, usual_key
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
@@ -46,6 +46,7 @@ def settle(
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
     with open_ledger(address) as ledger, sentence_for_malformed_rows(ledger):
+        require_not_gone_back(ledger, address)
         name = select_job(ledger.jobs(), job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]

@@ -73,6 +73,11 @@ def _anchor(line: str, what: str) -> dict[str, Any]:
     return anchor
 
 
+def first_contradiction(anchors: Sequence[Document], entries: Sequence[Entry]) -> str | None:
+    """What contradicts the first of these anchors that does not hold; None if all hold."""
+    return next(filter(None, (anchor_fault(anchor, entries) for anchor in anchors)), None)
+
+
 def anchor_fault(anchor: Document, entries: Sequence[Entry]) -> str | None:
     """What contradicts this anchor in all entries of a ledger, whose chain holds; None if nothing does."""
     document = anchor["document"]
