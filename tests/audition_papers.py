@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from participants import SECRET, TEST_SET, Ada, an_offer, changed
+from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import signed_offer
@@ -59,7 +59,8 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
         book.append(job.name, "commitment", name, committed)
         book.append(job.name, "audition", name, result)
         for round_ in range(job.rounds if passed else 0):
-            book.append(job.name, "round", str(round_), {"taken": [name] if round_ < taken else []})
+            missing = [] if round_ < taken else [name]
+            book.append(job.name, "round", str(round_ + 1), a_round(offer, round_ + 1, missing))
         book.append(job.name, "test", "test", tested)
         settle(book, job.name)
         rows = book.entries()

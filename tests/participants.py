@@ -90,6 +90,12 @@ def changed(offer, **changes):
     return Offer(replace(offer.job, **parts["job"]), replace(offer.client, **parts["client"]))
 
 
+def a_round(offer, number, missing=()):
+    """The row of a round, with models that follow on each other; the last is the one that is tested."""
+    models = [*(f"{k:064x}" for k in range(offer.job.rounds)), "cd" * 32]
+    return {"round": number, "missing": list(missing), "previous": models[number - 1], "model": models[number]}
+
+
 def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
     """As the operator's book gives it, all rounds delivered."""
     tested = {
@@ -105,7 +111,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
         book.append(offer.job.name, "offer", offer.key, offer.envelope())
         book.append(offer.job.name, "answer", offer.key, answer)
         for round_ in range(offer.job.rounds):
-            book.append(offer.job.name, "round", str(round_), {"taken": [offer.client.name]})
+            book.append(offer.job.name, "round", str(round_ + 1), a_round(offer, round_ + 1))
         book.append(offer.job.name, "test", "test", tested)
         settle(book, offer.job.name)
         rows = book.entries()

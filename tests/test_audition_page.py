@@ -22,6 +22,7 @@ from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, spread
 from truthfl.page.open_page import open_page
+from truthfl.page.receipt_check import asked_rounds_fault
 from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.samples.open_samples import open_samples
 
@@ -207,7 +208,7 @@ def test_somebody_who_was_stopped_is_asked_in_no_round_also_where_few_are_drawn(
     paper = ada.gets_receipt(offer, **ABOVE)
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
     paper["document"]["settlement"]["asked"] = 2
-    assert "stopped" in document_views._asked_rounds_fault(paper)
+    assert "stopped" in asked_rounds_fault(paper)
 
 
 def test_a_receipt_for_another_model_than_her_own_does_not_hold(ada):

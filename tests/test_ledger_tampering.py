@@ -73,6 +73,7 @@ def test_a_receipt_has_the_salts_of_its_own_documents_and_no_others(entries, rec
         ("test", "test"),
         ("settlement", "Cleo"),
         ("commitment", "Cleo"),
+        ("final", "Cleo"),
         ("audition", "Cleo"),
     }
     expected = {str(entry.sequence): entry.salt for entry in entries if (entry.kind, entry.key) in own}

@@ -43,7 +43,8 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.mechanism.setting import Training
-from truthfl.page.document_views import _asked_rounds_fault, receipt_check
+from truthfl.page.document_views import receipt_check
+from truthfl.page.receipt_check import asked_rounds_fault
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 STEP = "rounds = 30", "rounds = 12\nstep_size = 0.5"
@@ -244,9 +245,9 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     assert receipt_fault(receipt) is None
     assert receipt_check(ben.folder, ben.key)["fault"] is None
     receipt["document"]["settlement"]["asked"] += 1
-    assert "the job's seed draws" in _asked_rounds_fault(receipt)
+    assert "the job's seed draws" in asked_rounds_fault(receipt)
     receipt["document"]["offer"]["document"]["job"]["rounds"] = 10**15  # is not counted to
-    assert "fewer rows than the job has rounds" in _asked_rounds_fault(receipt)
+    assert "fewer rows than the job has rounds" in asked_rounds_fault(receipt)
     asked = [entry for entry in found.rounds if "asked" in entry.document]
     asked[0].document["asked"] = ["Ada"]
     assert "asked other clients than the seed draws" in audit(found, *published_files(setting.folder, found.name))

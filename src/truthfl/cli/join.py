@@ -110,7 +110,7 @@ def join(
                     time.sleep(POLL_SECONDS)
             if opened_page is not None:
                 _keep_open(opened_page)
-        if shown.over:
+        if shown.over or shown.faulty:
             raise typer.Exit(FAILED)
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
@@ -121,17 +121,19 @@ def join(
 class _ShownDocuments:
     """The documents in her folder that were shown: hashes of offers, number of receipts, last news.
 
-    over  whether the job is over for her, without a receipt
+    over    whether the job is over for her, without a receipt
+    faulty  whether a receipt does not hold, or contradicts what her computer sent
     """
 
     offers: set[str]
     receipts: int
     news: str | None = None
     over: bool = False
+    faulty: bool = False
 
 
 def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: bool) -> bool:
-    """Show new offers, receipts and news; return whether the job is over: with a receipt, or news that it is over.
+    """Show new offers, receipts and news; return whether the job is over: with its receipt, or news that it is over.
 
     ask  whether offers are answered in the terminal
     """
@@ -143,13 +145,15 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
             _show_offer(offer, home, key, ask)
     new_receipts = participant_folder.receipts(home)[shown.receipts :]
     for receipt in new_receipts:
-        _show_receipt(receipt)
+        shown.faulty |= not _show_receipt(receipt, home, key)
     shown.receipts += len(new_receipts)
+    current = participant_folder.current_job(home)
+    paid = any(receipt["document"].get("job") == current for receipt in new_receipts)
     sentence, over = participant_folder.news(home) or (None, False)
     if sentence not in (None, shown.news):
         print(f"truthfl: {sentence}", file=sys.stderr, flush=True)
-    shown.news, shown.over = sentence, over and not new_receipts
-    return bool(new_receipts) or over
+    shown.news, shown.over = sentence, over and not paid
+    return paid or over
 
 
 def _keep_open(page: OpenPage) -> None:
@@ -216,15 +220,18 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
         participant_folder.put_answer(home, offer, read_key(key), accepted=accepted)
 
 
-def _show_receipt(receipt: dict[str, object]) -> None:
+def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
+    """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
     from truthfl.ledger.money import minor_money
-    from truthfl.ledger.receipts import receipt_fault
+    from truthfl.ledger.own_record import unasked_rounds
+    from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
+    from truthfl.page.receipt_check import own_receipt_fault
 
-    fault = receipt_fault(receipt)
+    fault = own_receipt_fault(home, receipt, read_key(key))
     if fault is not None:
-        print(f"truthfl: the receipt does not hold: {fault}.", file=sys.stderr)
-        raise typer.Exit(FAILED)
+        print(f"truthfl: THE RECEIPT DOES NOT HOLD: {fault}.", file=sys.stderr, flush=True)
+        return False
     document = receipt["document"]
     assert isinstance(document, dict)
     settled, job = document["settlement"], offer_from(document["offer"]).job
@@ -236,6 +243,10 @@ def _show_receipt(receipt: dict[str, object]) -> None:
         f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds.",
         flush=True,
     )
+    unasked = unasked_rounds(home, document)
+    if unasked:
+        print(f"In {unasked} rounds that count as missed, no message came to this computer.", flush=True)
+    return True
 
 
 def _require_running(node: SuperNode) -> None:

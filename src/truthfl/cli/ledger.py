@@ -1,6 +1,6 @@
 """`truthfl ledger`: show, check, anchor and export a ledger.
 
-Imports `anchor`, `ledger_options`, `output`, `files` and, when called, the ledger and `federation.protocol.audit`.
+Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger and `federation.protocol.audit`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from truthfl.cli.anchor import require_not_gone_back
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
+from truthfl.cli.receipt import receipt as receipt_command
 from truthfl.errors import InputError
 from truthfl.files import write_file
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 ledger = typer.Typer(help="Show, check and export what was promised and paid.", no_args_is_help=True)
 ledger.command("anchor")(keep_anchor)
+ledger.command("receipt")(receipt_command)
 
 
 @ledger.command()

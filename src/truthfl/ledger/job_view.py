@@ -98,6 +98,25 @@ class JobView:
             return self.asked - missing
         return Counter(client for entry in self.rounds for client in self.taken_in(entry))
 
+    @cached_property
+    def round_sets(self) -> list[tuple[Entry, frozenset[str], frozenset[str]]]:
+        """Each round with the names of those who were asked, and of those of them who are missing."""
+        everybody = frozenset(self._names_taking_part)
+        sets = []
+        for entry in self.rounds:
+            asked = frozenset(entry.document["asked"]) if "asked" in entry.document else everybody
+            sets.append((entry, asked, frozenset(entry.document["missing"])))
+        return sets
+
+    @cached_property
+    def round_refusals(self) -> dict[tuple[str, int], str]:
+        """By client and round: why her report was not taken."""
+        of_rounds = (entry.document for entry in self.rejections if entry.document["stage"] == "round")
+        refusals: dict[tuple[str, int], str] = {}
+        for document in of_rounds:
+            refusals.setdefault((document["client"], document["round"]), document["reason"])
+        return refusals
+
     def asked_in(self, entry: Entry) -> Sequence[str]:
         """The names of the clients who were asked in this round."""
         listed: Sequence[str] = entry.document.get("asked", self._names_taking_part)

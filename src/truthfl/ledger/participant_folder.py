@@ -20,6 +20,7 @@ from truthfl.ledger.terms import Offer, offer_from
 
 NEWS = "news.json"
 MAX_NEWS_LENGTH = 1000
+MOST_RECEIPTS = 20  # of one job, which differ
 
 
 def put_offer(home: Path, offer: Offer) -> None:
@@ -81,15 +82,38 @@ def read_final(home: Path, offer: Offer) -> dict[str, Any] | None:
 
 
 def put_receipt(home: Path, receipt: dict[str, Any], job: str) -> Path:
-    """Write the signed receipt of this job; return the file's path."""
-    path = home / "receipts" / f"{_checked_file_name(job)}.json"
-    _write(path, receipt)
-    return path
+    """Write the signed receipt of this job beside others of the same job that differ; return the file's path.
+
+    An operator who sends two different receipts is found out by them, so none replaces another.
+    """
+    for number in range(1, MOST_RECEIPTS + 1):
+        path = home / "receipts" / f"{_checked_file_name(job)}{f'.{number}' if number > 1 else ''}.json"
+        _write(path, receipt, keep_existing=True)
+        if _read(path) == receipt:
+            return path
+    raise InputError(f"there are {MOST_RECEIPTS} different receipts of job {job} already; no more are kept.")
+
+
+def receipt_files(home: Path, job: str) -> list[Path]:
+    """The files with receipts of this job, oldest first; more than one if they differ."""
+    name = _checked_file_name(job)
+    return _oldest_first(home / "receipts", f"{name}.json") + _oldest_first(home / "receipts", f"{name}.*.json")
 
 
 def receipts(home: Path) -> list[dict[str, Any]]:
     """All signed receipts in the folder, oldest first."""
     return [_read(path) for path in _oldest_first(home / "receipts")]
+
+
+def put_current_job(home: Path, job: str) -> None:
+    """Write the name of the job that the server asks her to enrol in."""
+    _write(home / "jobs" / "current.json", {"job": job})
+
+
+def current_job(home: Path) -> str | None:
+    """The name of the job that the server last asked her to enrol in; None if there was none."""
+    document = _read_if_exists(home / "jobs" / "current.json")
+    return None if document is None else str(document.get("job"))
 
 
 def put_news(home: Path, sentence: str, *, over: bool) -> None:
@@ -112,8 +136,8 @@ def _agreement_file(home: Path, offer: Offer) -> Path:
     return home / "agreements" / f"{offer.hash}.key"
 
 
-def _oldest_first(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
+def _oldest_first(folder: Path, pattern: str = "*.json") -> list[Path]:
+    return sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
 
 
 def _checked_file_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """Receipts: the server makes them from the ledger, and a client can check hers without the ledger.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `settlement`, `signing`,
-`solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `receipt_rounds`, `settlement`,
+`signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.canonical import Document, canonical_bytes
+from truthfl.ledger.canonical import Document, canonical_bytes, digest
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault, signed
 from truthfl.ledger.entry import Entry, payload_digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.money import minor_money
+from truthfl.ledger.receipt_rounds import rounds_fault, rounds_part
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import PrivateKey, public_line, signed_by
 from truthfl.ledger.solo_evidence import SoloEvidence
@@ -25,7 +26,7 @@ from truthfl.ledger.terms import Offer, offer_from
 FIELDS = frozenset(
     ("kind", "job", "client", "offer", "acceptance", "test", "settlement", "chain", "public_key"),
 )
-OPTIONAL_FIELDS = frozenset(("audition", "salts"))
+OPTIONAL_FIELDS = frozenset(("audition", "salts", "rounds", "final"))
 
 
 def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], operator_key: str) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
     return (
         audition
         | _salts_part(offer, view)
+        | rounds_part(offer, view)
         | {
             "kind": "receipt",
             "job": offer.job.name,
@@ -75,6 +77,7 @@ def _salts_part(offer: Offer, view: JobView) -> dict[str, Any]:
         view.answer_to(offer),
         view.commitments.get(name),
         view.auditions.get(name),
+        view.finals.get(name),
         view.test,
         view.settlements[name],
     ]
@@ -85,6 +88,19 @@ def _salts_part(offer: Offer, view: JobView) -> dict[str, Any]:
 def make_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
     """The receipt, signed with the operator's key."""
     return signed(key, receipt_document(offer, view, entries, public_line(key)))
+
+
+def recorded_receipt(offer: Offer, view: JobView, entries: Sequence[Entry]) -> dict[str, Any]:
+    """The receipt again, with the signature that the ledger has; no key is needed."""
+    entry = view.receipts.get(offer.client.name)
+    if entry is None:
+        raise InputError(f"job {view.name} has no receipt of {offer.client.name} yet; it is made when pay is settled.")
+    document = receipt_document(offer, view, entries, offer.job.operator_key)
+    if digest(document) != entry.document["digest"]:
+        raise InputError(
+            f"the receipt of {offer.client.name} is not the one that was signed; truthfl ledger check says where."
+        )
+    return {"document": document, "signature": entry.document["signature"]}
 
 
 def receipt_fault(receipt: Document) -> str | None:
@@ -124,6 +140,9 @@ def _fault(receipt: Document) -> str | None:
     expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
         return "its settlement is for other rounds or another client than the offer"
+    fault = rounds_fault(document, offer)
+    if fault is not None:
+        return fault
     evidence = None
     if offer.job.has_audition:
         fault = _audition_fault(document["audition"], settlement, offer)
@@ -171,6 +190,8 @@ def _chain_fault(document: Document, offer: Offer) -> str | None:
         committed, result = document["audition"]["commitment"], document["audition"]["result"]
         expected += [("commitment", offer.client.name, committed)] if committed is not None else []
         expected += [("audition", offer.client.name, result)]
+    if document.get("final") is not None:
+        expected.append(("final", offer.client.name, document["final"]))
     salts = document.get("salts", {})
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]

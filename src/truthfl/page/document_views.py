@@ -1,7 +1,8 @@
 """Offers and receipts as JSON values for the page.
 
 Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`, `privacy_terms`.
+`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`, `privacy_terms`,
+`receipt_check`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ from typing import Any
 from truthfl.errors import InputError, TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
+from truthfl.ledger.documents import recorded_offer_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.terms import Offer, offer_from
-from truthfl.page.audition_result import evidence_in, own_model_fault, result_view
+from truthfl.page.audition_result import evidence_in, result_view
 from truthfl.page.audition_terms import audition_view, require_sound_audition
 from truthfl.page.document_names import NO_DOCUMENTS
 from truthfl.page.numbers import calculation_term, money, overflow_allowed
 from truthfl.page.offer_outlook import outlooks, own_costs, spread
 from truthfl.page.pay_plot import offer_plot, receipt_plot
 from truthfl.page.privacy_terms import privacy_view
+from truthfl.page.receipt_check import own_receipt_fault
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -180,30 +183,10 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
 
 def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
     """The first fault of the newest receipt, by itself and compared with the participant's folder and key."""
-    from truthfl.ledger.receipts import receipt_fault
-
     receipt = last_receipt(home)
     if receipt is None:
         raise InputError("there is no receipt to check yet.")
-    with overflow_allowed():
-        fault = receipt_fault(receipt) or _mismatch(home, receipt, key) or _asked_rounds_fault(receipt)
-    return {"receipt": digest(receipt), "fault": fault}
-
-
-def _asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
-    """Whether the receipt counts other rounds than those that the job's seed draws for the participant."""
-    offer, asked = offer_from(receipt["document"]["offer"]), receipt["document"]["settlement"]["asked"]
-    job, client = offer.job, offer.client
-    if client.participation == 1:
-        return None
-    if receipt["document"]["settlement"].get("passed") is False:
-        return None if asked == 0 else f"it counts {asked} rounds for you, who were stopped at the audition"
-    if job.rounds > len(receipt["document"]["chain"]):
-        return "its chain has fewer rows than the job has rounds"
-    from truthfl.learning.local_training import takes_part
-
-    drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
-    return None if asked == drawn else f"it counts {asked} rounds; the job's seed draws {drawn} for you"
+    return {"receipt": digest(receipt), "fault": own_receipt_fault(home, receipt, key)}
 
 
 def fingerprint(public_key: str) -> str:
@@ -216,18 +199,6 @@ def fingerprint(public_key: str) -> str:
     return "SHA256:" + b64encode(raw).decode().rstrip("=")
 
 
-def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:
-    """How the receipt's offer differs from the offers in the participant's folder; None if it is one of them."""
-    offer = offer_from(receipt["document"]["offer"])
-    if participant_folder.read_offer(home, offer.hash) is None:
-        return "its offer is not one in your folder"
-    if not participant_folder.has_accepted(home, offer):
-        return "its offer is not one that you accepted"
-    if key is not None and public_line(key) != offer.client.public_key:
-        return "its offer is to another key than yours"
-    return own_model_fault(home, receipt["document"])
-
-
 def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
     """The reason why this page cannot sign an answer; None if it can."""
     if key is None:
@@ -238,10 +209,13 @@ def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
 
 
 def require_sound_offer(offer: Offer) -> None:
-    """Raise `InputError` unless the offer can be paid and, if it has an audition, its terms make sense."""
+    """Raise `InputError` unless the offer is signed, can be paid and, if it has an audition, its terms make sense."""
     try:
         with overflow_allowed():
             offer.require_payable()
+            fault = recorded_offer_fault(offer)
+            if fault is not None:
+                raise InputError(f"the offer does not hold: {fault}.")
             if offer.job.has_audition:
                 require_sound_audition(offer)
     except TruthflError:

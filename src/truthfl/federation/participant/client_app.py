@@ -48,7 +48,9 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
 
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
-        return Message(document_record(signatory_of(context).describe()), reply_to=message)
+        signatory = signatory_of(context)
+        signatory.note_job(str(document_in(message).get("job")))
+        return Message(document_record(signatory.describe()), reply_to=message)
 
     @app.query(OFFER)
     def offer(message: Message, context: Context) -> Message:

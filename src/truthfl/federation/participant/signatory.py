@@ -18,6 +18,7 @@ from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
+LONGEST_JOB_NAME = 300
 Decide = Callable[[Offer], bool | None]
 
 
@@ -47,6 +48,10 @@ class Signatory:
         description: dict[str, Any] = {"name": self.name, "samples": self.samples, "public_key": public_line(self.key)}
         costs = {"labeling_cost": self.labeling_cost, "sample_cost": self.sample_cost}
         return description | {name: cost for name, cost in costs.items() if cost is not None}
+
+    def note_job(self, job: str) -> None:
+        """Write down the name of the job that she is asked to enrol in, so that its receipt is known as such."""
+        participant_folder.put_current_job(self.folder, job[:LONGEST_JOB_NAME])
 
     def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
         """Keep an offer; return the signed answer to it, or None if it is not decided yet."""

@@ -30,11 +30,12 @@ from truthfl.federation.protocol.message_codes import (
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, arrays_digest
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
+from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
 from truthfl.federation.protocol.round_entries import begin_rounds, round_document
 from truthfl.federation.protocol.rounds import Rejection, missing_reports, offers_in_round, rejection_item
-from truthfl.federation.protocol.server import Operator, send_receipts
+from truthfl.federation.protocol.server import Operator
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.ledger.agreement_keys import agreement_line
@@ -143,7 +144,8 @@ class PaidStrategy(Strategy):
         document |= {"secret": self.operator.secret, "loss": loss, "accuracy": None}
         ledger.append(self.job, "test", "test", document)
         self.settled = settle(ledger, self.job)
-        send_receipts(self.roster, self.job, self.operator)
+        send_receipts(self.roster, self.operator.key)
+        send_missed_receipts(self.roster)
         return result
 
     def configure_train(

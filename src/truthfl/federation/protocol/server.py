@@ -1,9 +1,9 @@
 """The server's side of a whole job, from enrolment to receipts.
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
-job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`), `ask_nodes`,
-`audit`, `job_model`, `message_codes`, `messages`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger and
-Flower.
+job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
+`receipt_delivery`), `audit`, `job_model`, `message_codes`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger
+and Flower.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, TruthflError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
-from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster, wait_for_clients
+from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.final_model import tell_final_model
 from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.message_codes import codes_with_participants
-from truthfl.federation.protocol.messages import RECEIPT, query_message
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
+from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
 from truthfl.job import DataJob
@@ -40,7 +39,6 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, test_set_digest
 from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Agreement
@@ -111,6 +109,7 @@ def conduct_job(
             roster.refresh()
         else:
             wait_for_clients(roster)
+        send_missed_receipts(roster)
         progress("planning on pilot data", 0, 0)
         make_offers = partial(planned_offers, roster, job, make_plan, opening)
         agreement = reach_agreement(roster, make_offers, operator.key)
@@ -131,7 +130,8 @@ def conduct_job(
             result = test_document(training.model, params, side.test, samples, secret, test_set)
             ledger.append(name, "test", "test", result)
         settle(ledger, name)
-        send_receipts(roster, name, operator)
+        send_receipts(roster, operator.key)
+        send_missed_receipts(roster)
     return job_view(name, ledger.entries(name))
 
 
@@ -175,20 +175,6 @@ def test_document(
         "loss": loss,
         "accuracy": model.accuracy(params, test.images, test.labels),
     }
-
-
-def send_receipts(roster: Roster, name: str, operator: Operator) -> None:
-    """Write every client's receipt to the ledger, and send it to her node if it is connected."""
-    entries = operator.ledger.entries()
-    view = job_view(name, [entry for entry in entries if entry.job == name])
-    messages = []
-    for offer in view.agreement.offers if view.agreement is not None else ():
-        receipt, client = make_receipt(offer, view, entries, operator.key), offer.client.name
-        document = {"client": client, "digest": digest(receipt["document"]), "signature": receipt["signature"]}
-        operator.ledger.append(name, "receipt", client, document)
-        if client in roster.node_of:
-            messages.append(query_message(RECEIPT, roster.node_of[client], receipt))
-    ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT)
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""`truthfl ledger receipt`: make a client's receipt again from the ledger.
+
+Imports `files` and, when called, the ledger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from truthfl.errors import InputError
+from truthfl.files import write_file
+
+
+def receipt(
+    address: Annotated[
+        str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
+    ],
+    client: Annotated[str, typer.Option(help="The client's name.")],
+    job: Annotated[str | None, typer.Option(help="The job, if she has receipts of several.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
+) -> None:
+    """A client's signed receipt again, for example for one who was offline; the same bytes each time.
+
+    She puts the file into the folder `receipts` of her home, where her page checks it.
+
+    Example: truthfl ledger receipt truthfl-run/ledger.db --client Ada --out ada.json
+    """
+    from truthfl.ledger.book import open_for_reading
+    from truthfl.ledger.canonical import canonical_bytes
+    from truthfl.ledger.job_view import job_view, select_job
+    from truthfl.ledger.receipts import recorded_receipt
+
+    with open_for_reading(address) as ledger:
+        jobs = [entry.job for entry in ledger.entries(kind="receipt") if entry.key == client]
+        if not jobs:
+            raise InputError(f"{ledger.name} has no receipt of {client!r}; it is made when a job is settled.")
+        name = select_job(jobs, job, f"{ledger.name} has receipts of {client}; it")
+        entries = ledger.entries()
+    view = job_view(name, [entry for entry in entries if entry.job == name])
+    offers = view.agreement.offers if view.agreement is not None else ()
+    offer = next((offer for offer in offers if offer.client.name == client), None)
+    if offer is None:
+        raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
+    text = canonical_bytes(recorded_receipt(offer, view, entries)).decode()
+    if out is None:
+        print(text)
+        return
+    write_file(out, text, private=True)

@@ -1,0 +1,82 @@
+"""The rounds in a receipt: those in which the client was asked, with their models, and her word on the final model.
+
+With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
+Receipts of earlier offers, which were not signed, have no such part. Imports `canonical`, `documents`, `job_view`,
+`terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from truthfl.ledger.canonical import Document
+from truthfl.ledger.documents import final_fault
+from truthfl.ledger.job_view import JobView
+from truthfl.ledger.terms import Offer
+
+FROM_THE_LEDGER = ("round", "previous", "model", "attempt", "refused")  # fields of a round's entry in a receipt
+FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason"))
+
+
+def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
+    """The fields `rounds` and `final` of a receipt; none for offers of earlier formats.
+
+    rounds   those in which she was asked, each with whether her report was taken, or the reason why not
+    final    her word on the final model; None if she did not give it
+    """
+    if not offer.must_be_signed:
+        return {}
+    name = offer.client.name
+    rounds = []
+    for entry, asked, missing in view.round_sets:
+        if name not in asked:
+            continue
+        one = {field: entry.document[field] for field in FROM_THE_LEDGER if field in entry.document}
+        one["taken"] = name not in missing
+        if name in missing:
+            one["reason"] = view.round_refusals.get((name, entry.document["round"]), "no reason is recorded")
+        rounds.append(one)
+    final = view.finals.get(name)
+    return {"rounds": rounds, "final": None if final is None else final.document}
+
+
+def rounds_fault(document: Document, offer: Offer) -> str | None:
+    """The first fault of a receipt's rounds and of her word on the final model; None if they agree with the rest."""
+    if not offer.must_be_signed:
+        return None if "rounds" not in document and "final" not in document else "it has rounds that earlier ones lack"
+    rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
+    if not all(_is_round(one) for one in rounds):
+        return "its rounds do not have the parts of rounds"
+    numbers = [one["round"] for one in rounds]
+    if numbers != sorted(set(numbers)) or (numbers and not 1 <= numbers[0] <= numbers[-1] <= offer.job.rounds):
+        return "its rounds are not those of the offer, in order"
+    counted = sum(one["taken"] for one in rounds)
+    if (len(rounds), counted) != (settlement["asked"], settlement["delivered"]):
+        return f"its settlement counts other rounds than the {counted} of {len(rounds)} that it lists"
+    return _model_fault(rounds, tested, offer) or _final_word_fault(document["final"], tested, offer)
+
+
+def _is_round(one: Document) -> bool:
+    required = {"round", "previous", "model", "taken"} | (set() if one["taken"] is True else {"reason"})
+    return required <= set(one) <= FIELDS and type(one["round"]) is int and type(one["taken"]) is bool
+
+
+def _model_fault(rounds: Sequence[Document], tested: str, offer: Offer) -> str | None:
+    """Fault of the models: each round starts from the one before, and the last one is tested."""
+    for before, after in pairwise(rounds):
+        if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
+            return f"round {after['round']} starts from another model than the one after the round before"
+    if rounds and rounds[-1]["round"] == offer.job.rounds and rounds[-1]["model"] != tested:
+        return "another model was tested than the last round's"
+    return None
+
+
+def _final_word_fault(word: Document | None, tested: str, offer: Offer) -> str | None:
+    if word is None:
+        return None
+    fault = final_fault(word, offer)
+    if fault is not None:
+        return f"her word on the final model does not hold: {fault}"
+    return None if word["document"]["model"] == tested else "another model was tested than the one she signed for"

@@ -1,0 +1,70 @@
+"""The check of a receipt by the participant herself: by itself, and against her folder, her record and her key.
+
+Imports `ledger`, `audition_result`, `numbers`; `learning` when the draws of rounds are checked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from truthfl.ledger import participant_folder
+from truthfl.ledger.own_record import record_fault
+from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.terms import offer_from
+from truthfl.page.audition_result import own_model_fault
+from truthfl.page.numbers import overflow_allowed
+
+
+def own_receipt_fault(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:
+    """The first fault of a receipt in the participant's folder `home`; None if it holds.
+
+    key   hers, if it is at hand
+    """
+    from truthfl.ledger.receipts import receipt_fault
+
+    with overflow_allowed():
+        return (
+            receipt_fault(receipt)
+            or _mismatch(home, receipt, key)
+            or record_fault(home, receipt["document"])
+            or asked_rounds_fault(receipt)
+            or _other_receipts(home, receipt)
+        )
+
+
+def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:
+    """How the receipt's offer differs from the offers in the participant's folder; None if it is one of them."""
+    offer = offer_from(receipt["document"]["offer"])
+    if participant_folder.read_offer(home, offer.hash) is None:
+        return "its offer is not one in your folder"
+    if not participant_folder.has_accepted(home, offer):
+        return "its offer is not one that you accepted"
+    if key is not None and public_line(key) != offer.client.public_key:
+        return "its offer is to another key than yours"
+    return own_model_fault(home, receipt["document"])
+
+
+def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
+    """Whether the receipt counts other rounds than those that the job's seed draws for the participant."""
+    offer, asked = offer_from(receipt["document"]["offer"]), receipt["document"]["settlement"]["asked"]
+    job, client = offer.job, offer.client
+    if client.participation == 1:
+        return None
+    if receipt["document"]["settlement"].get("passed") is False:
+        return None if asked == 0 else f"it counts {asked} rounds for you, who were stopped at the audition"
+    if job.rounds > len(receipt["document"]["chain"]):
+        return "its chain has fewer rows than the job has rounds"
+    from truthfl.learning.local_training import takes_part
+
+    drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
+    return None if asked == drawn else f"it counts {asked} rounds; the job's seed draws {drawn} for you"
+
+
+def _other_receipts(home: Path, receipt: dict[str, Any]) -> str | None:
+    """Whether the operator signed another receipt for the same job."""
+    paths = participant_folder.receipt_files(home, str(receipt["document"]["job"]))
+    if len(paths) < 2:
+        return None
+    names = ", ".join(path.name for path in paths)
+    return f"YOU WERE SENT {len(paths)} DIFFERENT RECEIPTS OF THIS JOB; all of them are in your folder: {names}"

@@ -1,0 +1,315 @@
+"""What an operator who lies cannot do without being found: strike rounds, test another model, send two receipts."""
+
+import json
+import subprocess
+import sys
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from messages import told
+from participants import changed
+from small_jobs import small_job_file
+from truthfl.federation.protocol import receipt_delivery, rounds
+from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.round_entries import RoundCall
+from truthfl.federation.protocol.server import Operator, conduct_job
+from truthfl.federation.simulated.embedded import grid_of, simulated_participants
+from truthfl.job import read_job
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.profile import Profile
+from truthfl.ledger import participant_folder
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check, check_receipt
+from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.documents import final_fault, offer_fault, signed_offer
+from truthfl.ledger.entry import Item
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.own_record import unasked_rounds
+from truthfl.ledger.receipts import make_receipt, receipt_fault
+from truthfl.ledger.round_record import rounds_of
+from truthfl.ledger.settlement import settle
+from truthfl.ledger.signing import new_key
+from truthfl.page.receipt_check import own_receipt_fault
+
+QUICK = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(4, 8, 16, 32))
+SEED, ADA, BEN = 5, 1000, 1001
+
+
+class Federation:
+    """A job of six rounds with four clients, one of them a free rider, and its operator's folder."""
+
+    def __init__(self, folder, plan=None):
+        self.job = read_job(small_job_file(folder, "rounds = 30", "rounds = 6\nstep_size = 0.5"))
+        self.folder, self.plan = folder / "out", plan
+        scene = self.job.simulated_federation()
+        labels = Profile(self.job.clients.behaviour, 1).labels(scene.federated, SEED)
+        self.people = simulated_participants(self.job, scene, self.folder, labels)
+        self.key = kept_key(self.folder / "operator")
+
+    def make_plan(self, job, side):
+        self.plan = self.plan or job.plan(side, QUICK)
+        return self.plan
+
+    def go(self, name="digits-1"):
+        with open_ledger(self.folder / "ledger.db") as ledger:
+            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED)
+            return conduct_job(grid_of(self.people), self.job, name, operator, self.make_plan, lambda *_: None)
+
+    def entries(self):
+        with open_ledger(self.folder / "ledger.db") as ledger:
+            return ledger.entries()
+
+    def reasons(self, found, client):
+        return {row.document["reason"] for row in found.rejections if row.document["client"] == client}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    made = Federation(tmp_path_factory.mktemp("finished"))
+    made.found = made.go()
+    return made
+
+
+@pytest.fixture
+def federation(tmp_path, finished):
+    return Federation(tmp_path, finished.plan)
+
+
+def fault_of(person, receipt):
+    return own_receipt_fault(person.folder, receipt, person.key)
+
+
+def receipt_of(person):
+    return participant_folder.receipts(person.folder)[-1]
+
+
+def retold(finished, folder, change, client="Ada"):
+    """A whole ledger in which rows are changed before the settlement, and the receipt that the operator signs then.
+
+    change(kind, key, document) returns the new row's kind, key and document.
+    """
+    with open_ledger(folder / "retold.db") as ledger:
+        for entry in finished.entries():
+            if entry.kind == "settlement":
+                break
+            kind, key, document = change(entry.kind, entry.key, deepcopy(entry.document))
+            ledger.append_all([Item(entry.job, kind, key, document)])
+        settle(ledger, finished.found.name)
+        entries = ledger.entries()
+        view = job_view(finished.found.name, entries)
+        offer = next(offer for offer in view.agreement.offers if offer.client.name == client)
+        receipt = make_receipt(offer, view, entries, finished.key)
+        return check(entries), receipt
+
+
+def test_receipts_carry_the_rounds_and_the_node_has_kept_the_same(finished):
+    for node, person in finished.people.items():
+        document = receipt_of(person)["document"]
+        kept = rounds_of(person.folder, finished.found.agreement.offers[node - ADA].hash)
+        assert [one["round"] for one in document["rounds"]] == [1, 2, 3, 4, 5, 6]
+        assert [one["previous"] for one in document["rounds"]] == [one.received for one in kept]
+        assert document["rounds"][-1]["model"] == document["test"]["model"] == document["final"]["document"]["model"]
+        assert unasked_rounds(person.folder, document) == 0
+    assert fault_of(finished.people[ADA], receipt_of(finished.people[ADA])) is None
+    of_ben = fault_of(finished.people[BEN], receipt_of(finished.people[BEN]))
+    assert of_ben.startswith("your computer sent 6 reports that are not counted (round 1: empty: it is the model as it")
+
+
+def test_being_struck_from_a_round_is_found(finished, tmp_path):
+    """Ledger and receipt are whole in themselves; what her computer kept is not in them."""
+
+    def strike(kind, key, document):
+        if (kind, key) == ("round", "3"):
+            document["missing"].append("Ada")
+        return kind, key, document
+
+    fault, receipt = retold(finished, tmp_path, strike)
+    assert fault is None
+    assert receipt_fault(receipt) is None
+    assert receipt["document"]["settlement"]["delivered"] == 5
+    ada = finished.people[ADA]
+    found = "your computer sent 1 reports that are not counted (round 3: no reason is recorded)"
+    assert fault_of(ada, receipt) == found
+    receipt["document"]["rounds"][2] |= {"taken": True}
+    assert "signature" in receipt_fault(receipt)
+
+
+def test_a_receipt_whose_rounds_do_not_agree_with_its_pay_does_not_hold(finished, monkeypatch):
+    view, entries = finished.found, finished.entries()
+    real = make_receipt(view.agreement.offers[0], view, entries, finished.key)["document"]
+
+    def signed_with(**changes):
+        document = deepcopy(real) | changes
+        monkeypatch.setattr("truthfl.ledger.receipts.receipt_document", lambda *_: document)
+        return receipt_fault(make_receipt(view.agreement.offers[0], view, entries, finished.key))
+
+    assert signed_with() is None
+    listed = real["rounds"]
+    assert "counts other rounds than the 5 of 5" in signed_with(rounds=listed[1:])
+    untaken = [listed[0] | {"taken": False, "reason": "late"}, *listed[1:]]
+    assert "counts other rounds than the 5 of 6" in signed_with(rounds=untaken)
+    assert "parts of rounds" in signed_with(rounds=[listed[0] | {"taken": False}, *listed[1:]])
+    assert "in order" in signed_with(rounds=listed[::-1])
+    other = [*listed[:3], listed[3] | {"previous": "ab" * 32}, *listed[4:]]
+    assert "round 4 starts from another model" in signed_with(rounds=other)
+    last = [*listed[:5], listed[5] | {"model": "ab" * 32}]
+    assert "another model was tested than the last round's" in signed_with(rounds=last)
+    assert signed_with(final=None) is None  # she may have been away; her folder knows it if she was not
+    forged = deepcopy(real["final"])
+    forged["document"]["model"] = "ab" * 32
+    assert "her word on the final model does not hold" in signed_with(final=forged)
+
+
+def test_testing_another_model_is_found_by_the_ledger_and_by_receipts(finished, tmp_path):
+    def test_another(kind, key, document):
+        return kind, key, document | ({"model": "ab" * 32} if kind == "test" else {})
+
+    def train_another(kind, key, document):
+        if (kind, key) == ("round", "6"):
+            document["model"] = "ab" * 32
+        return test_another(kind, key, document)
+
+    def nobody_signed(kind, key, document):
+        if kind == "final":
+            absent = {"stage": "final", "round": None, "client": key, "node": None, "reason": "no word"}
+            return "rejection", f"final/{key}", absent
+        return train_another(kind, key, document)
+
+    ada = finished.people[ADA]
+    for number, (change, in_ledger, in_receipt) in enumerate(
+        [
+            (test_another, "another model was tested than the last round's", "another model was tested than the last"),
+            (train_another, "it is of another model than the last round's", "than the one she signed for"),
+            (nobody_signed, None, "the model that was tested is not the final one that you signed for"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        fault, receipt = retold(finished, folder, change)
+        assert fault is None if in_ledger is None else in_ledger in fault.message
+        assert in_receipt in fault_of(ada, receipt)
+
+
+def test_a_broken_chain_of_models_and_a_silent_end_are_found_by_the_ledger(finished, tmp_path):
+    def another_start(kind, key, document):
+        return kind, key, document | ({"previous": "ab" * 32} if (kind, key) == ("round", "4") else {})
+
+    def not_told(kind, key, document):
+        return ("rejection", "else", {**deepcopy(NOBODY)}) if (kind, key) == ("final", "Ada") else (kind, key, document)
+
+    for folder, change, what in (
+        (tmp_path / "a", another_start, "starts from another model than the one after the round before"),
+        (tmp_path / "b", not_told, "Ada was not told the final model before it"),
+    ):
+        folder.mkdir()
+        assert what in retold(finished, folder, change)[0].message
+
+
+NOBODY = {"stage": "final", "round": None, "client": "Nobody", "node": None, "reason": "no word"}
+
+
+def test_a_second_receipt_leaves_the_first_and_is_shouted(finished, tmp_path):
+    ada, name = finished.people[ADA], finished.found.name
+    true = receipt_of(ada)
+    _, other = retold(finished, tmp_path, lambda kind, key, document: (kind, key, document))
+    home = tmp_path / "home"
+    for folder in ("offers", "answers", "finals", "rounds"):
+        (home / folder).mkdir(parents=True)
+        for path in (ada.folder / folder).iterdir():
+            (home / folder / path.name).write_bytes(path.read_bytes())
+    participant_folder.put_receipt(home, true, name)
+    assert own_receipt_fault(home, true, ada.key) is None
+    participant_folder.put_receipt(home, true, name)  # the same again is the same
+    assert own_receipt_fault(home, true, ada.key) is None
+    participant_folder.put_receipt(home, other, name)
+    assert participant_folder.receipts(home) == [true, other]
+    for receipt in (true, other):
+        assert "YOU WERE SENT 2 DIFFERENT RECEIPTS OF THIS JOB" in own_receipt_fault(home, receipt, ada.key)
+    for number in range(18):
+        participant_folder.put_receipt(home, other | {"signature": str(number)}, name)
+    assert "no more are kept" in told(participant_folder.put_receipt, home, {"document": {}}, name)
+    assert "is no name" in told(participant_folder.put_receipt, home, other, "../../x")
+
+
+def test_offers_are_signed_and_others_are_refused(finished):
+    ada = finished.people[ADA]
+    offer = finished.found.agreement.offers[0]
+    assert offer_fault(offer) is None
+    assert offer_fault(participant_folder.offers(ada.folder)[0]) is None
+    unsigned = changed(offer, batch_size=1)
+    assert "the operator did not sign it" in told(ada.answer_offer, unsigned.document())
+    forged = unsigned.document() | {"document": unsigned.document(), "signature": offer.signature}
+    assert "is no offer" in told(ada.answer_offer, forged)
+    stolen = {"document": unsigned.document(), "signature": offer.signature}
+    assert "its signature is not of the operator's key" in told(ada.answer_offer, stolen)
+    other = new_key()
+    assert "another operator's key" in told(signed_offer, unsigned, other)
+    elsewhere = changed(offer, operator_key=_line(other))
+    assert "had offers of another operator's key" in told(ada.answer_offer, signed_offer(elsewhere, other).envelope())
+
+
+def _line(key):
+    from truthfl.ledger.signing import public_line
+
+    return public_line(key)
+
+
+def test_zeros_every_round_and_round_a_million_are_refused(federation, monkeypatch):
+    record = rounds.model_record
+    monkeypatch.setattr(rounds, "model_record", lambda params: record(np.zeros_like(params)))
+    found = federation.go()
+    assert len(rounds_of(federation.people[ADA].folder, found.agreement.offers[0].hash)) == 1
+    assert federation.reasons(found, "Ada") == {
+        f"error: round {number} has the same model as round 1, without a reason." for number in range(2, 7)
+    }
+
+
+def test_a_round_that_the_contract_has_not_is_refused_in_words(federation, monkeypatch):
+    fields = RoundCall.fields
+    monkeypatch.setattr(RoundCall, "fields", lambda call, offer: fields(call, offer) | {"round": 10**6})
+    found = federation.go()
+    assert federation.reasons(found, "Ada") == {"error: round 1,000,001 is asked for; the contract has 6 rounds."}
+    assert found.delivered == {}
+
+
+def test_who_does_not_sign_for_the_final_model_is_noted_and_the_job_ends(federation):
+    federation.people[BEN].sign_final = lambda *_: {"document": {}, "signature": ""}
+    found = federation.go()
+    assert set(found.finals) == {"Ada", "Cleo", "Dora"}
+    assert final_fault(found.finals["Ada"].document, found.agreement.offers[0]) is None
+    assert "it is not her word on the final model of this offer" in federation.reasons(found, "Ben")
+    assert max(entry.sequence for entry in found.finals.values()) < found.test.sequence
+    assert check(federation.entries()) is None
+    ada, offer = federation.people[ADA], found.agreement.offers[0]
+    assert "signed for another final model" in told(ada.sign_final, offer.hash, "ab" * 32)
+    assert "is no hash" in told(ada.sign_final, offer.hash, "model")
+
+
+def test_who_was_offline_at_the_end_gets_her_receipt_when_she_joins_next(federation, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(receipt_delivery, "_deliver", lambda *_: None)
+        first = federation.go()
+    ada = federation.people[ADA]
+    assert participant_folder.receipts(ada.folder) == []
+    second = federation.go("digits-2")
+    assert participant_folder.current_job(ada.folder) == "digits-2"
+    both = participant_folder.receipts(ada.folder)
+    assert [one["document"]["job"] for one in both] == ["digits-1", "digits-2"]
+    assert [fault_of(ada, one) for one in both] == [None, None]
+    entries = federation.entries()
+    assert all(check_receipt(one, entries) is None for one in both)
+    assert check(entries) is None
+    acknowledged = {(row.job, row.key) for row in entries if row.kind == "acknowledgement"}
+    assert acknowledged == {(job.name, name) for job in (first, second) for name in federation.job.clients.name}
+
+
+def test_the_command_makes_a_receipt_again(finished):
+    command = [sys.executable, "-m", "truthfl", "ledger", "receipt", str(finished.folder / "ledger.db"), "--client"]
+    made = subprocess.run([*command, "Ada"], capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout) == receipt_of(finished.people[ADA])
+    unknown = subprocess.run([*command, "Mallory"], capture_output=True, text=True, timeout=120)
+    assert unknown.returncode == 2
+    assert "has no receipt of 'Mallory'" in unknown.stderr
