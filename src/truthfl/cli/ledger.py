@@ -1,6 +1,7 @@
 """`truthfl ledger`: show, check, anchor and export a ledger.
 
-Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger and `federation.protocol.audit`.
+Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger and
+`federation.protocol.audit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`truthfl ledger receipt`: make a client's receipt again from the ledger.
 
-Imports `files` and, when called, the ledger.
+Imports `ledger_options`, `files` and, when called, the ledger.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from typing import Annotated
 
 import typer
 
+from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.errors import InputError
 from truthfl.files import write_file
 
 
 def receipt(
-    address: Annotated[
-        str, typer.Argument(metavar="FILE-or-URL", help="The ledger: a file, or postgresql://user@host/db.")
-    ],
+    address: LedgerAddress,
     client: Annotated[str, typer.Option(help="The client's name.")],
-    job: Annotated[str | None, typer.Option(help="The job, if she has receipts of several.")] = None,
+    job: JobName = None,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
 ) -> None:
     """A client's signed receipt again, for example for one who was offline; the same bytes each time.
@@ -37,14 +36,15 @@ def receipt(
         jobs = [entry.job for entry in ledger.entries(kind="receipt") if entry.key == client]
         if not jobs:
             raise InputError(f"{ledger.name} has no receipt of {client!r}; it is made when a job is settled.")
-        name = select_job(jobs, job, f"{ledger.name} has receipts of {client}; it")
+        name = select_job(jobs, job, f"{client} in {ledger.name}")
         entries = ledger.entries()
-    view = job_view(name, [entry for entry in entries if entry.job == name])
-    offers = view.agreement.offers if view.agreement is not None else ()
-    offer = next((offer for offer in offers if offer.client.name == client), None)
-    if offer is None:
-        raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
-    text = canonical_bytes(recorded_receipt(offer, view, entries)).decode()
+        with sentence_for_malformed_rows(ledger):
+            view = job_view(name, [entry for entry in entries if entry.job == name])
+            offers = view.agreement.offers if view.agreement is not None else ()
+            offer = next((offer for offer in offers if offer.client.name == client), None)
+            if offer is None:
+                raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
+            text = canonical_bytes(recorded_receipt(offer, view, entries)).decode()
     if out is None:
         print(text)
         return
