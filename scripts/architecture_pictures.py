@@ -125,7 +125,7 @@ def canvas(height, title):
 
 
 def draw_rooms():
-    figure, axes = canvas(7.6, "Rooms. An arrow points to a room that is imported; all import errors and files.")
+    figure, axes = canvas(7.6, "Rooms. An arrow points to a room that is imported; all import errors, files and texts.")
     sizes = {
         name: box(axes, x, y, name, words, COLOURS.get(name, "white"), 5.0 if y < 3 else NARROW.get(name, 2.4))
         for name, (x, y, words) in ROOMS.items()

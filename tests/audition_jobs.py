@@ -17,6 +17,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+PLANNED_WITH, ALLOWED = 3.0, 8.0  # most_pay; `Plans` raise the caps afterwards
 CHANGES = (
     ('"lceme"', '"audition"'),
     ("rounds = 30", "rounds = 12\nstep_size = 1.5"),
@@ -42,7 +43,7 @@ def audition_job(folder, behaviours=None, **server):
     job = read_job(audition_job_file(folder))
     if behaviours is not None:
         job = job.with_clients(type(job.clients)(**job.document()["clients"] | {"behaviour": behaviours}))
-    return replace(job, server=replace(job.server, **server))
+    return replace(job, server=replace(job.server, **{"most_pay": ALLOWED} | server))
 
 
 class Plans:
@@ -57,7 +58,7 @@ class Plans:
             del told[part][name]
         key = json.dumps(told, sort_keys=True)
         if key not in self.made:
-            plan = make(job, side, QUICK)
+            plan = make(replace(job, server=replace(job.server, most_pay=PLANNED_WITH)), side, QUICK)
             all_alike = np.ones(len(plan.clients))
             contract = replace(
                 plan.contract, joint_slope=300.0 * all_alike, joint_base=150.0 * all_alike, joint_cap=400.0 * all_alike

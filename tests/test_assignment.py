@@ -1,6 +1,7 @@
 """The server's assignment: optimal among its neighbours and against random ones, within budget, whole, feasible."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from federations import federations
 from truthfl import (
     Clients,
+    Contract,
     InfeasibleError,
     LossModel,
     Training,
@@ -20,6 +22,7 @@ from truthfl import (
     pay_on_model,
 )
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
+from truthfl.mechanism.mechanism import PlanInputs
 from truthfl.mechanism.setting import batch_price
 from truthfl.studies.reproduce.errata import example
 
@@ -258,6 +261,33 @@ def test_a_margin_counts_towards_the_budget():
     batches = optimal_batch_sizes(clients, model, training, loss_value=1e6, budget=2000, margin=50)
     paid = pay_on_model(lceme(clients, model, training, batches, margin=50), model).sum()
     assert 1990 < paid <= 2000 + 1e-9
+
+
+@pytest.mark.parametrize("budget", [1700.0, 2000.0, 3000.0])
+def test_the_margin_for_the_losss_error_counts_towards_the_budget(budget):
+    """The error is larger for smaller batches, as measured ones are; the budget bounds pay, not cost."""
+    clients, training, constants = example()
+    model = paper_bound(clients, training, constants)
+    inputs = PlanInputs(
+        clients, model, training, 1e6, budget=budget, loss_error=lambda batches: 0.02 + 0.1 / float(batches.mean())
+    )
+    contract = Contract.plan(inputs)
+    paid = pay_on_model(contract, model).sum()
+    assert 0.9 * budget < paid <= budget * (1 + 1e-9)
+    free = pay_on_model(Contract.plan(replace(inputs, budget=None)), model).sum()
+    assert free > budget
+    unneeded = Contract.plan(replace(inputs, budget=2 * free))
+    assert pay_on_model(unneeded, model).sum() == free
+
+
+def test_a_budget_below_the_margins_says_what_would_do():
+    clients, training, constants = example()
+    model = paper_bound(clients, training, constants)
+    inputs = PlanInputs(clients, model, training, 1e6, budget=700.0, loss_error=lambda _: 0.5)
+    with pytest.raises(InfeasibleError, match=r"budget is 700; with margins for a confidence of 0.95") as refused:
+        Contract.plan(inputs)
+    enough = float(str(refused.value).split("raise the budget to ")[1].split(",")[0])
+    assert pay_on_model(Contract.plan(replace(inputs, budget=enough)), model).sum() <= enough * (1 + 1e-9)
 
 
 @given(st.floats(1.0, 1e6), st.integers(2, 30))

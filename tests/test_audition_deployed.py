@@ -1,5 +1,7 @@
 """A job with an audition on Flower's own processes: the same solo models, results and pay as in one process."""
 
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -33,6 +35,16 @@ def start(folder, name, *words):
         return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
 
+def start_at_terminal(folder, name, *words):
+    """The same with standard input from a terminal; also its other end, at which one types."""
+    typed, terminal = pty.openpty()
+    with (folder / f"{name}.log").open("wb") as log:
+        command = [sys.executable, "-m", "truthfl", *map(str, words)]
+        process = subprocess.Popen(command, cwd=folder, stdin=terminal, stdout=log, stderr=subprocess.STDOUT)
+    os.close(terminal)
+    return typed, process
+
+
 def log(folder, name):
     return (folder / f"{name}.log").read_text(encoding="utf-8")
 
@@ -51,13 +63,17 @@ def test_deployed_as_in_one_process(tmp_path):
     port, started = free_port(), {}
     try:
         serve = ("serve", job, "--port", port, "--out", "served", "--seed", 3)
-        started["serve"] = start(tmp_path, "serve", *serve)
+        terminal, started["serve"] = start_at_terminal(tmp_path, "serve", *serve)
         wait_for(tmp_path, "serve", "waiting for 4 clients", started["serve"])
         for name in NAMES:
             write_key(new_key(), tmp_path / f"{name}.key")
             words = ("--server", f"127.0.0.1:{port}", "--name", name, "--key", f"{name}.key", "--home", f"{name}-home")
             data = ("--data", f"shares/{name}.npz", "--accept")
             started[name] = start(tmp_path, name, "join", *words, *data)
+        wait_for(tmp_path, "serve", "Send these offers? [y/N]: ", started["serve"])
+        assert "offer to" not in log(tmp_path, "serve")
+        assert not any(list((tmp_path / f"{name}-home").glob("offers/*")) for name in NAMES)
+        os.write(terminal, b"y\n")
         assert started["serve"].wait(SECONDS) == 0, log(tmp_path, "serve")
         for name in NAMES:
             assert started[name].wait(SECONDS) == 0, log(tmp_path, name)

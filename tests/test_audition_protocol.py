@@ -27,7 +27,7 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
-from truthfl.federation.protocol.offers import LEFT_OUT_NEWS
+from truthfl.federation.protocol.offers import LEFT_OUT_NEWS, WORTH_LESS
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.protocol.paid_strategy import PaidStrategy
 from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
@@ -124,7 +124,7 @@ def test_offers_ask_for_labels_and_say_the_recipe(honest, plans):
         assert offer_from(offer.document()).hash == offer.hash
     written = found.plans[-1].document["audition"]
     assert written["recipe"] == plan.audition.recipe.document()
-    assert written["left_out"] == []
+    assert "left_out" not in found.plans[-1].document
     assert len(written["solo"]["labels"]) == len(written["solo"]["loss"])
     assert set(written["joint"]) == {"curve", "error"}
 
@@ -616,8 +616,8 @@ def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
     """The plan asks Ada and Cleo."""
     setting = Setting(tmp_path, plans_for_two(plans))
     found = setting.go()
-    left_out = found.plans[-1].document["audition"]["left_out"]
-    assert left_out == ["Ben", "Dora"]
+    left_out = found.plans[-1].document["left_out"]
+    assert left_out == dict.fromkeys(["Ben", "Dora"], WORTH_LESS)
     assert [offer.client.name for offer in found.agreement.offers] == [name for name in NAMES if name not in left_out]
     assert [entry.document for entry in found.rejections if entry.document["stage"] == "plan"] == [
         {
@@ -625,12 +625,12 @@ def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
             "round": None,
             "node": None,
             "client": name,
-            "reason": "her labels would be worth less than their price",
+            "reason": "the labels would be worth less than their price",
         }
         for name in left_out
     ]
     for name in left_out:
-        assert papers.news(setting.folder / "participants" / name) == (LEFT_OUT_NEWS, True)
+        assert papers.news(setting.folder / "participants" / name) == (f"{LEFT_OUT_NEWS}{WORTH_LESS}.", True)
         assert name not in found.settlements
     assert held(setting, found) is None
 
@@ -783,3 +783,66 @@ def test_evidence_is_needed_for_pay(honest):
     assert "pays by an audition" in told(offer.pay, 0.5, 12, 12)
     expected = offer.mechanism.pay(Observation(offer.job.expected_loss))[0]
     assert offer.expected_pay == expected
+
+
+def never_labels(setting):
+    setting.people[BEN].labels = lambda _: None
+    return setting.grid
+
+
+def labels_one_sample_12(setting):
+    own = setting.people[BEN].labels
+    setting.people[BEN].labels = lambda offer: np.where(np.arange(offer.client.samples) == 3, 12, own(offer))
+    return setting.grid
+
+
+def dies_after_a_round(setting):
+    reports = []
+
+    def change(reply):
+        from_ben = reply.metadata.message_type == "train" and reply.metadata.src_node_id == BEN
+        reports.extend([reply] * from_ben)
+        return [] if from_ben and len(reports) > 1 else [reply]
+
+    return Meddler(setting.grid, change)
+
+
+@pytest.mark.parametrize("misfortune", [never_labels, labels_one_sample_12, dies_after_a_round])
+def test_what_one_does_not_do_is_not_taken_from_the_others(misfortune, tmp_path, plans, honest):
+    """Pay by the joint loss alone left them with less than nothing; here it is bounded, and expects what is there."""
+    setting = Setting(tmp_path, plans, label_seconds=0.01, round_seconds=0.02)
+    found = setting.go(misfortune(setting))
+    assert held(setting, found) is None
+    before = honest[1].settlements
+    for offer in found.agreement.offers:
+        name, terms = offer.client.name, offer.client.pay
+        settled = found.settlements[name].document
+        assert settled["pay"] >= 0
+        if name == "Ben":
+            continue
+        assert (settled["passed"], settled["delivered"], settled["asked"]) == (True, 12, 12)
+        present = settled["present_labels"]
+        assert present < before[name].document["present_labels"]
+        expected = terms["joint_constant"] + terms["joint_curve"] / present
+        assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which is not hers to pay"
+        if misfortune is dies_after_a_round:
+            assert settled["label_pay"] == before[name].document["label_pay"]
+
+
+def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):
+    ben = replace(honest[0].people[BEN], folder=tmp_path, accepted_offers={})
+    (offer,) = papers.offers(honest[0].people[BEN].folder)
+    labels = np.zeros(offer.client.samples, dtype=np.int64)
+    labels[3] = 12
+    ben.existing_labels = labels
+    assert ben.answer_offer(offer.envelope()) is None
+    sentence, over = papers.news(tmp_path)
+    assert sentence == (
+        f"1 of your {len(labels)} labels is outside of the job's classes, which are 0 to 9: the first is 12. Mend your "
+        "labels and join again; the offer is not answered yet."
+    )
+    assert over is True
+    assert papers.offers(tmp_path) == []
+    labels[3] = 2
+    assert ben.answer_offer(offer.envelope())["document"]["kind"] == "acceptance"
+    assert papers.news(tmp_path) is None

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import sqlite3
 import ssl
@@ -19,6 +20,7 @@ from outsiders import can_be_another_user, statuses_for_another_user
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
+from truthfl.federation.deployed.clock import clock_fault, seconds_ahead
 from truthfl.federation.deployed.flower_servers import restart_ended, start_superlink, start_supernode
 from truthfl.federation.deployed.processes import free_port, is_running
 from truthfl.federation.deployed.superlink_client import (
@@ -88,6 +90,18 @@ def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
             assert not is_running(child)
 
 
+def _clocks_are_compared(connection):
+    """Also as from a machine whose clock is eight seconds off."""
+
+    def ahead(seconds):
+        return seconds_ahead(connection.host, connection.port, connection.root, lambda: time.time() + seconds)
+
+    assert abs(ahead(0.0)) < 1.5
+    assert clock_fault(ahead(0.0), certain=False) is None
+    told = clock_fault(ahead(8.0), certain=True)
+    assert re.match(r"this machine's clock is [789] seconds ahead of the server's; it may be 5 ahead and 305", told)
+
+
 def _start(servers, folder, name, port):
     keys = {"root_certificate": folder / "server" / "ca.crt", "private_key": folder / name / name}
     settings = {"node_config": {"name": NAMES[name]}, "clientapp": f"{APP}:client_app", "poll_seconds": 0.3}
@@ -112,6 +126,7 @@ def _wait(what):
 
 def _only_tls_and_only_from_here(connection, folder):
     assert is_reachable(connection)
+    _clocks_are_compared(connection)
     plain = Connection(connection.host, connection.port, None, folder)
     assert not is_reachable(plain)
     make_certificates(folder / "another")

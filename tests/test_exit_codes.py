@@ -83,7 +83,7 @@ def test_exit_codes(folder, words, code, told):
 def test_a_port_in_use(folder, taken):
     code, sentence = ended(folder, "label", "--data", "pictures", "--home", "h", "--no-browser", "--port", taken)
     assert (code, f"port {taken} cannot be used" in sentence) == (3, True)
-    code, sentence = ended(folder, "serve", "job.toml", "--out", "served", "--port", taken)
+    code, sentence = ended(folder, "serve", "job.toml", "--yes", "--out", "served", "--port", taken)
     assert (code, f"127.0.0.1:{taken} cannot be listened at" in sentence) == (3, True)
     assert ended(folder, "serve", "job.toml", "--port", 70_000)[0] == 2
 

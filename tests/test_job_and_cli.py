@@ -204,6 +204,7 @@ def test_help_shows_all_commands():
         "exit_codes",
         "ledger_options",
         "output",
+        "plan_approval",
         "plan_output",
         "privacy_output",
         "progress",

@@ -107,7 +107,7 @@ def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
     (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
     port, started, labels = free_port(), [], {}
     try:
-        started.append(truthfl(tmp_path, "serve", "serve", "job.toml", "--port", port, "--out", "served"))
+        started.append(truthfl(tmp_path, "serve", "serve", "job.toml", "--port", port, "--out", "served", "--yes"))
         said(tmp_path, "serve", "waiting for 3 clients")
         for number, name in enumerate(("Ada", "Ben", "Cleo")):
             labels[name] = digits_of(tmp_path / f"{name}-digits", 100 * number)

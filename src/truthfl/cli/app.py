@@ -1,4 +1,7 @@
-"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code. Imports `errors`."""
+"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code.
+
+Imports `errors` and `texts`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typer.main import get_group
 from truthfl import __version__
 from truthfl.cli.exit_codes import BAD_INPUT, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.texts import plain_lines
 
 if TYPE_CHECKING:
     import click
@@ -102,7 +106,7 @@ def main() -> None:
     try:
         app()
     except TruthflError as error:
-        print(f"truthfl: {error}", file=sys.stderr)
+        print(f"truthfl: {plain_lines(error)}", file=sys.stderr)
         sys.exit(SERVICE_FAILED if isinstance(error, ServiceError) else BAD_INPUT)
     except BrokenPipeError:  # the reader of the output ended
         sys.stderr.close()

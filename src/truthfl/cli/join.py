@@ -18,6 +18,7 @@ import typer
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import make_private_folder
+from truthfl.texts import plain, plain_name
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperNode
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 CONNECT_TIMEOUT = 10.0  # seconds
+LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
 RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for about a minute
 
 
@@ -70,6 +72,7 @@ def join(
     host, port = _address(server)
     if not name.strip():
         raise InputError("name is empty; it must be the name that the job knows you by.")
+    plain_name("name", name)
     if root is not None:
         read_root(root)
     if accept and if_it_pays:
@@ -87,6 +90,7 @@ def join(
     settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost)
     samples = participant_of(settings).samples
     _require_reachable(host, port)
+    _require_clock(host, port, root, certain=True)
     print(f"truthfl: {name} joins {server} with {samples} samples", flush=True)
     participant_folder.clear_news(home)
     offers = {offer.hash for offer in participant_folder.offers(home)}
@@ -112,6 +116,9 @@ def join(
                 _keep_open(opened_page)
         if shown.over or shown.faulty:
             raise typer.Exit(FAILED)
+    except ServiceError:
+        _require_clock(host, port, root, certain=False)
+        raise
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
@@ -151,7 +158,7 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     paid = any(receipt["document"].get("job") == current for receipt in new_receipts)
     sentence, over = participant_folder.news(home) or (None, False)
     if sentence not in (None, shown.news):
-        print(f"truthfl: {sentence}", file=sys.stderr, flush=True)
+        print(f"truthfl: {plain(sentence, LONGEST_NEWS)}", file=sys.stderr, flush=True)
     shown.news, shown.over = sentence, over and not paid
     return paid or over
 
@@ -199,6 +206,17 @@ def _require_reachable(host: str, port: int) -> None:
         ) from None
 
 
+def _require_clock(host: str, port: int, root: Path | None, *, certain: bool) -> None:
+    """Raise `ServiceError` if this machine's clock is why the server does not admit its node, or may be."""
+    from truthfl.federation.deployed.clock import clock_fault, seconds_ahead
+
+    if root is None:  # without keys nobody signs the time
+        return
+    fault = clock_fault(seconds_ahead(host, port, root), certain=certain)
+    if fault is not None:
+        raise ServiceError(fault) from None
+
+
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
@@ -207,11 +225,13 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
     job, client, deviation = offer.job, offer.client, pay_deviation(offer)
     alone = " train a model on them alone," if job.has_audition else ""
+    classes = plain(", ".join(map(str, job.classes)))
     print(
-        f"Offer of job {job.name}: label {client.samples} pictures ({', '.join(job.classes)}),{alone} then "
+        f"Offer of job {plain(job.name)}: label {client.samples} pictures ({classes}),{alone} then "
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {job.currency}, give or take {deviation:,.2f}; "
-        f"your cost is taken to be {offer.cost:,.2f}.\n{job.formula}.\n{job.dropping_out}",
+        f"Expected pay {offer.expected_pay:,.2f} {plain(job.currency, 30)}, give or take {deviation:,.2f}; "
+        f"your cost is taken to be {offer.cost:,.2f}.\n{plain(job.formula, LONGEST_TERM)}.\n"
+        f"{plain(job.dropping_out, LONGEST_TERM)}",
     )
     print("Your pictures and labels stay on this machine. What leaves it:", *what_leaves(offer), sep="\n- ")
     print(noise_words(offer, promised_to(offer)), flush=True)
@@ -230,7 +250,7 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
 
     fault = own_receipt_fault(home, receipt, read_key(key))
     if fault is not None:
-        print(f"truthfl: THE RECEIPT DOES NOT HOLD: {fault}.", file=sys.stderr, flush=True)
+        print(f"truthfl: THE RECEIPT DOES NOT HOLD: {plain(fault)}.", file=sys.stderr, flush=True)
         return False
     document = receipt["document"]
     assert isinstance(document, dict)
@@ -240,7 +260,7 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     if "label_pay" in settled:
         parts = f" ({settled['label_pay']:,.2f} for labels, {settled['computing_pay']:,.2f} for computing)"
     print(
-        f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds.",
+        plain(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds."),
         flush=True,
     )
     unasked = unasked_rounds(home, document)

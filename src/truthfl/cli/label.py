@@ -11,6 +11,7 @@ import typer
 
 from truthfl.errors import InputError
 from truthfl.files import write_file
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
@@ -68,7 +69,7 @@ def open_in_browser(url: str, home: Path) -> None:
 
 def print_unreadable_samples(source: Source) -> None:
     for problem in source.problems:
-        print(f"truthfl: passed over: {problem.reason}", file=sys.stderr)
+        print(f"truthfl: passed over: {plain(problem.reason)}", file=sys.stderr)
 
 
 def _serve(

@@ -20,11 +20,14 @@ from truthfl.cli.output import console, print_json, table
 from truthfl.cli.receipt import receipt as receipt_command
 from truthfl.errors import InputError
 from truthfl.files import write_file
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
     from truthfl.ledger.entry import Entry
     from truthfl.ledger.job_view import JobView
+
+LONGEST_FAULT = 1000
 
 ledger = typer.Typer(help="Show, check and export what was promised and paid.", no_args_is_help=True)
 ledger.command("anchor")(keep_anchor)
@@ -53,9 +56,8 @@ def show(
             return
         if rows:
             for entry in entries:
-                print(
-                    f"{entry.sequence:6}  {entry.at}  {entry.job}  {entry.kind:10}  {entry.key:24}  {entry.hash[:12]}"
-                )
+                names_of_row = f"{plain(entry.job)}  {entry.kind:10}  {plain(entry.key):24}"
+                print(f"{entry.sequence:6}  {plain(entry.at)}  {names_of_row}  {entry.hash[:12]}")
             return
         for name in names:
             _show_job(opened_ledger, job_view(name, opened_ledger.entries(name)))
@@ -109,9 +111,9 @@ def check(
         fault = _receipt_fault(receipt, entries)
         results.append(f"{receipt}: the receipt holds.")
     if fault is not None:
-        print(f"WRONG: {fault}.")
+        print(f"WRONG: {plain(fault, LONGEST_FAULT)}.")
         raise typer.Exit(FAILED)
-    print("\n".join(results))
+    print("\n".join(map(plain, results)))
 
 
 @ledger.command()
@@ -175,7 +177,7 @@ def _show_job(opened_ledger: Ledger, view: JobView) -> None:
     screen = console()
     screen.print(table(title, columns, lines, text=(0, 5)))
     if view.rejections:
-        screen.print(f"{len(view.rejections)} rejections; the last: {view.rejections[-1].document['reason']}")
+        screen.print(f"{len(view.rejections)} rejections; the last: {plain(view.rejections[-1].document['reason'])}")
 
 
 def _stage(view: JobView) -> str:

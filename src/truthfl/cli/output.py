@@ -1,4 +1,4 @@
-"""Printing of results, as tables or JSON. Imports Rich when called."""
+"""Printing of results, as tables or JSON. Imports `texts`, and Rich when called."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,17 +32,20 @@ def console() -> Console:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = (0,)) -> Table:
-    """Return a table; `text` has the positions of columns aligned to the left. A line separates a row of totals."""
+    """Return a table; `text` has the positions of columns aligned to the left. A line separates a row of totals.
+
+    Names and other texts in it may be of strangers.
+    """
     from rich import box
     from rich.table import Table
 
-    result = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    result = Table(title=plain(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, column in enumerate(columns):
         result.add_column(column, justify="left" if position in text else "right", overflow="fold")
     for row in rows:
         if row[0] == "total":
             result.add_section()
-        result.add_row(*row)
+        result.add_row(*map(plain, row))
     return result
 
 

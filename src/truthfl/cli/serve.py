@@ -15,15 +15,18 @@ import typer
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import make_private_folder
+from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperLink
     from truthfl.federation.deployed.superlink_client import Connection
+    from truthfl.federation.protocol.approval import PlanSummary
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
     from truthfl.ledger.terms import JobTerms
 
 POLL_SECONDS = 0.5
+LONGEST_LINE = 1000
 
 
 def serve(
@@ -53,10 +56,14 @@ def serve(
     again: Annotated[
         bool, typer.Option("--again", help="Run a complete job once more: another job, with pay of its own.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Send the offers of the plan without asking; it is shown all the same.")
+    ] = False,
 ) -> None:
     """Start a SuperLink, or join one, and run a job on it: enrol, plan, offer, label, audition, train, test, pay.
 
-    A job that was interrupted goes on where it was: give the same command again.
+    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent. A job
+    that was interrupted goes on where it was: give the same command again.
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
@@ -64,6 +71,7 @@ def serve(
     from truthfl.federation.deployed.apps import RUN_CONFIG
     from truthfl.federation.deployed.superlink_client import register, submit
     from truthfl.federation.protocol.operator_folder import fixed_draws, keep_ledger_address, kept_draws, take_failure
+    from truthfl.federation.protocol.plan_files import clear_plan
     from truthfl.federation.protocol.server import is_complete, job_name
     from truthfl.job import DataJob, read_job
     from truthfl.ledger.book import open_ledger
@@ -84,6 +92,8 @@ def serve(
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())
     public_keys = _public_keys(participants, job)
+    if not yes and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     operator_key = (out if keys is None else keys) / "operator"
     with open_ledger(ledger_address) as opened_ledger:
         name = job_name(opened_ledger, job, (kept_draws(out) if seed is None else fixed_draws(seed)).seed)
@@ -97,6 +107,7 @@ def serve(
             name = job_name(opened_ledger, job, draws.seed, again=again)
         take_failure(out)  # of an earlier attempt
         keep_ledger_address(out, ledger_address)
+        clear_plan(out)
         settings = RUN_CONFIG | {
             "job-file": str(job_file.resolve()),
             "job-name": name,
@@ -105,6 +116,7 @@ def serve(
             "seed": -1 if seed is None else seed,
             "authenticated": keys is not None,
             "contract": contract or "",
+            "approved": yes,
         }
         link, connection = _superlink(out, host, port, keys, running)
         try:
@@ -112,8 +124,8 @@ def serve(
                 register(connection, path, path.stem)
             print(f"truthfl: job {name} at {connection.address}, waiting for {len(job.clients)} clients", flush=True)
             run = submit(connection, write_app_folder(out / "app", run_config=RUN_CONFIG), settings)
-            _print_entries_until_over(opened_ledger, name, connection, run, out)
-        except KeyboardInterrupt:
+            _print_entries_until_over(opened_ledger, name, connection, run, out, ask=not yes)
+        except (KeyboardInterrupt, typer.Abort):
             print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
             raise typer.Exit(INTERRUPTED) from None
         finally:
@@ -155,10 +167,14 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
     return paths
 
 
-def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection, run: int, out: Path) -> None:
+def _print_entries_until_over(
+    ledger: Ledger, name: str, connection: Connection, run: int, out: Path, *, ask: bool
+) -> None:
     """Print new ledger entries of the job until the run is over; exit with an error code unless it completed.
 
     The code is that of a failed service if a process crashed, or the network or the disk failed.
+
+    ask  whether the server waits until its plan is approved
     """
     from truthfl.federation.deployed.superlink_client import run_status
     from truthfl.federation.protocol.narration import describe_entry
@@ -166,14 +182,15 @@ def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection,
     from truthfl.ledger.terms import offer_from
 
     terms: JobTerms | None = None
-    last_printed, over = 0, False
+    last_printed, over, last_plan = 0, False, None
     while True:
+        last_plan = _show_new_plan(out, last_plan, ask=ask)
         for entry in ledger.entries(name, after=last_printed):
             last_printed = entry.sequence
             terms = offer_from(entry.document).job if entry.kind == "offer" else terms
             line = describe_entry(entry, terms)
             if line is not None:
-                print(line, flush=True)
+                print(plain(line, LONGEST_LINE), flush=True)
         if over:
             break
         status = run_status(connection, run)
@@ -182,5 +199,20 @@ def _print_entries_until_over(ledger: Ledger, name: str, connection: Connection,
             time.sleep(POLL_SECONDS)
     if status.state != "completed":
         error = take_failure(out) or ServiceError(status.details or status.state)
-        print(f"truthfl: the job did not end well: {error}", file=sys.stderr)
+        print(f"truthfl: the job did not end well: {plain_lines(error)}", file=sys.stderr)
         raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED)
+
+
+def _show_new_plan(out: Path, last: PlanSummary | None, *, ask: bool) -> PlanSummary | None:
+    """Print the server's plan unless it is the last one that was printed; return it."""
+    from truthfl.federation.protocol.plan_files import answer_plan, shown_plan
+
+    plan = shown_plan(out)
+    if plan is None or plan == last:
+        return last
+    from truthfl.cli.plan_approval import print_plan_summary
+
+    print_plan_summary(plan)
+    if ask:
+        answer_plan(out, plan, approved=typer.confirm("Send these offers?"))
+    return plan

@@ -12,7 +12,7 @@ from typing import Any
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
-from truthfl.learning.aggregation import MEAN, ReportRule
+from truthfl.learning.aggregation import ReportRule
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,
@@ -103,9 +103,7 @@ class DataJob:
         training, clients = self.training, self.clients
         contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
-        server, privacy = asdict(self.server), self.privacy.document()
-        if self.server.aggregation == MEAN:
-            del server["aggregation"]
+        privacy = self.privacy.document()
         return (
             contract
             | ({"privacy": privacy} if privacy else {})
@@ -117,7 +115,7 @@ class DataJob:
                     "local_steps": training.local_steps,
                     "step_size": None if self.tune_step else training.step_size,
                 },
-                "server": server,
+                "server": self.server.document(),
                 "clients": {
                     "name": list(clients.name),
                     "dataset_size": list(clients.dataset_size),

@@ -5,7 +5,8 @@ Imports `learning.aggregation` and `mechanism`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.learning.aggregation import MEAN, require_aggregation
@@ -22,6 +23,7 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
 BUDGET_BOUNDS = ("expected", "caps")
+LATER_FIELDS = ("aggregation", "fewest_samples", "most_expected_pay")  # not in the documents of version 0.1
 LONGEST_CURRENCY = 20
 
 
@@ -34,27 +36,31 @@ def _is_word(text: str) -> bool:
 class ServerSettings:
     """The fields of section [server].
 
-    loss_value     κ, the value of one unit of loss to the operator, in money
-    bound          of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
-    budget         upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
-                   None for no limit
-    most_pay       of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
-    margin         money added to each client's base pay
-    confidence     of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
-    test_samples   number of test samples over which the final loss is averaged
-    aggregation    how the reports of a round are combined: "mean", "trimmed" or "median"
-    loss_variance  of a `ConstantsJob`: variance of the loss between test samples
-    currency       name of the money
-    minor_units    number of the ledger's whole units in one unit of the job's money
+    loss_value         κ, the value of one unit of loss to the operator, in money
+    bound              of a `ConstantsJob`: the loss model to plan on, "paper" or "sound"
+    budget             upper limit of total pay: expected pay, or with budget_bounds = "caps" the most that can be paid;
+                       None for no limit
+    fewest_samples     of a `DataJob`: who joins with fewer samples, and fewer than her dataset_size, is not taken in
+    most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
+    most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as such a multiple
+    margin             money added to each client's base pay
+    confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
+    test_samples       number of test samples over which the final loss is averaged
+    aggregation        how the reports of a round are combined: "mean", "trimmed" or "median"
+    loss_variance      of a `ConstantsJob`: variance of the loss between test samples
+    currency           name of the money
+    minor_units        number of the ledger's whole units in one unit of the job's money
     enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
-                   time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
+                       time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
     """
 
     loss_value: float = 1.0
     bound: str = "paper"
     budget: float | None = None
     budget_bounds: str = "expected"
+    fewest_samples: int = 10
     most_pay: float = MOST_PAY
+    most_expected_pay: float = 30.0
     margin: float = 0.0
     confidence: float = 0.95
     test_samples: int = 1
@@ -76,8 +82,10 @@ class ServerSettings:
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
         whole_number("minor_units", self.minor_units, at_least=1)
-        if number("most_pay", self.most_pay) <= 1.0:
-            raise InputError(f"most_pay is {self.most_pay:g}; it must be above 1, for pay covers cost and a margin.")
+        whole_number("fewest_samples", self.fewest_samples, at_least=1)
+        for field in ("most_pay", "most_expected_pay"):
+            if (factor := number(field, getattr(self, field))) <= 1.0:
+                raise InputError(f"{field} is {factor:g}; it must be above 1, for pay covers cost and a margin.")
         if self.budget_bounds not in BUDGET_BOUNDS:
             raise InputError(
                 f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
@@ -94,6 +102,15 @@ class ServerSettings:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON values; those that are newer than version 0.1 are omitted if they have their default."""
+        defaults = type(self).__dataclass_fields__
+        return {
+            name: value
+            for name, value in asdict(self).items()
+            if name not in LATER_FIELDS or value != defaults[name].default
+        }
 
 
 @dataclass(frozen=True)

@@ -173,13 +173,14 @@ def _asked_clients(inputs: PlanInputs) -> IntArray:
     """Positions of the clients worth asking; those with too few samples to label are left out."""
     task = label_task(inputs)
     stay = np.arange(len(inputs.clients))
-    try:
-        best_labels(task)
-    except InfeasibleError as error:
-        if not error.clients or len(error.clients) == len(stay):
-            raise
-        stay = np.setdiff1d(stay, error.clients)
-    return np.asarray(stay[taking_part(task.of_clients(stay))])
+    while True:  # with fewer clients, more labels may be needed to tell what they are worth
+        try:
+            best_labels(task.of_clients(stay))
+            return np.asarray(stay[taking_part(task.of_clients(stay))])
+        except InfeasibleError as error:
+            if not error.clients or len(error.clients) == len(stay):
+                raise InfeasibleError(str(error)) from None
+            stay = np.delete(stay, error.clients)
 
 
 def _with_step(side: ServerSide, tune_step: bool, design: PilotDesign) -> ServerSide:

@@ -54,6 +54,7 @@ class Audition(Mechanism):
     """
 
     kind: ClassVar[str] = "audition"
+    has_cap: ClassVar[bool] = True
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "

@@ -1,6 +1,6 @@
 """Converts inputs to checked numbers and arrays; raises `InputError` with the name of the client and the field.
 
-Imports nothing of truthfl but `errors`.
+Imports nothing of truthfl but `errors` and `texts`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
+from truthfl.texts import LONGEST_NAME, plain_name
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -29,7 +30,7 @@ SMALLEST, LARGEST, LARGEST_COUNT = 1e-30, 1e30, 10**15
 def number(field: str, value: object, *, positive: bool = False, at_least: float | None = None) -> float:
     """The value as a float; `InputError` unless it is a finite number within its range."""
     if isinstance(value, bool | str | bytes):
-        raise InputError(f"{field} is {value!r}; it must be a number.")
+        raise InputError(f"{field} is {_short(value)}; it must be a number.")
     try:
         result = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -115,6 +116,9 @@ def names(value: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
     result = tuple(value)
     if len(result) != count:
         raise InputError(f"name has {len(result)} entries; it must have {count}, one per client.")
+    if not "".join(result).isprintable() or not all(map(str.strip, result)) or max(map(len, result)) > LONGEST_NAME:
+        for one in result:
+            plain_name("a name", one)
     if len(set(result)) != count:
         twice = next(name for name in result if result.count(name) > 1)
         raise InputError(f"name {twice!r} is given to more than one client; names must be distinct.")

@@ -1,7 +1,7 @@
 """The LCEME contract: pay falls linearly with the final test loss, at the slope at which honest work is best.
 
-docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `observation`, `formulas`,
-`spread` and `checks`.
+docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `observation`, `formulas`
+and `checks`; planned by `lceme_plan`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import CalculationStep, LinearPay, Mechanism, PlanInputs, delivered_share
 from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Clients, Training, batch_price
-from truthfl.mechanism.spread import confidence_margin
 
 FLOOR_TOLERANCE = 1e-9
 
@@ -53,10 +52,9 @@ class Contract(Mechanism):
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Contract:
         """The contract with the server's best batches and a margin that covers the loss model's error."""
-        batches = inputs.best_batch_sizes()
-        bare = lceme(inputs.clients, inputs.loss_model, inputs.training, batches)
-        extra = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence) + inputs.margin
-        return lceme(inputs.clients, inputs.loss_model, inputs.training, batches, margin=extra)
+        from truthfl.mechanism.lceme_plan import plan_lceme
+
+        return plan_lceme(inputs)
 
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""

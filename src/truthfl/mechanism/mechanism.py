@@ -36,7 +36,7 @@ class PlanInputs:
 
     clients, loss_model, training
     loss_value   κ, the value of one unit of loss to the server, in money
-    budget       upper limit of the total cost of honest work; None for no limit
+    budget       upper limit of total expected pay; None for no limit
     margin       money added to each client's pay
     confidence   probability with which honest pay is not below its cost
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
@@ -94,10 +94,12 @@ class Mechanism(ABC):
     needs         the evidence that pay depends on
     formula       its pay in one line, for the offer
     dropping_out  consequences of a late, missing or refused report, for the offer
+    has_cap       whether no test loss makes it pay more than an amount in the terms, which `pay_range` gives
     batch_size    D', the assigned batch sizes
     """
 
     kind: ClassVar[str]
+    has_cap: ClassVar[bool] = False
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     dropping_out: ClassVar[str] = (

@@ -1,10 +1,12 @@
 """The apps that Flower loads in a deployment: `server_app` of the operator and `client_app` of the participants.
 
-Imports `client_app`, `node_settings`, `participant`, `operator_folder`, `server`, `job`, `ledger.book` and Flower.
+Imports `client_app`, `node_settings`, `participant`, `operator_folder`, `plan_files`, `server`, `job`, `ledger.book`
+and Flower.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from flwr.app import Context
@@ -22,6 +24,7 @@ from truthfl.federation.protocol.operator_folder import (
     kept_ledger_address,
     write_failure,
 )
+from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.job import DataJob, read_job
 from truthfl.ledger.book import open_ledger
@@ -34,6 +37,7 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
     "seed": -1,
     "authenticated": False,
     "contract": "",
+    "approved": False,
 }
 
 
@@ -59,7 +63,8 @@ def main(grid: Grid, context: Context) -> None:
         draws = _draws(folder, int(config["seed"]))
         with open_ledger(kept_ledger_address(folder)) as ledger:
             key = kept_key(Path(str(config["operator-key"])))
-            operator = Operator(ledger, folder, key, draws.secret, draws.seed, bool(config["authenticated"]))
+            approve = partial(ask_by_file, folder, wait=not config["approved"])
+            operator = Operator(ledger, folder, key, draws.secret, draws.seed, bool(config["authenticated"]), approve)
             name = str(config["job-name"])
             conduct_job(grid, job, name, operator, lambda job, side: job.plan(side), lambda *_: None)
     except TruthflError as error:

@@ -18,7 +18,7 @@ from truthfl.federation.participant.private_keys import kept_secret
 from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.asked_samples import asked_order
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Images
+from truthfl.learning.model import Images, Labels
 from truthfl.learning.recipe import recipe_of
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
@@ -78,12 +78,13 @@ def settings_from(node_config: Mapping[str, object]) -> Settings:
 @lru_cache(maxsize=8)
 def participant_of(settings: Settings) -> Participant:
     """Return the participant with these settings and the data they name."""
-    images, labels = pictures_and_labels(Path(settings.data), Path(settings.home))
+    images, labels, existing = pictures_and_labels(Path(settings.data), Path(settings.home))
     return Participant(
         name=settings.name,
         samples=len(images),
         images=images,
         labels=labels,
+        existing_labels=existing,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
         noise_secret=kept_secret(Path(settings.home)),
@@ -93,14 +94,17 @@ def participant_of(settings: Settings) -> Participant:
     )
 
 
-def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource]:
-    """Return her pictures and a source of their labels: the data file, or labels.db in her folder."""
+def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource, Labels | None]:
+    """Return her pictures, a source of their labels, and the labels that came with them, if any did.
+
+    The source is the data file, or labels.db in her folder.
+    """
     labeled = labeled_pictures(data)
     if labeled is not None:
-        return labeled.images, lambda _: labeled.labels
+        return labeled.images, lambda _: labeled.labels, labeled.labels
     source, images = samples_of(data, home)
     ids = source.ids
-    return images, lambda offer: labels_of(home / LABELS, ids[: offer.client.samples], offer.job.classes)
+    return images, lambda offer: labels_of(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
@@ -137,11 +141,9 @@ def decision(settings: Settings, offer: Offer, *, samples: int | None = None) ->
     if settings.accept == ACCEPT_IF_IT_PAYS:
         client = offer.client
         labeling, sample = settings.labeling_cost or client.labeling_cost, settings.sample_cost or client.sample_cost
-        alone = 0.0
-        if offer.job.has_audition:
-            alone = sample * recipe_of(offer.job.recipe).samples
-            if settings.labeling_cost and samples is not None:
-                labeling *= client.samples / samples
+        if settings.labeling_cost and samples is not None:
+            labeling *= client.samples / samples
+        alone = sample * recipe_of(offer.job.recipe).samples if offer.job.has_audition else 0.0
         price = formulas.batch_price(offer.job.rounds, client.participation, sample)
         return bool(offer.expected_pay >= formulas.work_cost(labeling, 1.0, price, client.batch_size) + alone)
     return None

@@ -1,7 +1,7 @@
 """`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
 Imports `kept_audition`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's `job_model` and
-`recorder`, `learning`, and the ledger's `commitment` and `terms`.
+`recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from truthfl.learning.model import Images, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
+from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
 
@@ -42,6 +43,7 @@ class Participant(Signatory):
 
     images           her pictures
     labels           returns the labels for an offer, one per picture; None until all are there
+    existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
@@ -49,6 +51,7 @@ class Participant(Signatory):
 
     images: Images
     labels: LabelSource
+    existing_labels: Labels | None = None
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
@@ -66,7 +69,26 @@ class Participant(Signatory):
                 raise InputError(
                     "the offer's private training has shifted copies, for which its epsilon does not hold."
                 )
+        fault = self._existing_label_fault(offer)
+        if fault is not None:
+            participant_folder.put_news(self.folder, fault, over=True)
+            return None
         return super().answer_offer(document)
+
+    def _existing_label_fault(self, offer: Offer) -> str | None:
+        """A sentence if labels that came with her pictures are not among the job's classes; None otherwise."""
+        labels, classes = self.existing_labels, len(offer.job.classes)
+        if labels is None:
+            return None
+        asked = labels[: offer.client.samples]
+        outside = asked[(asked < 0) | (asked >= classes)]
+        if not len(outside):
+            return None
+        return (
+            f"{len(outside)} of your {len(asked)} labels {'are' if len(outside) > 1 else 'is'} outside of the job's "
+            f"classes, which are 0 to {classes - 1}: the first is {outside[0]}. Mend your labels and join again; the "
+            "offer is not answered yet."
+        )
 
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""

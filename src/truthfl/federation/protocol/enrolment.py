@@ -1,6 +1,7 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
-Imports `ask_nodes`, `messages`, `news`, `node_keys`, `job`, the ledger, `mechanism.checks` and Flower.
+Imports `ask_nodes`, `messages`, `news`, `node_keys`, `stated_limits`, `job`, the ledger, `mechanism.checks`, `texts`
+and Flower.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.federation.protocol.messages import ENROL, document_in, query_message
+from truthfl.federation.protocol.messages import ENROL, query_message, reply_in
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.node_keys import registrations
+from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
 from truthfl.job import ServerSettings
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import normal_public_line
 from truthfl.mechanism.checks import number, whole_number
+from truthfl.texts import plain, plain_name
 
 POLL_SECONDS = 2.0
 REPLY_TIMEOUT = 60.0  # seconds
@@ -34,6 +37,7 @@ class Roster:
     names          of the job's clients
     image_shape    of the job's pictures; None if clients train on other data
     authenticated  whether nodes are registered with Flower by name and key; enrolments must then match the registration
+    limits         by client: what she may say of herself; empty if any number of samples and any cost will do
     descriptions   by client: the checked enrolment document, as in the ledger
     node_of        by client: the id of her connected node
     handled_nodes  connected nodes that replied to the enrolment message, accepted or not
@@ -46,6 +50,7 @@ class Roster:
     server: ServerSettings
     image_shape: tuple[int, ...] | None
     authenticated: bool = False
+    limits: Mapping[str, StatedLimits] = field(default_factory=dict)
     descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
     node_of: dict[str, int] = field(default_factory=dict)
     handled_nodes: set[int] = field(default_factory=set)
@@ -65,7 +70,7 @@ class Roster:
                 continue  # tried again at the next refresh
             self.handled_nodes.add(node)
             try:
-                description = checked_description(document_in(reply), self.image_shape)
+                description = checked_description(reply_in(reply), self.image_shape)
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
                     raise InputError(f"{name} is not whom this node is registered for.")
@@ -87,11 +92,14 @@ class Roster:
         if name in self.node_of:
             raise InputError(f"{name} is there already, on another node.")
         if earlier is None:
+            if name in self.limits:
+                require_within(description, self.limits[name])
             self.ledger.append(self.job_name, "enrolment", name, description)
             self.descriptions[name] = description
         self.node_of[name] = node
 
     def _reject(self, node: int, reason: str) -> None:
+        reason = plain(reason)
         key = f"enrolment/{node}/{time.time_ns()}"
         rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
         self.ledger.append(self.job_name, "rejection", key, rejection)
@@ -104,14 +112,14 @@ def checked_description(sent: Mapping[str, Any], image_shape: tuple[int, ...] | 
     optional = {"labeling_cost", "sample_cost"}
     if not required <= set(sent) <= required | optional:
         raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
-    if not isinstance(sent["name"], str) or not 0 < len(sent["name"]) <= 200:
-        raise InputError(f"name is {str(sent['name'])[:200]!r}; it must be a text of at most 200 letters.")
+    name = plain_name("name", sent["name"])
     key = normal_public_line(str(sent["public_key"]))
     if image_shape is not None and sent["image_shape"] != list(image_shape):
-        raise InputError(f"{sent['name']}'s pictures are {sent['image_shape']}; the job's are {list(image_shape)}.")
+        shape = plain(sent["image_shape"], 60)
+        raise InputError(f"{name}'s pictures are {shape}; the job's are {list(image_shape)}.")
     samples = whole_number("samples", sent["samples"], at_least=1)
-    costs = {name: number(name, sent[name], positive=True) for name in sorted(optional & set(sent))}
-    return {"name": sent["name"], "samples": samples, "public_key": key, **costs}
+    costs = {field: number(field, sent[field], positive=True) for field in sorted(optional & set(sent))}
+    return {"name": name, "samples": samples, "public_key": key, **costs}
 
 
 def wait_for_clients(roster: Roster) -> None:

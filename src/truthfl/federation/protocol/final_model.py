@@ -1,7 +1,7 @@
 """Tell all participants the digest of the final model before its test; each signs that she was told.
 
 The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one
-than was trained, without its being found. Imports `ask_nodes`, `enrolment`, `messages`, the ledger and Flower.
+than was trained, without its being found. Imports `ask_nodes`, `enrolment`, `messages`, `texts`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from flwr.app import Message
 from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.messages import FINAL, document_in, query_message
+from truthfl.federation.protocol.messages import FINAL, query_message, reply_in
 from truthfl.ledger.documents import final_fault
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.terms import Agreement, Offer
+from truthfl.texts import plain
 
-LONGEST_REASON = 300
 LATE, AWAY = "no word on the final model in time", "not connected when the final model was told"
 
 
@@ -54,11 +54,11 @@ def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
 def _word_or_reason(reply: Message, offer: Offer, model: str) -> dict[str, object] | str:
     """The client's signed word on the final model, or the reason why the reply is none."""
     if reply.has_error():
-        return f"error: {str(reply.error.reason).strip()}"[:LONGEST_REASON]
+        return plain(f"error: {str(reply.error.reason).strip()}")
     try:
-        word = document_in(reply).get("word")
+        word = reply_in(reply).get("word")
     except InputError as error:
-        return str(error).rstrip(".")[:LONGEST_REASON]
+        return plain(str(error).rstrip("."))
     if not isinstance(word, dict):
         return "its word on the final model is no document"
     fault = final_fault(word, offer)

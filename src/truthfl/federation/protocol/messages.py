@@ -20,7 +20,8 @@ FINAL = "truthfl_final"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats
-MAX_DOCUMENT_LENGTH = 16_000_000  # characters
+MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt
+MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolment, an answer, a commitment
 
 
 def query_message(action: str, node: int, document: Mapping[str, Any]) -> Message:
@@ -32,15 +33,25 @@ def document_record(document: Mapping[str, Any]) -> RecordDict:
     return RecordDict({DOCUMENT: ConfigRecord({"document": canonical_bytes(document).decode()})})
 
 
-def document_in(message: Message) -> dict[str, Any]:
-    """Return the document in a message; raise InputError if there is none."""
+def document_in(message: Message, longest: int = MAX_DOCUMENT_LENGTH) -> dict[str, Any]:
+    """Return the document in a message; raise InputError if there is none, or one of more than `longest` characters.
+
+    Halves of surrogate pairs, which JSON can spell and no ledger can keep, are refused.
+    """
     record = message.content.get(DOCUMENT)
     text = record.get("document") if isinstance(record, ConfigRecord) else None
     if not isinstance(text, str):
         raise InputError("the message carries no document.")
-    if len(text) > MAX_DOCUMENT_LENGTH:
-        raise InputError(f"the document has {len(text):,} characters; at most {MAX_DOCUMENT_LENGTH:,} are read.")
-    return read_document(text)
+    if len(text) > longest:
+        raise InputError(f"the document has {len(text):,} characters; at most {longest:,} are read.")
+    document = read_document(text)
+    canonical_bytes(document)
+    return document
+
+
+def reply_in(message: Message) -> dict[str, Any]:
+    """Return the document in a participant's reply, which is a short one."""
+    return document_in(message, MAX_REPLY_LENGTH)
 
 
 def model_record(params: Params) -> ArrayRecord:

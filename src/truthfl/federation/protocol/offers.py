@@ -1,6 +1,6 @@
 """Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels.
 
-Imports `ask_nodes`, `enrolment`, `messages`, `news`, the ledger and Flower.
+Imports `approval`, `ask_nodes`, `enrolment`, `messages`, `news`, the ledger, `texts` and Flower.
 """
 
 from __future__ import annotations
@@ -13,44 +13,56 @@ from typing import Any
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.messages import LABELS, OFFER, document_in, query_message
+from truthfl.federation.protocol.messages import LABELS, OFFER, query_message, reply_in
 from truthfl.federation.protocol.news import send_news
 from truthfl.ledger.documents import answer_fault, signed_offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
+from truthfl.texts import plain
 
 DECLINED_NEWS = "The job goes on without you: you declined its offer, or did not answer in time."
 LATE_LABELS_NEWS = "Training has begun; rounds without your labels are not paid."
-LEFT_OUT_REASON = "her labels would be worth less than their price"
-LEFT_OUT_NEWS = "You are not asked this time: your labels would be worth less than their price."
+WORTH_LESS = "the labels would be worth less than their price"
+LEFT_OUT_NEWS = "You are not asked this time: "
 
 MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 """Called with client names and a version; returns the plan's ledger document without the terms, and the offers."""
 
 
-def reach_agreement(roster: Roster, make_offers: MakeOffers, key: PrivateKey) -> Agreement:
+def reach_agreement(
+    roster: Roster, make_offers: MakeOffers, key: PrivateKey, approve: Approve = approve_all
+) -> Agreement:
     """Send offers to all enrolled clients, and new ones to the others when some decline, until all accept.
 
-    key  the operator's, which signs the offers
+    key      the operator's, which signs the offers
+    approve  asked before the first offers are sent, and before later ones that cost more than those it approved
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     names = [name for name in roster.names if name in roster.descriptions]
     version = 1
+    approved: PlanSummary | None = None
     while True:
         offered = _recorded_offers(view, version)
         if offered is None:
             plan, unsigned = make_offers(names, version)
             offered = _signed(unsigned, key)
+            summary = summary_of(offered, left_out_of(plan))
+            if approved is None or not approved.covers(summary):
+                if not approve(summary):
+                    raise InputError(NOT_APPROVED)
+                approved = summary
             plan_item = Item(roster.job_name, "plan", str(version), plan | {"terms": offered.terms.document()})
             left_out = _left_out_items(roster.job_name, version, plan)
             roster.ledger.append_all([plan_item, *left_out, *_offer_items(offered)])
         else:
             plan = next((entry.document for entry in view.plans if entry.key == str(version)), {})
-        send_news(roster.grid, _connected_nodes(roster, _left_out(plan)), LEFT_OUT_NEWS, over=True)
+            approved = summary_of(offered, {})
+        _tell_left_out(roster, left_out_of(plan))
         declined = _collect_answers(roster, view, _signed(offered, key).offers)
         if not declined:
             return offered
@@ -90,15 +102,25 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
     return {offer.client.name for offer in agreement.offers} - set(waiting)
 
 
-def _left_out(plan: Mapping[str, Any]) -> list[str]:
-    """The names of the enrolled clients whom this plan does not ask."""
-    return list(plan.get("audition", {}).get("left_out", ()))
+def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
+    """By name: why this plan does not ask an enrolled client; earlier plans had one reason and said it of auditions."""
+    earlier: dict[str, str] = dict.fromkeys(plan.get("audition", {}).get("left_out", ()), WORTH_LESS)
+    return {**earlier, **plan.get("left_out", {})}
+
+
+def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
+    for reason in dict.fromkeys(left_out.values()):
+        names = [name for name, own in left_out.items() if own == reason]
+        send_news(roster.grid, _connected_nodes(roster, names), f"{LEFT_OUT_NEWS}{reason}.", over=True)
 
 
 def _left_out_items(job: str, version: int, plan: Mapping[str, Any]) -> list[Item]:
     """A rejection for each client whom this plan does not ask."""
-    document = {"stage": "plan", "round": None, "node": None, "reason": LEFT_OUT_REASON}
-    return [Item(job, "rejection", f"plan/{version}/{name}", document | {"client": name}) for name in _left_out(plan)]
+    document = {"stage": "plan", "round": None, "node": None}
+    return [
+        Item(job, "rejection", f"plan/{version}/{name}", document | {"client": name, "reason": reason})
+        for name, reason in left_out_of(plan).items()
+    ]
 
 
 def _recorded_offers(view: JobView, version: int) -> Agreement | None:
@@ -165,7 +187,7 @@ def _accepted(view: JobView, offer: Offer) -> bool:
 
 
 def _record_rejection(roster: Roster, offer: Offer, reason: str) -> None:
-    rejection = {"stage": "offer", "round": None, "client": offer.client.name, "node": None, "reason": reason}
+    rejection = {"stage": "offer", "round": None, "client": offer.client.name, "node": None, "reason": plain(reason)}
     roster.ledger.append(roster.job_name, "rejection", f"offer/{offer.key}/{time.time_ns()}", rejection)
 
 
@@ -181,6 +203,6 @@ def _wait_and_refresh(roster: Roster, deadline: float) -> None:
 def _field_of(reply: Message, field: str) -> Any:
     """A field of the document in an untrusted reply; None if it cannot be read."""
     try:
-        return document_in(reply).get(field)
+        return reply_in(reply).get(field)
     except InputError:
         return None

@@ -1,7 +1,7 @@
 """Validation of the clients' replies in an audition.
 
 Replies are not trusted: only the commitment, and the salt and the model that match it, are used. Imports `messages`,
-`reports`, `learning.model`, the ledger's `commitment` and Flower.
+`reports`, `learning.model`, the ledger's `commitment`, `texts` and Flower.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, document_in
-from truthfl.federation.protocol.reports import LONGEST_REASON, array_or_reason
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, reply_in
+from truthfl.federation.protocol.reports import array_or_reason
 from truthfl.learning.model import Params
 from truthfl.ledger.commitment import SECRET_BYTES, audition_commitment
+from truthfl.texts import plain
 
 HEX_DIGITS = frozenset("0123456789abcdef")
 
@@ -51,7 +52,7 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
     if isinstance(document, str):
         return document
     if set(reply.content.keys()) != {DOCUMENT, MODEL}:
-        return f"its records are {', '.join(sorted(map(repr, reply.content.keys())))}"[:LONGEST_REASON]
+        return plain(f"its records are {', '.join(sorted(map(repr, reply.content.keys())))}")
     if document.get("offer") != offer:
         return "it is for another offer"
     salt, arrays = document.get("salt"), reply.content.array_records.get(MODEL)
@@ -71,11 +72,11 @@ def opening_or_reason(reply: Message, start: Params, offer: str, commitment: str
 
 def _document_or_reason(reply: Message) -> dict[str, Any] | str:
     if reply.has_error():
-        return f"error: {str(reply.error.reason).strip()}"[:LONGEST_REASON]
+        return plain(f"error: {str(reply.error.reason).strip()}")
     try:
-        return document_in(reply)
+        return reply_in(reply)
     except InputError as error:
-        return str(error).rstrip(".")[:LONGEST_REASON]
+        return plain(str(error).rstrip("."))
 
 
 def _is_hash(value: object) -> bool:

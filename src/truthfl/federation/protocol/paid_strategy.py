@@ -1,7 +1,8 @@
 """`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
-Imports the stages (`enrolment`, `offers`, `rounds`, `final_model`, `server`), `message_codes`, `messages`, `promise`,
-`recorder`, `reports`, `round_entries`, `job`, `learning.draws`, the ledger, `mechanism.observation` and Flower.
+Imports the stages (`enrolment`, `offers`, `rounds`, `final_model`, `server`), `message_codes`, `messages`,
+`pay_limits`, `promise`, `recorder`, `reports`, `round_entries`, `job`, `learning.draws`, the ledger,
+`mechanism.observation` and Flower.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from truthfl.federation.protocol.message_codes import (
 )
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, arrays_digest
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
+from truthfl.federation.protocol.pay_limits import require_within_limits
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
 from truthfl.federation.protocol.recorder import Recorder
@@ -127,6 +129,7 @@ class PaidStrategy(Strategy):
             self.roster,
             lambda names, version: self._make_offers(tuple(names), version, num_rounds, opening),
             self.operator.key,
+            self.operator.approve,
         )
         self.code_keys = codes_with_participants(agreement_key, job_view(self.job, ledger.entries(self.job)))
         clients = [offer.client for offer in self.agreement.offers]
@@ -298,6 +301,7 @@ class PaidStrategy(Strategy):
             )
         if clients.name != names or training.rounds != rounds:
             raise InputError(f"the promise is to {clients.name} for {training.rounds} rounds, not {names}, {rounds}.")
+        require_within_limits(promise, self.server)
         task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)
         plan = {"step_size": training.step_size, "expected_loss": promise.expected_loss}
         plan |= {"loss_error": promise.loss_error}

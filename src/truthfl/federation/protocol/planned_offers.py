@@ -1,22 +1,34 @@
 """Plan a job for the enrolled clients and make their offers.
 
-Imports `enrolment`, `promise`, `adversary.pilot_lies`, `job`, `learning` and the ledger.
+Imports `enrolment`, `offers`, `pay_limits`, `promise`, `stated_limits`, `adversary.pilot_lies`, `job`, `learning`,
+`mechanism.audition_plan`, `texts` and the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
+from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.offers import WORTH_LESS
+from truthfl.federation.protocol.pay_limits import planned_pay, require_within_limits, too_much_in_words
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
+from truthfl.federation.protocol.stated_limits import reckoned, require_within
 from truthfl.job import DataJob, Participants
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
 from truthfl.ledger.terms import Agreement
 from truthfl.ledger.tried_lies import TriedLie
+from truthfl.mechanism.audition_plan import label_task
+from truthfl.texts import plain
+
+_NO_OFFER = "no batch within these samples makes labeling worth while"
 
 MakePlan = Callable[[DataJob, ServerSide], Plan]
 
@@ -24,33 +36,89 @@ MakePlan = Callable[[DataJob, ServerSide], Plan]
 def planned_offers(
     roster: Roster, job: DataJob, make_plan: MakePlan, opening: Opening, names: list[str], version: int
 ) -> tuple[dict[str, Any], Agreement]:
-    """Return the plan's ledger document for these clients, without the terms, and their offers."""
-    planned_job = _with_enrolled_clients(roster, job, names)
-    side = planned_job.server_side()
-    plan = make_plan(planned_job, side)
+    """Return the plan's ledger document for these clients, without the terms, and their offers.
+
+    Clients for whom no sound offer exists are left out, with the reason in the document; the others are planned again.
+    """
+    left_out = _unfit_statements(roster, names)
+    while True:
+        asked = [name for name in names if name not in left_out]
+        if not asked:
+            raise InputError(f"nobody can be asked; {next(iter(left_out))}: {next(iter(left_out.values()))}.")
+        planned_job = _with_enrolled_clients(roster, job, asked)
+        side = planned_job.server_side()
+        try:
+            plan = make_plan(planned_job, side)
+        except InfeasibleError as error:
+            if not error.clients or len(error.clients) == len(asked):
+                raise
+            reason = plain(error).rstrip(".") if len(error.clients) == 1 else _NO_OFFER
+            left_out |= dict.fromkeys((asked[k] for k in error.clients), reason)
+            continue
+        promise = _promise(plan)
+        pay = planned_pay(promise, job.server)
+        too_much = np.flatnonzero(pay.too_much).tolist()
+        if not too_much or len(too_much) == len(promise.clients):
+            break
+        chosen = promise.clients.name or ()
+        left_out |= {chosen[k]: too_much_in_words(promise, pay, k) for k in too_much}
+    require_within_limits(promise, job.server)
+    left_out |= _not_chosen(plan, planned_job)
     found = search_on_pilot(plan.side, plan)
+    promise = replace(promise, lies=_lies_by_client(plan, found), lies_tried=found.points)
+    samples = planned_job.server.test_samples
+    task = TrainingTask(planned_job.trained_model.document(), side.test.images.shape[1:], side.test.classes, samples)
+    worth = planned_job.server.loss_value * found.absence.mean
+    document = _plan_document(plan) | {"worth": worth.tolist()}
+    if plan.audition is not None:
+        document["audition"] = _audition_document(plan.audition)
+    if left_out:
+        document["left_out"] = {name: left_out[name] for name in names if name in left_out}
+    return document, agreement_of(promise, roster, opening, task, version)
+
+
+def _unfit_statements(roster: Roster, names: list[str]) -> dict[str, str]:
+    """By name: why what a client said of herself, perhaps to an earlier server, cannot be planned with."""
+    unfit = {}
+    for name in names:
+        try:
+            if name in roster.limits:
+                require_within(roster.descriptions[name], roster.limits[name])
+        except InputError as error:
+            unfit[name] = str(error).rstrip(".")
+    return unfit
+
+
+def _not_chosen(plan: Plan, job: DataJob) -> dict[str, str]:
+    """By name: why the plan of an audition does not ask a client of the job."""
+    chosen = set(plan.clients.name or ())
+    if plan.audition is None or len(chosen) == len(job.clients):
+        return {}
+    task = label_task(plan.audition.inputs)
+    fewest = int(task.numbers[task.usable].min())
+    return {
+        name: f"{size} samples are too few; what fewer than {fewest} labels are worth cannot be measured"
+        if size < fewest
+        else WORTH_LESS
+        for name, size in zip(job.clients.name, job.clients.dataset_size, strict=True)
+        if name not in chosen
+    }
+
+
+def _promise(plan: Plan) -> Promise:
+    """The plan's contract, before lies are searched under it."""
     audition = plan.audition
-    promise = Promise(
+    return Promise(
         plan.clients,
         plan.training,
         plan.calibration.model,
         plan.contract,
         plan.loss_error,
-        lies=_lies_by_client(plan, found),
-        lies_tried=found.points,
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
         aggregation=planned_job.server.aggregation,
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
-    samples = planned_job.server.test_samples
-    task = TrainingTask(planned_job.trained_model.document(), side.test.images.shape[1:], side.test.classes, samples)
-    worth = planned_job.server.loss_value * found.absence.mean
-    document = _plan_document(plan) | {"worth": worth.tolist()}
-    if audition is not None:
-        asked = plan.clients.name or ()
-        document["audition"] = _audition_document(audition, [name for name in names if name not in asked])
-    return document, agreement_of(promise, roster, opening, task, version)
 
 
 def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
@@ -88,14 +156,13 @@ def _plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _audition_document(audition: AuditionDetails, left_out: list[str]) -> dict[str, Any]:
-    """How the plan of an audition came about, and the names of the clients who are not asked."""
+def _audition_document(audition: AuditionDetails) -> dict[str, Any]:
+    """How the plan of an audition came about."""
     solo, joint = audition.solo, audition.joint
     return {
         "recipe": audition.recipe.document(),
         "solo": {"labels": solo.labels.tolist(), "loss": solo.level(solo.labels).tolist()},
         "joint": {"curve": float(joint.curve), "error": float(joint.error)},
-        "left_out": left_out,
     }
 
 
@@ -103,18 +170,17 @@ def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> Da
     """The job with these clients only, each with the lower of her own and the job's sample numbers and costs."""
     clients = job.clients
     rows = [clients.name.index(name) for name in names]
-    enrolled = [(row, roster.descriptions[name]) for row, name in zip(rows, names, strict=True)]
+    own = [
+        reckoned(roster.descriptions[name], roster.limits[name], float(clients.labeling_cost[row]))
+        for name, row in zip(names, rows, strict=True)
+    ]
     return job.with_clients(
         Participants(
             name=names,
-            dataset_size=[min(clients.dataset_size[row], own["samples"]) for row, own in enrolled],
-            labeling_cost=[_lower(clients.labeling_cost[row], own.get("labeling_cost")) for row, own in enrolled],
-            sample_cost=[_lower(clients.sample_cost[row], own.get("sample_cost")) for row, own in enrolled],
+            dataset_size=[client.samples for client in own],
+            labeling_cost=[client.labeling_cost for client in own],
+            sample_cost=[client.sample_cost for client in own],
             behaviour=[clients.behaviour[row] for row in rows],
             participation=[float(clients.participation[row]) for row in rows],
         )
     )
-
-
-def _lower(job_cost: float, stated_cost: float | None) -> float:
-    return float(job_cost) if stated_cost is None else min(float(job_cost), float(stated_cost))

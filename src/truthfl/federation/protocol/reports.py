@@ -1,4 +1,4 @@
-"""Validation of the clients' replies in a round. Imports `message_codes`, `messages` and Flower.
+"""Validation of the clients' replies in a round. Imports `message_codes`, `messages`, `texts` and Flower.
 
 Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
 """
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from truthfl.federation.protocol.message_codes import PARTICIPANT, array_bytes_digest, has_code
 from truthfl.federation.protocol.messages import MODEL, ROUND
+from truthfl.texts import plain
 
 AnyArray = NDArray[Any]
 Arrays = Mapping[str, AnyArray]
 
 LARGEST_NUMBER = 1e6
 HEADER_BYTES = 256
-LONGEST_REASON = 300
 
 
 def report_or_reason(
@@ -43,22 +43,22 @@ def report_or_reason(
     metrics   whether the reply may also contain one MetricRecord
     """
     if reply.has_error():
-        return f"error: {str(reply.error.reason).strip()}"[:LONGEST_REASON]
+        return plain(f"error: {str(reply.error.reason).strip()}")
     content = reply.content
     expected = {MODEL, ROUND} | (set(content.metric_records) if metrics and len(content.metric_records) == 1 else set())
     if set(content.keys()) != expected:
-        return f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}"[:LONGEST_REASON]
+        return plain(f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}")
     assignment, arrays = content.config_records.get(ROUND), content.array_records.get(MODEL)
     if assignment is None or arrays is None:
         return "its records are of another kind"
     if assignment.get("offer") != asked["offer"]:
         return "it is for another offer"
     if assignment.get("round") != asked["round"]:
-        return f"late: it is for round {assignment.get('round')!r}"[:LONGEST_REASON]
+        return plain(f"late: it is for round {assignment.get('round')!r}")
     if assignment.get("attempt") != asked["attempt"]:
         return "late: it is for an earlier start of the server"
     if list(arrays) != list(common):
-        return f"its arrays are {', '.join(map(repr, arrays)) or 'none'}"[:LONGEST_REASON]
+        return plain(f"its arrays are {', '.join(map(repr, arrays)) or 'none'}")
     if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):
         return "not authentic: its code is not made with the key that she agreed on"
     report: dict[str, AnyArray] = {}
@@ -87,9 +87,9 @@ def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
     if len(received.data) > common.nbytes + HEADER_BYTES:
         return f"oversized: {len(received.data):,} bytes for an array of {common.nbytes:,}"
     if tuple(received.shape) != common.shape:
-        return f"its shape is {tuple(received.shape)}, not {common.shape}"
+        return f"its shape is {plain(tuple(received.shape), 60)}, not {common.shape}"
     if received.dtype != str(common.dtype):
-        return f"its dtype is {received.dtype}, not {common.dtype}"
+        return f"its dtype is {plain(received.dtype, 30)}, not {common.dtype}"
     try:
         array = np.load(BytesIO(received.data), allow_pickle=False)
     except Exception:  # NumPy may raise anything for untrusted bytes

@@ -2,8 +2,8 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
-`receipt_delivery`), `audit`, `job_model`, `message_codes`, `news`, `promise`, `recorder`, `job`, `learning`, the ledger
-and Flower.
+`receipt_delivery`), `approval`, `audit`, `job_model`, `message_codes`, `news`, `promise`, `recorder`, `stated_limits`,
+`job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, TruthflError
+from truthfl.federation.protocol.approval import Approve, approve_all
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
@@ -31,6 +32,7 @@ from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
+from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.job import DataJob
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -55,6 +57,7 @@ class Operator:
     secret         determines the test draw; published after the test
     seed           determines labels, batches and the initial model; in the offers
     authenticated  whether the SuperLink admits registered keys only
+    approve        asked before offers are sent
     """
 
     ledger: Ledger
@@ -63,6 +66,7 @@ class Operator:
     secret: str
     seed: int
     authenticated: bool = False
+    approve: Approve = approve_all
 
     def agreement_key(self, job: str) -> AgreementKey:
         """The private agreement key of this job, kept in the folder."""
@@ -101,7 +105,9 @@ def conduct_job(
     ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
     earlier = job_view(name, ledger.entries(name))
     image_shape = side.test.images.shape[1:]
-    roster = Roster(grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated)
+    roster = Roster(
+        grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated, limits_of(job)
+    )
     roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
     with _send_news_on_failure(roster):
         progress("waiting for clients", 0, 0)
@@ -112,7 +118,7 @@ def conduct_job(
         send_missed_receipts(roster)
         progress("planning on pilot data", 0, 0)
         make_offers = partial(planned_offers, roster, job, make_plan, opening)
-        agreement = reach_agreement(roster, make_offers, operator.key)
+        agreement = reach_agreement(roster, make_offers, operator.key, operator.approve)
         if earlier.test is None:
             if not earlier.rounds:
                 _label_and_audition(roster, agreement, earlier, operator, side.test, progress)

@@ -1,4 +1,6 @@
-"""The results of a simulated job with an audition, in sentences. Imports `embedded`, the ledger and the mechanism."""
+"""The results of a simulated job with an audition, in sentences. Imports `embedded`, the protocol's `offers`, the
+ledger and the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import math
 
 import numpy as np
 
+from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.simulated.embedded import RunOutcome
 from truthfl.ledger.settlement import Settled, read_settlement
 from truthfl.ledger.solo_evidence import audition_of, expected_solo_loss
@@ -22,9 +25,10 @@ def audition_sentences(outcome: RunOutcome) -> list[str]:
         if offer is not None:
             settled = read_settlement(outcome.view.settlements[offer.client.name])
             sentences.append(_liar_sentence(outcome, i, offer, settled))
-    left_out = outcome.view.plans[-1].document.get("audition", {}).get("left_out", [])
-    if left_out:
-        sentences.append(f"Not asked, for their labels would be worth less than their price: {', '.join(left_out)}.")
+    left_out = left_out_of(outcome.view.plans[-1].document)
+    for reason in dict.fromkeys(left_out.values()):
+        names = ", ".join(name for name, own in left_out.items() if own == reason)
+        sentences.append(f"Not asked, for {reason}: {names}.")
     return [*sentences, _expected_loss_sentence(outcome)]
 
 

@@ -1,7 +1,8 @@
 """Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
-Imports `audition_payoff`, `client_labels`, `flower_simulation`, `grid`, the protocol (`audit`, `operator_folder`,
-`server`), `client_app`, `participant`, `job`, `learning`, the ledger, the mechanism and Flower.
+Imports `audition_payoff`, `client_labels`, `flower_simulation`, `grid`, the protocol (`approval`, `audit`,
+`offers`, `operator_folder`, `server`), `client_app`, `participant`, `job`, `learning`, the ledger, the
+mechanism and Flower.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
+from truthfl.federation.protocol.approval import PlanSummary, approve_all
 from truthfl.federation.protocol.audit import test_loss
+from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.server import ActivityProgress, Operator, conduct_job, is_complete, job_name
@@ -111,7 +114,8 @@ def run_job(
     federation = job.simulated_federation()
     with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
-        operator = Operator(opened_ledger, folder, kept_key(folder / "operator"), draws.secret, draws.seed)
+        key, approve = kept_key(folder / "operator"), approve_all if has_audition(job) else _approve_if_all_are_asked
+        operator = Operator(opened_ledger, folder, key, draws.secret, draws.seed, approve=approve)
         name = job_name(opened_ledger, job, seed, again=again)
 
         def serve(grid: Grid) -> JobView:
@@ -126,6 +130,13 @@ def run_job(
             labels = None if has_audition(job) else _drawn_labels(job, federation, seed)
             view = serve(grid_of(simulated_participants(job, federation, folder, labels)))
     return _outcome(job, federation, view, operator)
+
+
+def _approve_if_all_are_asked(plan: PlanSummary) -> bool:
+    """Without an audition, the labels of all simulated clients are drawn before the plan is made."""
+    for name, reason in plan.left_out.items():
+        raise InputError(f"{name}: {reason}; leave {name} out of the job, or change its numbers.")
+    return True
 
 
 def _drawn_labels(job: DataJob, federation: SimulatedFederation, seed: int) -> Labels:
@@ -207,7 +218,7 @@ def _folder_name(job: DataJob, client: int) -> str:
 
 def _outcome(job: DataJob, federation: SimulatedFederation, view: JobView, operator: Operator) -> RunOutcome:
     agreement, behaviours = view.agreement, tuple(map(behaviour, job.clients.behaviour))
-    left_out = set(view.plans[-1].document.get("audition", {}).get("left_out", ())) if view.plans else set()
+    left_out = left_out_of(view.plans[-1].document) if view.plans else {}
     names = [name for name in job.clients.name if name not in left_out]
     if agreement is None or [offer.client.name for offer in agreement.offers] != names:
         raise InputError("a simulated job has all of its clients; this ledger has another number of offers.")

@@ -1,0 +1,53 @@
+"""Files in the operator's folder by which the server asks whether a plan's offers may be sent, and is answered.
+
+The server runs in a process of its own; `truthfl serve`, at the operator's terminal, reads its question and writes the
+answer. Imports `approval`, `files` and the ledger's `canonical`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from truthfl.federation.protocol.approval import PlanSummary, summary_from
+from truthfl.files import write_file
+from truthfl.ledger.canonical import canonical_bytes, digest, read_document
+
+FOLDER, QUESTION, ANSWER = "plans", "plan.json", "answer.json"
+POLL_SECONDS = 0.25
+
+
+def ask_by_file(folder: Path, plan: PlanSummary, *, wait: bool) -> bool:
+    """Show the plan to whoever reads `shown_plan`; return the answer, or True without waiting for one."""
+    place = folder / FOLDER
+    (place / ANSWER).unlink(missing_ok=True)
+    write_file(place / QUESTION, canonical_bytes(plan.document()), private=True)
+    while wait:
+        try:
+            answer = read_document((place / ANSWER).read_bytes())
+        except FileNotFoundError:
+            time.sleep(POLL_SECONDS)
+            continue
+        if answer.get("plan") == digest(plan.document()):
+            return answer.get("approved") is True
+        (place / ANSWER).unlink()
+    return True
+
+
+def shown_plan(folder: Path) -> PlanSummary | None:
+    """The plan that the server shows; None if there is none."""
+    try:
+        return summary_from(read_document((folder / FOLDER / QUESTION).read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def answer_plan(folder: Path, plan: PlanSummary, *, approved: bool) -> None:
+    """Write whether the offers of this plan may be sent."""
+    answer = {"plan": digest(plan.document()), "approved": approved}
+    write_file(folder / FOLDER / ANSWER, canonical_bytes(answer), private=True)
+
+
+def clear_plan(folder: Path) -> None:
+    """Delete the question of an earlier attempt."""
+    (folder / FOLDER / QUESTION).unlink(missing_ok=True)

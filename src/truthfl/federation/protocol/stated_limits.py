@@ -1,0 +1,82 @@
+"""What a client may say of herself when she enrols: how many samples she brings, and what work costs her.
+
+Costs scale with the samples brought. Imports `job`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truthfl.errors import InputError
+from truthfl.job import DataJob
+
+LEAST_COST_SHARE = 0.01  # of the job's cost; a lower statement is a mistake, or meant to break the plan
+
+
+@dataclass(frozen=True)
+class StatedLimits:
+    """What the job says of one client.
+
+    fewest_samples  who brings fewer is not taken in
+    most_samples    further samples of hers are not asked for
+    label_cost      of one label
+    sample_cost     of one sample in one round's gradient
+    """
+
+    fewest_samples: int
+    most_samples: int
+    label_cost: float
+    sample_cost: float
+
+
+@dataclass(frozen=True)
+class ReckonedClient:
+    """What the plan reckons with: her samples, the cost of labeling them all, the cost of one in one gradient."""
+
+    samples: int
+    labeling_cost: float
+    sample_cost: float
+
+
+def limits_of(job: DataJob) -> dict[str, StatedLimits]:
+    """The limits of each of the job's clients; she need not bring more than the job says that she has."""
+    clients = job.clients
+    return {
+        name: StatedLimits(min(job.server.fewest_samples, size), size, float(label_cost), float(sample_cost))
+        for name, size, label_cost, sample_cost in zip(
+            clients.name, clients.dataset_size, clients.label_cost, clients.sample_cost, strict=True
+        )
+    }
+
+
+def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None:
+    """Raise `InputError` if a checked enrolment document says what no plan can be made with."""
+    samples = description["samples"]
+    if samples < limits.fewest_samples:
+        raise InputError(
+            f"{description['name']} brings {samples} sample{'s' * (samples > 1)}; the job asks for "
+            f"{limits.fewest_samples} or more."
+        )
+    stated = {
+        "labeling_cost": (description.get("labeling_cost"), limits.label_cost * samples),
+        "sample_cost": (description.get("sample_cost"), limits.sample_cost),
+    }
+    for field, (cost, job_cost) in stated.items():
+        if cost is not None and cost < LEAST_COST_SHARE * job_cost:
+            raise InputError(
+                f"{field} is {cost:g}; the job reckons with {job_cost:g}, and lower ones are taken from "
+                f"{LEAST_COST_SHARE * job_cost:g} on."
+            )
+
+
+def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
+    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`."""
+    brought = description["samples"]
+    samples = min(limits.most_samples, brought)
+    labeling = labeling_cost * (samples / limits.most_samples)
+    if "labeling_cost" in description:
+        labeling = min(labeling, float(description["labeling_cost"]) * (samples / brought))
+    sample_cost = min(limits.sample_cost, float(description.get("sample_cost", limits.sample_cost)))
+    return ReckonedClient(samples, labeling, sample_cost)
