@@ -20,9 +20,9 @@ from truthfl.learning.behaviour import from_strategy
 from truthfl.learning.behaviours import behaviour
 from truthfl.learning.federations import Data, ModelChoice, build_federation, with_training
 from truthfl.learning.pilot_design import PilotDesign
-from truthfl.learning.planning import make_plan
 from truthfl.learning.training import train
 from truthfl.mechanism.deviation import best_deviation
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Training
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
@@ -150,17 +150,10 @@ def test_a_given_step_size_is_kept_and_a_budget_too(tmp_path):
     plan = job.plan(scene, QUICK)
     assert plan.training.step_size == 0.4
     assert plan.search is None
-    with_budget = make_plan(
-        scene,
-        sample_cost=0.05,
-        labeling_cost=[120, 120, 150, 90],
-        loss_value=4000.0,
-        budget=530.0,
-        tune_step=False,
-        design=QUICK,
-    )
-    cost = 480 + (0.05 * 30 * with_budget.contract.batch_size).sum()
-    assert cost <= 530.0 + 1e-9
+    free = plan.contract.pay(Observation(plan.expected_loss)).sum()
+    kept = replace(job, server=replace(job.server, budget=0.9 * float(free))).plan(scene, QUICK)
+    assert kept.contract.pay(Observation(kept.expected_loss)).sum() <= 0.9 * free * (1 + 1e-9)
+    assert (kept.contract.batch_size <= plan.contract.batch_size).all()
 
 
 def test_run_writes_results_and_a_report(tmp_path):

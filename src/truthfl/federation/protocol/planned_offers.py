@@ -55,7 +55,7 @@ def planned_offers(
             reason = plain(error).rstrip(".") if len(error.clients) == 1 else _NO_OFFER
             left_out |= dict.fromkeys((asked[k] for k in error.clients), reason)
             continue
-        promise = _promise(plan)
+        promise = _promise(plan, job.server.aggregation)
         pay = planned_pay(promise, job.server)
         too_much = np.flatnonzero(pay.too_much).tolist()
         if not too_much or len(too_much) == len(promise.clients):
@@ -105,7 +105,7 @@ def _not_chosen(plan: Plan, job: DataJob) -> dict[str, str]:
     }
 
 
-def _promise(plan: Plan) -> Promise:
+def _promise(plan: Plan, aggregation: str) -> Promise:
     """The plan's contract, before lies are searched under it."""
     audition = plan.audition
     return Promise(
@@ -116,7 +116,7 @@ def _promise(plan: Plan) -> Promise:
         plan.loss_error,
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
-        aggregation=planned_job.server.aggregation,
+        aggregation=aggregation,
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
 
