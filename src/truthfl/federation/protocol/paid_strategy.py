@@ -303,9 +303,8 @@ class PaidStrategy(Strategy):
             raise InputError(f"the promise is to {clients.name} for {training.rounds} rounds, not {names}, {rounds}.")
         require_within_limits(promise, self.server)
         task = TrainingTask({"kind": "flower app"}, (), self.test.classes, self.test.draws)
-        plan = {"step_size": training.step_size, "expected_loss": promise.expected_loss}
-        plan |= {"loss_error": promise.loss_error}
-        return plan, agreement_of(promise, self.roster, opening, task, version)
+        losses = {"expected_loss": promise.expected_loss, "loss_error": promise.loss_error}
+        return {"step_size": training.step_size, **losses}, agreement_of(promise, self.roster, opening, task, version)
 
 
 def _finite_metrics(content: RecordDict) -> dict[str, int | float]:
