@@ -190,6 +190,10 @@ def other_amount(document):
     document["amount"] += 5
 
 
+def other_receipt(document):
+    document["receipt"] = "00" * 32
+
+
 def other_secret(document):
     document["secret"] = "00" * 32
 
@@ -203,6 +207,7 @@ def other_secret(document):
         ("test", "test", other_secret, "test 'test'", "not those committed to"),
         ("round", "2", more_rounds, "settlement 'Ben'", "recomputed it is"),
         ("payment", "Ada/0", other_amount, "payment 'Ada/0'", "the amount is"),
+        ("acknowledgement", "Ada", other_receipt, "acknowledgement 'Ada'", "it is of another receipt than hers"),
         (
             "enrolment",
             "Dora",

@@ -72,6 +72,7 @@ def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for check_kind in (_openings, _offers, _answers, _auditions, round_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
+    yield from _guarded(_acknowledgements(view), view)
     yield from _guarded(_payment_steps(view), view)
     yield from _guarded(_payments(view), view)
 
@@ -208,6 +209,14 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     for name, entry in view.receipts.items():
         if name not in {offer.client.name for offer in _offers_in_force(view)}:
             yield fault_at(entry, "she has no contract")
+
+
+def _acknowledgements(view: JobView) -> Iterator[Fault]:
+    for name, entry in view.acknowledgements.items():
+        receipt = view.receipts.get(name)
+        expected = None if receipt is None else {"client": name, "receipt": receipt.document["digest"]}
+        if entry.document != expected:
+            yield fault_at(entry, "it is of another receipt than hers in the ledger")
 
 
 def _payment_steps(view: JobView) -> Iterator[Fault]:
