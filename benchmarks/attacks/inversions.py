@@ -68,10 +68,17 @@ def from_first_report(layer, change, step_size, batch, typical):
     return counts, layer.pictures(inputs)
 
 
-def from_solo_model(layer, start, solo):
-    """How each class weighs and a picture of each class, from a model that a client trained alone."""
+def from_solo_model(layer, start, solo, average=0.0, trust=1.0):
+    """How each class weighs and a picture of each class, from a model that a client trained alone.
+
+    average, trust  own pictures of each class on average, and how much of the model is added to them, as a multiple of
+                    their length
+    """
     weights, biases = layer.gradient(solo - start, 1.0)
-    return -biases, layer.pictures(-weights)
+    pictures = layer.pictures(-weights)
+    length = np.linalg.norm(average, axis=1, keepdims=True) if np.ndim(average) else 1.0
+    size = np.maximum(np.linalg.norm(pictures, axis=1, keepdims=True), 1e-12)
+    return -biases, average + trust * length * pictures / size
 
 
 def from_all_reports(model, models, changes, batches, samples, step_size, rounds=60):

@@ -39,8 +39,8 @@ def what_leaves(offer: Offer) -> list[str]:
     if job.has_audition:
         sent.append(
             f"A model that your computer trains alone on your {client.samples:,} labeled pictures. The operator sees "
-            "it. It tells how often each class occurs among your labels and what your pictures of a class look like on "
-            "average; of a class of which you have one picture, that is this picture."
+            "it. It tells roughly how often each class is among your labels and, somewhat better than by chance, "
+            "whether a picture that the operator has is one of yours."
         )
     rounds = (
         f"In each of {job.rounds:,} rounds, how about {client.batch_size:,} of your pictures would change the model."
@@ -53,7 +53,7 @@ def what_leaves(offer: Offer) -> list[str]:
     else:
         sent.append(
             f"{rounds} The operator sees each by itself: from one it can read how often each label is in it and some "
-            "pictures, and from all together most of your pictures and labels."
+            "of the pictures, and from all together most of your labels and many of your pictures."
         )
     return sent
 
