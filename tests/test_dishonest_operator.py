@@ -31,6 +31,7 @@ from truthfl.ledger.receipts import make_receipt, receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key
+from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
 QUICK = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(4, 8, 16, 32))
@@ -221,12 +222,15 @@ def test_a_second_receipt_leaves_the_first_and_is_shouted(finished, tmp_path):
             (home / folder / path.name).write_bytes(path.read_bytes())
     participant_folder.put_receipt(home, true, name)
     assert own_receipt_fault(home, true, ada.key) is None
+    assert document_views.receipt_view(home)["warning"] is None
     participant_folder.put_receipt(home, true, name)  # the same again is the same
     assert own_receipt_fault(home, true, ada.key) is None
     participant_folder.put_receipt(home, other, name)
     assert participant_folder.receipts(home) == [true, other]
     for receipt in (true, other):
         assert "YOU WERE SENT 2 DIFFERENT RECEIPTS OF THIS JOB" in own_receipt_fault(home, receipt, ada.key)
+    warning = document_views.receipt_view(home)["warning"]
+    assert "YOU WERE SENT 2 DIFFERENT RECEIPTS" in warning
     for number in range(18):
         participant_folder.put_receipt(home, other | {"signature": str(number)}, name)
     assert "no more are kept" in told(participant_folder.put_receipt, home, {"document": {}}, name)

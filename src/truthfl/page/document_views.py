@@ -29,7 +29,7 @@ from truthfl.page.numbers import calculation_term, money, overflow_allowed
 from truthfl.page.offer_outlook import outlooks, own_costs, spread
 from truthfl.page.pay_plot import offer_plot, receipt_plot
 from truthfl.page.privacy_terms import privacy_view
-from truthfl.page.receipt_check import own_receipt_fault
+from truthfl.page.receipt_check import contradiction, own_receipt_fault
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -143,13 +143,16 @@ def _offer_view(
 
 
 def receipt_view(home: Path) -> dict[str, Any]:
-    """The newest receipt; `receipt` is None while there is none, `trouble` is the reason why it cannot be shown."""
+    """The newest receipt; `receipt` is None while there is none, `trouble` is the reason why it cannot be shown.
+
+    `warning` is how it contradicts what her computer kept, without being asked for a check; None if it does not.
+    """
     receipt = last_receipt(home)
     if receipt is None:
         return {"receipt": None}
     try:
         with overflow_allowed():
-            view = _receipt_view(receipt["document"])
+            view = _receipt_view(receipt["document"]) | {"warning": contradiction(home, receipt)}
         json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except READ_ERRORS as error:
         return {"receipt": digest(receipt), "trouble": _message(error)}

@@ -27,10 +27,14 @@ def own_receipt_fault(home: Path, receipt: dict[str, Any], key: PrivateKey | Non
         return (
             receipt_fault(receipt)
             or _mismatch(home, receipt, key)
-            or record_fault(home, receipt["document"])
             or asked_rounds_fault(receipt)
-            or _other_receipts(home, receipt)
+            or contradiction(home, receipt)
         )
+
+
+def contradiction(home: Path, receipt: dict[str, Any]) -> str | None:
+    """How a receipt contradicts what her computer sent and signed, or another receipt; None if it does not."""
+    return record_fault(home, receipt["document"]) or _other_receipts(home, receipt)
 
 
 def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> str | None:

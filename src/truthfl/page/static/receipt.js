@@ -18,7 +18,7 @@ async function load() {
   byId("verdict").replaceChildren();
   byId("verdict").className = "verdict";
   if (view.trouble) alarm(`The receipt cannot be shown: ${view.trouble}`);
-  else alarm("");
+  else alarm(view.warning ? `This receipt contradicts what your computer kept: ${view.warning}.` : "");
   if (byId("receipt").hidden) return;
   hasAudition = view.audition !== null;
   showPay(view);
@@ -77,7 +77,8 @@ async function check() {
     verdict.className = `verdict ${fault === null ? "good" : "bad"}`;
     if (fault === null) {
       const checked = ["the operator’s signature, over every byte", "your acceptance, signed with your key, of the offer in your folder",
-        "the test, which is the one committed to before training", "the chain, link by link",
+        "the test, which is the one committed to before training, of the final model that you signed for",
+        "your rounds: every report that this computer sent is counted", "the chain, link by link",
         ...(hasAudition ? ["your audition, as it stands in the chain"] : []), "the sum"];
       verdict.replaceChildren(make("strong", {}, "Everything holds."), make("ul", {}, ...checked.map((item) => make("li", {}, item))));
     } else {
