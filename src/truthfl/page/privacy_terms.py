@@ -47,8 +47,9 @@ def what_leaves(offer: Offer) -> list[str]:
     )
     if job.secure_aggregation:
         sent.append(
-            f"{rounds} It is masked: the operator sees the sum with at least two others, and sees yours only if all "
-            "others conspire or if your machine is told that others dropped out."
+            f"{rounds} It is masked: the operator sees sums of at least three reports. It could see one of yours alone "
+            "if all whose masks you share helped it, or in a round of which it says falsely that you dropped out; your "
+            "receipt then contradicts what your computer kept."
         )
     else:
         sent.append(
