@@ -1,18 +1,25 @@
 """What participants say of themselves: checked on its own, refused or left out in words, and the job goes on."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import Array, ConfigRecord, RecordDict
+from hypothesis import event, example, given
+from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
 from messages import told
+from participants import an_offer
 from small_jobs import small_job_file
 from truthfl.errors import InfeasibleError, InputError
-from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.participant.offer_texts import offer_text_fault
+from truthfl.federation.protocol.enrolment import Roster, checked_description
 from truthfl.federation.protocol.messages import DOCUMENT, MAX_REPLY_LENGTH
+from truthfl.federation.protocol.offers import WORTH_LESS, left_out_of
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.planned_offers import planned_offers
 from truthfl.federation.protocol.promise import Opening
@@ -24,10 +31,11 @@ from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.texts import is_plain
+from truthfl.texts import is_plain, plain
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 BEN = FIRST_NODE + 1
@@ -278,3 +286,65 @@ def test_nothing_is_offered_unless_the_plan_is_approved(tmp_path, plans):
     assert first.total_expected == pytest.approx(sum(offer.expected_pay for offer in found.offers_of(1)))
     again = [plan for plan in asked[1:] if not first.covers(plan)]
     assert asked[1:] == again, "who approved four offers is asked about three only if these cost more"
+
+
+def test_plans_of_earlier_versions_say_who_was_left_out():
+    assert left_out_of({"audition": {"left_out": ["Ben"]}}) == {"Ben": WORTH_LESS}
+    assert left_out_of({"audition": {}, "left_out": {"Ben": "few"}}) == {"Ben": "few"}
+    assert left_out_of({}) == {}
+
+
+LIMITS = StatedLimits(10, 100, 2.0, 0.01)
+KEY = public_line(new_key())
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=()))
+FIELDS = {
+    "name": SCALARS | st.just("Ben"),
+    "samples": SCALARS | st.integers(1, 10**6),
+    "public_key": SCALARS | st.just(KEY),
+    "image_shape": st.lists(SCALARS, max_size=4) | st.just([8, 8, 1]),
+}
+COSTS = SCALARS | st.floats(1e-40, 1e40)
+
+
+@given(st.fixed_dictionaries(FIELDS, optional={"labeling_cost": COSTS, "sample_cost": COSTS, "more": SCALARS}))
+@example({"name": "Ben", "samples": 10**15, "public_key": KEY, "image_shape": [8, 8, 1], "labeling_cost": 1e30})
+@example({"name": "Ben", "samples": 10, "public_key": KEY, "image_shape": [8, 8, 1], "sample_cost": 1e-4})
+def test_whatever_she_says_is_refused_in_words_or_within_the_jobs_numbers(said):
+    try:
+        description = checked_description(said, (8, 8, 1))
+        require_within(description, LIMITS)
+    except InputError as error:
+        event(plain(error, 20))
+        return
+    canonical_bytes(description)
+    own = reckoned(description, LIMITS, 200.0)
+    assert 10 <= own.samples <= 100
+    assert 0.01 * 2.0 * own.samples * (1 - 1e-9) <= own.labeling_cost <= 2.0 * own.samples
+    assert 0.0001 <= own.sample_cost <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"currency": "\x1b[2J"}, "its currency is no text of at most 200 letters without control characters"),
+        ({"formula": "f" * 20_000_000}, "its formula is no text of at most 2000 letters"),
+        ({"dropping_out": "line\nline"}, "its dropping_out is no text"),
+        ({"classes": ("a", "\u202eb")}, "its classes are not at most 100,000 names without control characters"),
+        ({"classes": (1, 2)}, "its classes are not"),
+        ({}, None),
+    ],
+)
+def test_an_offer_with_texts_that_steer_a_terminal_is_not_answered(changes, fault):
+    found = offer_text_fault(an_offer(new_key(), new_key(), **changes))
+    assert found == fault if fault is None else found.startswith(fault)
+
+
+def test_tables_and_errors_show_escape_codes_as_letters(tmp_path):
+    with open_ledger(tmp_path / "ledger.db") as book:
+        rejection = {"stage": "enrolment", "round": None, "client": None, "node": "7", "reason": "\x1b[2Jold"}
+        book.append("j\x1b[1m", "job", "job", {})
+        book.append("j\x1b[1m", "rejection", "k\x1b[31m", rejection)
+    for words in (["ledger", "show", "ledger.db"], ["ledger", "show", "ledger.db", "--rows"], ["ledger", "\x1b[2J"]):
+        done = subprocess.run([sys.executable, "-m", "truthfl", *words], cwd=tmp_path, capture_output=True, text=True)
+        assert "\\x1b[" in done.stdout + done.stderr
+        assert "\x1b" not in done.stdout + done.stderr

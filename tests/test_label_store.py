@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.page.shortcuts import keys_of
-from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.handmade_labels import handmade_labels, labels_of
 from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import Decision, LabelStore
 
@@ -145,6 +145,11 @@ def test_labels_come_when_all_are_there(store, tmp_path):
     assert found.dtype == np.int64
     assert labels_of(path, ["a", "b"], ("dog", "cat")).tolist() == [1, 0]
     assert labels_of(path, ["a", "b"], ("cat", "bird")) is None
+    assert told(handmade_labels, path, ["a", "b"], ("cat", "bird")) == (
+        "1 of your labels is none of the job's classes, as is 'dog'; label these samples again."
+    )
+    assert handmade_labels(path, ["a", "b"], CLASSES).tolist() == [0, 1]
+    assert handmade_labels(path, ["a", "c"], CLASSES) is None
     decide(store, "a", "skip")
     assert labels_of(path, ["a", "b"], CLASSES) is None
     with closing(sqlite3.connect(path)) as database:

@@ -1,4 +1,7 @@
-"""Labels that a participant made by hand, read from her label file. Imports `label_store`, `learning.model`."""
+"""Labels that a participant made by hand, read from her label file.
+
+Imports `label_store`, `learning.model` and `texts`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from truthfl.errors import InputError
 from truthfl.learning.model import Labels
 from truthfl.samples.label_store import database_error
+from truthfl.texts import plain
 
 LOCK_WAIT_S = 10.0
 
@@ -23,14 +28,33 @@ def labels_of(path: str | os.PathLike[str], samples: Sequence[str], classes: Seq
     samples  ids
     classes  names; a label that is not among them counts as missing
     """
-    file = Path(path)
-    if not file.exists():
-        return None
+    names = _names(path)
     index = {name: position for position, name in enumerate(classes)}
-    try:
-        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_WAIT_S)) as database:
-            names = dict(database.execute("SELECT sample, label FROM labels"))
-    except sqlite3.Error as error:
-        raise database_error(error, f"{file} cannot be read as a file of labels") from None
     labels = [index.get(names.get(sample, ""), -1) for sample in samples]
     return None if -1 in labels else np.array(labels, dtype=np.int64)
+
+
+def handmade_labels(path: str | os.PathLike[str], samples: Sequence[str], classes: Sequence[str]) -> Labels | None:
+    """The same; `InputError` if a sample has a label that is not among the classes."""
+    labels = labels_of(path, samples, classes)
+    if labels is None:
+        names, known = _names(path), set(classes)
+        foreign = [names[sample] for sample in samples if names.get(sample, classes[0]) not in known]
+        if foreign:
+            raise InputError(
+                f"{len(foreign)} of your labels {'are' if len(foreign) > 1 else 'is'} none of the job's classes, as is "
+                f"{plain(repr(foreign[0]), 60)}; label these samples again."
+            )
+    return labels
+
+
+def _names(path: str | os.PathLike[str]) -> dict[str, str]:
+    """By sample: the name of its label; empty if there is no file."""
+    file = Path(path)
+    if not file.exists():
+        return {}
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=LOCK_WAIT_S)) as database:
+            return dict(database.execute("SELECT sample, label FROM labels"))
+    except sqlite3.Error as error:
+        raise database_error(error, f"{file} cannot be read as a file of labels") from None

@@ -24,7 +24,7 @@ from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
 from truthfl.samples.decoded_pictures import load_cached
-from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.handmade_labels import handmade_labels
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
 from truthfl.samples.open_samples import open_samples
@@ -104,7 +104,7 @@ def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource, La
         return labeled.images, lambda _: labeled.labels, labeled.labels
     source, images = samples_of(data, home)
     ids = source.ids
-    return images, lambda offer: labels_of(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
+    return images, lambda offer: handmade_labels(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:

@@ -42,7 +42,8 @@ class Participant(Signatory):
     """One client with pictures, on her own machine or simulated.
 
     images           her pictures
-    labels           returns the labels for an offer, one per picture; None until all are there
+    labels           returns the labels for an offer, one per picture; None until all are there; raises InputError if
+                     there are others than the offer's classes
     existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
@@ -93,7 +94,11 @@ class Participant(Signatory):
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""
         offer, _ = self._accepted_offer_and_model(offer_hash)
-        labels = self.labels(offer)
+        try:
+            labels = self.labels(offer)
+        except InputError as error:  # she hears it at once; the server hears that the labels are not there
+            participant_folder.put_news(self.folder, str(error), over=False)
+            return False
         return labels is not None and len(labels) >= offer.client.samples
 
     def commit_audition(self, offer_hash: str) -> str:

@@ -1,6 +1,7 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Imports the protocol's `message_codes` and the ledger (`documents`, `participant_folder`, `signing`, `terms`).
+Imports `offer_texts`, the protocol's `message_codes`, `texts` and the ledger (`documents`, `participant_folder`,
+`signing`, `terms`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.federation.participant.offer_texts import offer_text_fault
 from truthfl.federation.protocol.message_codes import code_key
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import final_word, offer_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
+from truthfl.texts import plain
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
-LONGEST_JOB_NAME = 300
+LONGEST_JOB_NAME, LONGEST_NEWS = 300, 1000
 Decide = Callable[[Offer], bool | None]
 
 
@@ -60,7 +63,7 @@ class Signatory:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
         if offer.client.samples > self.samples:
             raise InputError(f"the offer asks for {offer.client.samples} samples; {self.name} has {self.samples}.")
-        fault = offer_fault(offer)
+        fault = offer_fault(offer) or offer_text_fault(offer)
         if fault is not None:
             raise InputError(f"the offer to {self.name} is refused: {fault}.")
         offer.require_payable()
@@ -114,7 +117,8 @@ class Signatory:
 
     def keep_news(self, document: dict[str, Any]) -> None:
         """Write the server's news to her folder."""
-        participant_folder.put_news(self.folder, str(document.get("sentence", "")), over=document.get("over") is True)
+        sentence = plain(document.get("sentence", ""), LONGEST_NEWS)
+        participant_folder.put_news(self.folder, sentence, over=document.get("over") is True)
 
     def keep_receipt(self, receipt: dict[str, Any]) -> None:
         """Write the signed receipt to her folder."""
