@@ -1,4 +1,4 @@
-"""Whether an offer's texts are fit to be shown: the operator wrote them, and terminal and page of a participant show them.
+"""Whether an offer's texts are fit to be shown: the operator wrote them, and a participant's screen shows them.
 
 Imports the ledger's `terms` and `texts`.
 """
