@@ -90,7 +90,7 @@ def join(
     settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost)
     samples = participant_of(settings).samples
     _require_reachable(host, port)
-    _require_clock(host, port, root, certain=True)
+    _require_clock(host, port, root)
     print(f"truthfl: {name} joins {server} with {samples} samples", flush=True)
     participant_folder.clear_news(home)
     offers = {offer.hash for offer in participant_folder.offers(home)}
@@ -117,7 +117,7 @@ def join(
         if shown.over or shown.faulty:
             raise typer.Exit(FAILED)
     except ServiceError:
-        _require_clock(host, port, root, certain=False)
+        _require_clock(host, port, root)
         raise
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
@@ -206,13 +206,13 @@ def _require_reachable(host: str, port: int) -> None:
         ) from None
 
 
-def _require_clock(host: str, port: int, root: Path | None, *, certain: bool) -> None:
-    """Raise `ServiceError` if this machine's clock is why the server does not admit its node, or may be."""
+def _require_clock(host: str, port: int, root: Path | None) -> None:
+    """Raise `ServiceError` if this machine's clock is why the server does not admit its node."""
     from truthfl.federation.deployed.clock import clock_fault, seconds_ahead
 
     if root is None:  # without keys nobody signs the time
         return
-    fault = clock_fault(seconds_ahead(host, port, root), certain=certain)
+    fault = clock_fault(seconds_ahead(host, port, root))
     if fault is not None:
         raise ServiceError(fault) from None
 

@@ -6,8 +6,8 @@ accepts one run. The runtime API, which Flower protects by secrets of its own, i
 not found.
 
 Run as `python -m truthfl.federation.flower_patches.restricted_superlink SECRET_FILE` with the arguments of
-flower-superlink. The file has the secret; a second line says that a run was submitted. Imports `files`, Flower and
-Starlette.
+flower-superlink. The file has the secret; a second line says that a run was submitted. Imports `server_time`,
+`files`, Flower and Starlette.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ import hmac
 import ipaddress
 import json
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from truthfl.federation.flower_patches.server_time import HEALTH_PATH, Application, Receive, Scope, Send, TellTime
 from truthfl.files import write_file
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-PARTICIPANT_PATHS, HEALTH_PATH = "/v1/fleet/", "/health"
+PARTICIPANT_PATHS = "/v1/fleet/"
 RUNTIME_PATHS, CONTROL_PATHS = "/v1/runtime/", "/v1/control/"
 SUBMIT_PATH = CONTROL_PATHS + "start-run"
 CONTROL_METHODS = ("list-nodes", "register-node", "list-runs", "start-run", "stop-run", "stream-logs")
@@ -119,7 +115,8 @@ def main() -> None:
 
     secret_file = Path(sys.argv.pop(1))
     get_middleware = extensions.get_middleware
-    extensions.get_middleware = lambda: (Middleware(AccessControl, secret_file), *get_middleware())
+    own = (Middleware(AccessControl, secret_file), Middleware(TellTime))
+    extensions.get_middleware = lambda: (*own, *get_middleware())
     flower_superlink()
 
 
