@@ -208,6 +208,7 @@ def test_help_shows_all_commands():
         "plan_output",
         "privacy_output",
         "progress",
+        "receipt",
     }
     shown = run("--help").stdout
     assert [name for name in app.COMMANDS if f" {name} " not in shown] == []

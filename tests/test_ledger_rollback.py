@@ -37,7 +37,9 @@ QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rollback")
     path = small_job_file(folder, "rounds = 30", "rounds = 3\nstep_size = 0.5")
-    path.write_text(path.read_text().replace("loss_value = 4000.0", "loss_value = 4000.0\nmargin = 5000.0"))
+    path.write_text(
+        path.read_text().replace("loss_value = 4000.0", "loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100")
+    )
     run_job(read_job(path), folder / "out", design=QUICK)
     return folder / "out"
 

@@ -147,6 +147,22 @@ def test_whatever_a_sealed_row_says_its_check_ends_with_a_sentence(entries, data
     assert fault is None or fault.message.startswith("entry ")
 
 
+def test_a_row_with_escape_codes_is_shown_without(file_bytes, tmp_path, capsys):
+    path = tmp_path / "ledger.db"
+    path.write_bytes(file_bytes)
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER entries_do_not_change")
+        database.execute("UPDATE entries SET kind = char(27) || '[31mjob', hash = char(27) || hash WHERE sequence = 1")
+    database.close()
+    with suppress(TruthflError, typer.Exit):
+        cli_ledger.show(str(path), job=None, rows=True, json=False)
+    with suppress(TruthflError, typer.Exit):
+        cli_ledger.check(str(path), receipt=None, model=None, test=None, job=None)
+    said = capsys.readouterr().out
+    assert "WRONG: entry 1" in said
+    assert "\u001b" not in said
+
+
 def test_rows_of_unknown_kinds_are_named(entries):
     strange = replace(entries[-1], kind="gift")
     fault = check([*entries[:-1], replace(strange, hash=link_hash(strange.link()))])

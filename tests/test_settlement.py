@@ -32,7 +32,7 @@ def rows(tmp_path_factory):
     """The rows of a job that was run, and its pay."""
     folder = tmp_path_factory.mktemp("settlement")
     path = small_job_file(folder, "rounds = 30", "rounds = 4\nstep_size = 0.5")
-    in_euros = 'loss_value = 4000.0\nmargin = 5000.0\ncurrency = "EUR"\nminor_units = 100'
+    in_euros = 'loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100\ncurrency = "EUR"\nminor_units = 100'
     path.write_text(path.read_text().replace("loss_value = 4000.0", in_euros))
     job = read_job(path)
     run_job(job, folder / "out", design=QUICK)

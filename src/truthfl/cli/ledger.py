@@ -56,8 +56,8 @@ def show(
             return
         if rows:
             for entry in entries:
-                names_of_row = f"{plain(entry.job)}  {entry.kind:10}  {plain(entry.key):24}"
-                print(f"{entry.sequence:6}  {plain(entry.at)}  {names_of_row}  {entry.hash[:12]}")
+                names_of_row = f"{plain(entry.job)}  {plain(entry.kind):10}  {plain(entry.key):24}"
+                print(f"{entry.sequence:6}  {plain(entry.at)}  {names_of_row}  {plain(entry.hash)[:12]}")
             return
         for name in names:
             _show_job(opened_ledger, job_view(name, opened_ledger.entries(name)))

@@ -14,6 +14,7 @@ from truthfl.cli.anchor import OperatorKey, keep_head, require_not_gone_back, us
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
@@ -72,7 +73,7 @@ def settle(
         table(f"Payments of job {name}", ("client", "amount", "", "state", "reference"), rows, text=(0, 2, 3, 4))
     )
     for payment in skipped:
-        print(f"{payment.client} was left as she is: {payment.state}.")
+        print(f"{plain(payment.client)} was left as she is: {payment.state}.")
     if kept:
         print(kept)
 
