@@ -1,9 +1,11 @@
 """What an operator who lies cannot do without being found: strike rounds, test another model, send two receipts."""
 
 import json
+import shutil
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +32,8 @@ from truthfl.ledger.own_record import unasked_rounds
 from truthfl.ledger.receipts import make_receipt, receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
-from truthfl.ledger.signing import new_key
+from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import offer_from
 from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
@@ -86,6 +89,12 @@ def receipt_of(person):
     return participant_folder.receipts(person.folder)[-1]
 
 
+def copy_of(home, place):
+    """The same folder elsewhere."""
+    shutil.copytree(home, place)
+    return place
+
+
 def retold(finished, folder, change, client="Ada"):
     """A whole ledger in which rows are changed before the settlement, and the receipt that the operator signs then.
 
@@ -133,6 +142,7 @@ def test_being_struck_from_a_round_is_found(finished, tmp_path):
     ada = finished.people[ADA]
     found = "your computer sent 1 reports that are not counted (round 3: no reason is recorded)"
     assert fault_of(ada, receipt) == found
+    assert replace(ada, folder=copy_of(ada.folder, tmp_path / "home")).keep_receipt(receipt) == found
     receipt["document"]["rounds"][2] |= {"taken": True}
     assert "signature" in receipt_fault(receipt)
 
@@ -215,11 +225,8 @@ def test_a_second_receipt_leaves_the_first_and_is_shouted(finished, tmp_path):
     ada, name = finished.people[ADA], finished.found.name
     true = receipt_of(ada)
     _, other = retold(finished, tmp_path, lambda kind, key, document: (kind, key, document))
-    home = tmp_path / "home"
-    for folder in ("offers", "answers", "finals", "rounds"):
-        (home / folder).mkdir(parents=True)
-        for path in (ada.folder / folder).iterdir():
-            (home / folder / path.name).write_bytes(path.read_bytes())
+    home = copy_of(ada.folder, tmp_path / "home")
+    shutil.rmtree(home / "receipts")
     participant_folder.put_receipt(home, true, name)
     assert own_receipt_fault(home, true, ada.key) is None
     assert document_views.receipt_view(home)["warning"] is None
@@ -248,16 +255,12 @@ def test_offers_are_signed_and_others_are_refused(finished):
     assert "is no offer" in told(ada.answer_offer, forged)
     stolen = {"document": unsigned.document(), "signature": offer.signature}
     assert "its signature is not of the operator's key" in told(ada.answer_offer, stolen)
+    earlier = offer_from(unsigned.document() | {"format": 3})  # whose receipts have no rounds
+    assert "an earlier format" in told(ada.answer_offer, signed_offer(earlier, finished.key).envelope())
     other = new_key()
     assert "another operator's key" in told(signed_offer, unsigned, other)
-    elsewhere = changed(offer, operator_key=_line(other))
+    elsewhere = changed(offer, operator_key=public_line(other))
     assert "had offers of another operator's key" in told(ada.answer_offer, signed_offer(elsewhere, other).envelope())
-
-
-def _line(key):
-    from truthfl.ledger.signing import public_line
-
-    return public_line(key)
 
 
 def test_zeros_every_round_and_round_a_million_are_refused(federation, monkeypatch):

@@ -76,6 +76,7 @@ def test_each_round_is_answered_once_and_in_order(node):
     node.answer(START, round=0)
     node.answer(at(0.5), round=1)
     node.answer(at(0.5), round=1)  # the same question gets the same answer
+    assert len(node.kept()) == 2
     assert "round 2 was answered from another model" in node.refuses(at(0.6), round=1)
     assert "round 1 is over" in node.refuses(START, round=0)
 

@@ -43,8 +43,12 @@ SignatoryOf = Callable[[Context], Signatory]
 ParticipantOf = Callable[[Context], Participant]
 
 
-def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
-    """Let this app reply to the protocol's query messages; `signatory_of` returns the signatory of a node's context."""
+def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable[[str], None] = lambda _: None) -> None:
+    """Let this app reply to the protocol's query messages.
+
+    signatory_of  returns the signatory of a node's context
+    warn          called with a sentence if a receipt contradicts what was sent; truthfl join says so by itself
+    """
 
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
@@ -75,7 +79,9 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf) -> None:
 
     @app.query(RECEIPT)
     def receipt(message: Message, context: Context) -> Message:
-        signatory_of(context).keep_receipt(document_in(message))
+        contradiction = signatory_of(context).keep_receipt(document_in(message))
+        if contradiction is not None:
+            warn(f"The receipt contradicts what this node sent: {contradiction}.")
         return Message(document_record({"kept": True}), reply_to=message)
 
 

@@ -6,6 +6,7 @@ Imports `client_app`, `signatory`, `node_settings`, `round_guard`, the protocol'
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,8 @@ Next = Callable[[Message, Context], Message]
 
 def paid(app: ClientApp, samples: Callable[[Context], int]) -> ClientApp:
     """Let this app enrol, answer offers and keep receipts; `samples` returns the number of the node's samples."""
-    add_query_handlers(app, lambda context: _signatory(context, samples(context)))
+    warn = logging.getLogger("flwr").error
+    add_query_handlers(app, lambda context: _signatory(context, samples(context)), warn)
     return app
 
 

@@ -72,7 +72,8 @@ def answering(
         def sent(report: str) -> None:
             if model is not None and offer.job.report_bound:
                 write_file(_model_file(home, offer), npy_bytes(model), private=True, sync=False)
-            rounds.append(replace(record, sent=report))
+            if last is None or replace(record, sent=report) != last:  # who asks the same again adds no line
+                rounds.append(replace(record, sent=report))
 
         yield sent
 

@@ -16,6 +16,7 @@ from truthfl.federation.participant.offer_texts import offer_text_fault
 from truthfl.federation.protocol.message_codes import code_key
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import final_word, offer_fault
+from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Offer, offer_from
 from truthfl.texts import plain
@@ -68,6 +69,10 @@ class Signatory:
             raise InputError(f"the offer to {self.name} is refused: {fault}.")
         offer.require_payable()
         if participant_folder.read_offer(self.folder, offer.hash) is None:
+            if not offer.must_be_signed:
+                raise InputError(
+                    "the offer has an earlier format, whose receipts tell less; the operator's is too old."
+                )
             self._require_known_operator(offer)
             participant_folder.clear_news(self.folder)
         participant_folder.put_offer(self.folder, offer)
@@ -120,9 +125,13 @@ class Signatory:
         sentence = plain(document.get("sentence", ""), LONGEST_NEWS)
         participant_folder.put_news(self.folder, sentence, over=document.get("over") is True)
 
-    def keep_receipt(self, receipt: dict[str, Any]) -> None:
-        """Write the signed receipt to her folder."""
+    def keep_receipt(self, receipt: dict[str, Any]) -> str | None:
+        """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None."""
         document = receipt.get("document")
         if not isinstance(document, dict):
             raise InputError("the receipt is no signed document.")
         participant_folder.put_receipt(self.folder, receipt, str(document.get("job")))
+        try:
+            return record_fault(self.folder, document)
+        except (LookupError, TypeError, ValueError, AttributeError, InputError):
+            return "it cannot be read"
