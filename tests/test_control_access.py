@@ -48,6 +48,8 @@ def _refused(path, ends, authorization=f"Bearer {SECRET}", *, secret=SECRET, sub
         ("/v1/responses", "127.0.0.1", "127.0.0.1", False),
         ("/v1/control/start-automation", "127.0.0.1", "127.0.0.1", False),
         ("start-run", "127.0.0.1", "127.0.0.1", False),
+        ("/v1/fleet/../control/start-run", "192.0.2.7", "192.0.2.1", False),
+        ("//v1/control/start-run", "127.0.0.1", "127.0.0.1", False),
     ],
 )
 def test_which_machine_may_use_which_path(path, client, server, passes):

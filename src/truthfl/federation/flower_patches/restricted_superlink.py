@@ -56,6 +56,8 @@ def refusal(request: Request, secret: str, *, submitted: bool) -> tuple[HTTPStat
     submitted  whether a run was submitted
     """
     path = request.path
+    if "//" in path or ".." in path:
+        return NOT_FOUND
     if path.startswith(PARTICIPANT_PATHS) or path == HEALTH_PATH:
         return None
     if not _is_from_this_machine(request):
