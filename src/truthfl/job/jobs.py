@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from truthfl.errors import InputError
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
@@ -71,6 +72,13 @@ class DataJob:
     contract: ContractChoice
     tune_step: bool
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+
+    def __post_init__(self) -> None:
+        if self.privacy.secure_aggregation and self.server.aggregation != MEAN:
+            raise InputError(
+                f"[privacy] secure_aggregation is true and [server] aggregation is {self.server.aggregation!r}; of "
+                "masked reports only the mean can be computed."
+            )
 
     @property
     def trained_model(self) -> ModelChoice:

@@ -5,7 +5,8 @@ Imports `participant`, `signatory`, the protocol's `message_codes` and `messages
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -18,7 +19,9 @@ from truthfl.federation.protocol.message_codes import (
     PARTICIPANT,
     array_bytes_digest,
     has_code,
+    has_document_code,
     with_code,
+    with_document_code,
 )
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
@@ -28,9 +31,11 @@ from truthfl.federation.protocol.messages import (
     ENROL,
     FINAL,
     LABELS,
+    MASKS,
     MODEL,
     NEWS,
     OFFER,
+    PEERS,
     RECEIPT,
     ROUND,
     document_in,
@@ -99,6 +104,15 @@ def round_record(signatory: Signatory, assignment: ConfigRecord, report_digest: 
     return ConfigRecord(with_code(key, PARTICIPANT, fields, report_digest))
 
 
+def required_code(signatory: Signatory, document: Mapping[str, Any]) -> tuple[str, bytes]:
+    """The offer that a query is about and the key of its codes; raise InputError unless it has the operator's code."""
+    offer = str(document.get("offer"))
+    key = signatory.code_key(offer)
+    if key is None or not has_document_code(key, OPERATOR, document):
+        raise InputError("this query is not from the operator of the accepted offer: its code is wrong.")
+    return offer, key
+
+
 def client_app(participant_of: ParticipantOf) -> ClientApp:
     """The whole app of a participant with pictures: query handlers, audition and training."""
     app = ClientApp()
@@ -117,6 +131,24 @@ def client_app(participant_of: ParticipantOf) -> ClientApp:
         content.array_records[MODEL] = model_record(kept.model)
         return Message(content, reply_to=message)
 
+    @app.query(PEERS)
+    def peers(message: Message, context: Context) -> Message:
+        participant, document = participant_of(context), document_in(message)
+        offer, key = required_code(participant, document)
+        participant.masking(offer).keep_peers(document.get("acceptances"))
+        return Message(document_record(with_document_code(key, PARTICIPANT, {"kept": True})), reply_to=message)
+
+    @app.query(MASKS)
+    def masks(message: Message, context: Context) -> Message:
+        participant, document = participant_of(context), document_in(message)
+        offer, key = required_code(participant, document)
+        round_, attempt, missing = document.get("round"), document.get("attempt"), document.get("missing")
+        if type(round_) is not int or type(attempt) is not int or not isinstance(missing, list):
+            raise InputError("the message does not say which keys of which round it asks for.")
+        told = participant.masking(offer).keys_of_missing(round_, attempt, missing)
+        keys = {"keys": {str(peer): key.hex() for peer, key in told.items()}}
+        return Message(document_record(with_document_code(key, PARTICIPANT, keys)), reply_to=message)
+
     @app.train()
     def train(message: Message, context: Context) -> Message:
         assignment, arrays = message.content.config_records.get(DOCUMENT), message.content.array_records.get(MODEL)
@@ -126,7 +158,8 @@ def client_app(participant_of: ParticipantOf) -> ClientApp:
         require_from_operator(participant, assignment, arrays)
         common = model_in(arrays)
         with participant.answering(offer_hash, assignment, common) as sent:
-            report = model_record(participant.report(offer_hash, common, int(assignment["round"])))  # type: ignore[arg-type]
+            made = participant.report(offer_hash, common, int(assignment["round"]))  # type: ignore[arg-type]
+            report = model_record(participant.sent_report(offer_hash, assignment, common, made))
             sent_digest = array_bytes_digest(report)
             sent(sent_digest)
         record = round_record(participant, assignment, sent_digest)

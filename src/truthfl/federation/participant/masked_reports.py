@@ -2,7 +2,7 @@
 
 Her folder keeps the peers that she was told and, in one file per offer, a line for each round that she delivered and
 for each time she was asked for keys: she answers a round once, and what an operator asked of her can be held against
-the receipt. Imports the protocol's `masking` and `recorder`, `files`, `learning.model` and the ledger.
+the receipt. Imports the protocol's `masking`, `files`, `learning.model` and the ledger.
 """
 
 from __future__ import annotations

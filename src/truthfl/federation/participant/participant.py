@@ -1,7 +1,7 @@
 """`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
 
-Imports `kept_audition`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's `job_model` and
-`recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
+Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's
+`job_model`, `masking` and `recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
+from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
 from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.masking import Masked
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
@@ -48,6 +50,7 @@ class Participant(Signatory):
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
+    masks            by hash: her masks under the offer
     """
 
     images: Images
@@ -56,6 +59,7 @@ class Participant(Signatory):
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
+    masks: dict[str, MaskingClient] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"image_shape": list(self.images.shape[1:])}
@@ -135,6 +139,28 @@ class Participant(Signatory):
         offer, model = self._accepted_offer_and_model(offer_hash)
         asked = asked_round(fields, model_digest(common))
         return answering(self.folder, offer, asked, common, lambda: model.init(offer.job.seed))
+
+    def masking(self, offer_hash: str) -> MaskingClient:
+        """Her masks under an accepted offer; raise InputError if it has no agreement key."""
+        if offer_hash not in self.masks:
+            offer = self.accepted_offer(offer_hash)
+            if not offer.job.secure_aggregation:
+                raise InputError("this offer's reports are not masked.")
+            self.masks[offer_hash] = MaskingClient(offer, participant_folder.agreement_key(self.folder, offer), self.folder)
+        return self.masks[offer_hash]
+
+    def sent_report(
+        self, offer_hash: str, fields: Mapping[str, Any], common: Params, report: Params
+    ) -> Params | Masked:
+        """The report as it leaves her machine: masked if the training message with these fields asks for that."""
+        offer, _ = self._accepted_offer_and_model(offer_hash)
+        if "peers" not in fields:
+            if offer.job.secure_aggregation:
+                self.masking(offer_hash).require_may_be_unmasked()
+            return report
+        asked = asked_round(fields, model_digest(common))
+        masked_round = MaskedRound(asked.round, asked.attempt, asked.received, tuple(fields["peers"]))
+        return self.masking(offer_hash).masked(report - common, float(fields.get("weight", 0.0)), masked_round)
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Return her report of one round, as her behaviour makes it; rounds count from 0."""

@@ -2,7 +2,7 @@
 
 The key is derived from the agreement keys of both (`ledger.agreement_keys`), so the connection that a message came by
 need not be trusted. The code covers who speaks, every field of the message's record and the bytes of its arrays.
-Imports the ledger's `agreement_keys`, `canonical` and `job_view`, and Flower.
+Imports `messages`, the ledger's `agreement_keys`, `canonical` and `job_view`, and Flower.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.messages import DOCUMENT, MODEL
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, derived_key, shared_secret
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.job_view import JobView
@@ -68,6 +69,26 @@ def has_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_d
         return isinstance(code, bytes) and hmac.compare_digest(code, _code(key, sender, others, arrays_digest))
     except InputError:  # the fields hold what no message of ours holds
         return False
+
+
+def coded_training_message(
+    key: bytes | None, node: int, arrays: ArrayRecord, arrays_digest: str, fields: Mapping[str, Any]
+) -> Message:
+    """A training message with these arrays and fields, and with the operator's code if there is a key."""
+    record = ConfigRecord(with_code(key, OPERATOR, fields, arrays_digest))
+    return Message(RecordDict({MODEL: arrays, DOCUMENT: record}), dst_node_id=node, message_type=MessageType.TRAIN)
+
+
+def with_document_code(key: bytes, sender: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a query or of its answer with a code."""
+    return {**document, CODE: _code(key, sender, document, "").hex()}
+
+
+def has_document_code(key: bytes, sender: str, document: Mapping[str, Any]) -> bool:
+    """Whether the code in a document is that of the sender."""
+    code = document.get(CODE)
+    others = {name: value for name, value in document.items() if name != CODE}
+    return isinstance(code, str) and hmac.compare_digest(code.encode(), _code(key, sender, others, "").hex().encode())
 
 
 def _code(key: bytes, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Params
@@ -17,6 +18,7 @@ from truthfl.ledger.canonical import canonical_bytes, read_document
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
 AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
 FINAL = "truthfl_final"
+PEERS, MASKS = "truthfl_peers", "truthfl_masks"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats
@@ -54,8 +56,8 @@ def reply_in(message: Message) -> dict[str, Any]:
     return document_in(message, MAX_REPLY_LENGTH)
 
 
-def model_record(params: Params) -> ArrayRecord:
-    """Return a model as a record with one flat array."""
+def model_record(params: Params | NDArray[np.uint32]) -> ArrayRecord:
+    """Return a model, or a masked report, as a record with one flat array."""
     return ArrayRecord({PARAMS: Array(params)})
 
 

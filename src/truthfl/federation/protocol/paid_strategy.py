@@ -36,7 +36,8 @@ from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, s
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
 from truthfl.federation.protocol.round_entries import begin_rounds, round_document
-from truthfl.federation.protocol.rounds import Rejection, missing_reports, offers_in_round, rejection_item
+from truthfl.federation.protocol.round_outcome import Rejection, missing_reports, rejection_item
+from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import Operator
 from truthfl.job import ServerSettings
 from truthfl.learning.draws import Purpose, below, bits, key

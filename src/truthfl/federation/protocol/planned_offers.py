@@ -23,6 +23,7 @@ from truthfl.job import DataJob, Participants
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
+from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED, FROM_THREE, MEAN
 from truthfl.ledger.terms import Agreement
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition_plan import label_task
@@ -55,7 +56,7 @@ def planned_offers(
             reason = plain(error).rstrip(".") if len(error.clients) == 1 else _NO_OFFER
             left_out |= dict.fromkeys((asked[k] for k in error.clients), reason)
             continue
-        promise = _promise(plan, job.server.aggregation)
+        promise = _promise(plan, job)
         pay = planned_pay(promise, job.server)
         too_much = np.flatnonzero(pay.too_much).tolist()
         if not too_much or len(too_much) == len(promise.clients):
@@ -105,7 +106,7 @@ def _not_chosen(plan: Plan, job: DataJob) -> dict[str, str]:
     }
 
 
-def _promise(plan: Plan, aggregation: str) -> Promise:
+def _promise(plan: Plan, job: DataJob) -> Promise:
     """The plan's contract, before lies are searched under it."""
     audition = plan.audition
     return Promise(
@@ -116,9 +117,19 @@ def _promise(plan: Plan, aggregation: str) -> Promise:
         plan.loss_error,
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
-        aggregation=aggregation,
+        aggregation=job.server.aggregation,
+        secure_aggregation=_secure_aggregation(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
     )
+
+
+def _secure_aggregation(job: DataJob, plan: Plan) -> str:
+    """When reports are masked, as the job's terms say it."""
+    chosen = job.privacy.secure_aggregation
+    if chosen is not None:
+        return ALWAYS if chosen else ""
+    everybody = job.server.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
+    return FROM_THREE if everybody and len(plan.clients) >= FEWEST_MASKED else ""
 
 
 def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:

@@ -7,32 +7,33 @@ ledger and Flower.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message
 
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
-from truthfl.federation.protocol.message_codes import OPERATOR, array_bytes_digest, with_code
-from truthfl.federation.protocol.messages import DOCUMENT, MODEL, PARAMS, model_record
+from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
+from truthfl.federation.protocol.message_codes import array_bytes_digest, coded_training_message
+from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
+from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
 from truthfl.learning.aggregation import combined_change
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.entry import Item
+from truthfl.ledger.round_terms import masks_reports
 from truthfl.ledger.terms import Agreement, Offer
 
 EVALUATIONS = 20  # how often the model is evaluated on the test set during training
-Rejection = tuple[str | None, int | None, str]
-"""Client, node, reason; the client is None if the node belongs to no client of the contract."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,7 @@ class TrainingRun:
 
     taking_part  the agreement with those only who passed the audition; the whole agreement if there was none
     code_keys    by client: the key of the codes of her messages; empty if the offers have no agreement key
+    acceptances  by client: her signed acceptance
     """
 
     model: Model
@@ -48,11 +50,24 @@ class TrainingRun:
     checkpoint_file: Path
     taking_part: Agreement
     code_keys: Mapping[str, bytes] = field(default_factory=dict)
+    acceptances: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def rounds(self) -> int:
         """The number of rounds; 0 if nobody takes part."""
         return self.agreement.terms.rounds if self.taking_part.offers else 0
+
+    def masked_rounds(self, roster: Roster) -> MaskedRounds | None:
+        """The state of masked rounds; None if reports are not masked."""
+        offers = self.taking_part.offers
+        if not masks_reports(self.agreement.terms.secure_aggregation, len(offers)):
+            return None
+        weights = {offer.client.name: self.weight_of(offer) for offer in offers}
+        return MaskedRounds(roster, offers, weights, self.code_keys, self.acceptances)
+
+    def weight_of(self, offer: Offer) -> float:
+        """The weight of a client's report in a round in which she is asked."""
+        return self.weights[offer.client.name] / offer.client.participation
 
     @cached_property
     def weights(self) -> dict[str, float]:
@@ -76,13 +91,21 @@ def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, pro
     if finished == training.rounds:
         return params
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
+    masked = training.masked_rounds(roster)
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
             offers = offers_in_round(training.taking_part, round_)
-            params, taken, rejected = run_round(roster, training, params, call, offers)
+            if any(offer.client.name not in roster.node_of for offer in offers):
+                roster.refresh()
+            if masked is None:
+                outcome = run_round(roster, training, params, call, offers)
+            else:
+                outcome = run_masked_round(masked, params, call, offers)
+            params, rejected = outcome.params, outcome.rejected
             digests = digest, model_digest(params)
-            document = round_document(call, training.taking_part, offers, taken, digests)
+            document = round_document(call, training.taking_part, offers, outcome.taken, digests)
+            document |= {"refused": outcome.refused} if outcome.refused else {}
             call, digest = call.next(changed=digests[0] != digests[1]), digests[1]
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
                 loss = training.model.loss(params, test.images, test.labels)
@@ -110,10 +133,8 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
 
 def run_round(
     roster: Roster, training: TrainingRun, params: Params, call: RoundCall, offers: tuple[Offer, ...]
-) -> tuple[Params, list[str], list[Rejection]]:
-    """Return the model after this round, the names of clients whose reports were taken, and the rejections."""
-    if any(offer.client.name not in roster.node_of for offer in offers):
-        roster.refresh()
+) -> RoundOutcome:
+    """Run a round in which the server sees single reports."""
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
     offer_at = {node_of[offer.client.name]: offer for offer in offers}
     messages = _training_messages(training, offers, node_of, params, call)
@@ -134,47 +155,24 @@ def run_round(
             else:
                 reports[offer.client.name] = report[PARAMS]
     rejected += missing_reports(node_of, set(reports), rejected)
-    taken = [offer.client for offer in offers if offer.client.name in reports]
-    weight = np.array([training.weights[client.name] / client.participation for client in taken])
-    changes = np.array([reports[client.name] - params for client in taken], dtype=np.float32).reshape(-1, len(params))
+    taken = [offer for offer in offers if offer.client.name in reports]
+    names = [offer.client.name for offer in taken]
+    weight = np.array([training.weight_of(offer) for offer in taken])
+    changes = np.array([reports[name] - params for name in names], dtype=np.float32).reshape(-1, len(params))
     change = combined_change(changes, weight, training.agreement.terms.aggregation)
-    return params + change, [client.name for client in taken], rejected
+    return RoundOutcome(params + change, names, rejected)
 
 
 def _training_messages(
     training: TrainingRun, offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, call: RoundCall
 ) -> list[Message]:
     arrays = model_record(params)
-    arrays_digest = array_bytes_digest(arrays)
-    messages = []
-    for offer in offers:
-        node = node_of[offer.client.name]
-        if node is not None:
-            fields: dict[str, Any] = dict(call.fields(offer))
-            fields = with_code(training.code_keys.get(offer.client.name), OPERATOR, fields, arrays_digest)
-            content = RecordDict({MODEL: arrays, DOCUMENT: ConfigRecord(fields)})
-            messages.append(Message(content, dst_node_id=node, message_type=MessageType.TRAIN))
-    return messages
-
-
-def missing_reports(
-    node_of: Mapping[str, int | None], taken: Collection[str], rejected: list[Rejection]
-) -> list[Rejection]:
-    """A rejection for each client who sent no reply at all."""
-    replied = {client for client, _, _ in rejected} | set(taken)
+    digest = array_bytes_digest(arrays)
     return [
-        (client, node, "not connected" if node is None else "no report in time")
-        for client, node in node_of.items()
-        if client not in replied
+        coded_training_message(training.code_keys.get(offer.client.name), node, arrays, digest, call.fields(offer))
+        for offer in offers
+        if (node := node_of[offer.client.name]) is not None
     ]
-
-
-def rejection_item(job: str, round_: int, rejection: Rejection) -> Item:
-    """The ledger item for a rejected report."""
-    client, node, reason = rejection
-    key = f"round/{round_}/{client or node}/{'again' if reason.startswith('duplicated') else 'first'}"
-    document = {"stage": "round", "round": round_, "client": client, "reason": reason}
-    return Item(job, "rejection", key, document | {"node": None if node is None else str(node)})
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:

@@ -126,7 +126,9 @@ def conduct_job(
             taking_part, code_keys = view.taking_part, codes_with_participants(agreement_key, view)
             assert taking_part is not None
             checkpoint_file = operator.folder / "checkpoints" / name
-            training = TrainingRun(model_of(agreement.terms), agreement, checkpoint_file, taking_part, code_keys)
+            acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
+            model = model_of(agreement.terms)
+            training = TrainingRun(model, agreement, checkpoint_file, taking_part, code_keys, acceptances)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )

@@ -1,0 +1,90 @@
+"""Real rounds without a plan: clients with small digits, offers with terms of one's own, the in-process grid."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from truthfl.federation.participant.participant import Participant
+from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.message_codes import codes_with_participants
+from truthfl.federation.protocol.offers import reach_agreement
+from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
+from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
+from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of
+from truthfl.job import ServerSettings
+from truthfl.learning.datasets import small_digits
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.round_terms import ALWAYS
+from truthfl.ledger.signing import new_key, public_line
+from truthfl.mechanism.contract import lceme
+from truthfl.mechanism.loss_model import LossModel
+from truthfl.mechanism.setting import Clients, Training
+
+DIGITS = small_digits()
+SAMPLES, BATCH, STEP = 30, 10, 0.3
+
+
+class BareRounds:
+    """A job of so many clients that begins with its offers and ends with its last round."""
+
+    def __init__(self, folder, count, rounds=4, secure=ALWAYS, bound=2.0, behaviours=None, seconds=0.02):
+        self.folder, self.count, self.rounds, self.secure, self.bound = folder, count, rounds, secure, bound
+        self.operator, self.agreement_key = new_key(), AgreementKey.generate()
+        self.server = ServerSettings(round_seconds=seconds)
+        self.people = {
+            FIRST_NODE + i: Participant(
+                name=f"client {i}",
+                samples=SAMPLES,
+                images=DIGITS.images[i * SAMPLES : (i + 1) * SAMPLES],
+                labels=lambda _, i=i: DIGITS.labels[i * SAMPLES : (i + 1) * SAMPLES],
+                key=new_key(),
+                folder=folder / str(i),
+                decide=lambda _: True,
+                behaviour=(behaviours or {}).get(i, "truthful"),
+            )
+            for i in range(count)
+        }
+        self.grid = grid_of(self.people)
+
+    def _agreement(self, roster):
+        weight = np.arange(1.0, self.count + 1)
+        clients = Clients(
+            weight=weight / weight.sum(),
+            gradient_variance=1.0,
+            sample_cost=0.01,
+            labeling_cost=1.0,
+            dataset_size=np.full(self.count, SAMPLES),
+            name=list(roster.names),
+        )
+        training = Training(self.rounds, 1, STEP)
+        loss = LossModel(constant=0.1, sampling=np.full(self.count, 0.1), labeling=10.0, reporting=0.1)
+        contract = lceme(clients, loss, training, np.full(self.count, float(BATCH)))
+        promise = Promise(clients, training, loss, contract, report_bound=self.bound, secure_aggregation=self.secure)
+        opening = Opening(0, "0" * 64, public_line(self.operator), agreement_line(self.agreement_key))
+        task = TrainingTask({"kind": "softmax", "filters": 8, "penalty": 1e-3}, (8, 8, 1), tuple("0123456789"), 1000)
+        return reach_agreement(
+            roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)), self.operator
+        )
+
+    def go(self, grid=None, taking_part=None):
+        """Train; return the final model and the view of the ledger. `taking_part`: how many of the first clients do."""
+        with open_ledger(self.folder / "ledger.db") as ledger:
+            names = tuple(person.name for person in self.people.values())
+            roster = Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1))
+            wait_for_clients(roster)
+            agreement = self._agreement(roster)
+            view = job_view("job-1", ledger.entries())
+            taking = replace(agreement, offers=agreement.offers[:taking_part])
+            self.training = TrainingRun(
+                model_of(agreement.terms),
+                agreement,
+                self.folder / "checkpoint",
+                taking,
+                codes_with_participants(self.agreement_key, view),
+                {offer.client.name: view.answer_to(offer).document for offer in agreement.offers},
+            )
+            params = train_rounds(roster, self.training, DIGITS.take(np.arange(100)), lambda _: None)
+            return params, job_view("job-1", ledger.entries())
