@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from flwr.app import Message
 
-from small_jobs import SMALL_JOB
+from small_jobs import SMALL_JOB, UNMASKED
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.embedded import grid_of, simulated_participants
@@ -28,13 +28,13 @@ CHANGES = (
 
 
 def audition_job_file(folder, *more):
-    """The small job with an audition, with something in it changed."""
+    """The small job with an audition, with reports that the server sees one by one, and something in it changed."""
     text = SMALL_JOB
     for old, new in (*CHANGES, *more):
         assert old in text
         text = text.replace(old, new)
     path = folder / "audition.toml"
-    path.write_text(text)
+    path.write_text(text + UNMASKED)
     return path
 
 

@@ -53,11 +53,14 @@ sample_cost = 0.05
 """
 
 
+UNMASKED = "\n[privacy]\nsecure_aggregation = false\n"  # so that single reports can be looked at
+
+
 def small_job_file(folder, old="", new=""):
-    """The job as a file, with something in it changed."""
+    """The job as a file, with reports that the server sees one by one, and something in it changed."""
     assert old in SMALL_JOB
     path = folder / "job.toml"
-    path.write_text(SMALL_JOB.replace(old, new) if old else SMALL_JOB)
+    path.write_text((SMALL_JOB.replace(old, new) if old else SMALL_JOB) + UNMASKED)
     return path
 
 

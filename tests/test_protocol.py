@@ -29,7 +29,7 @@ from truthfl.federation.simulated.embedded import (
     simulated_participants,
 )
 from truthfl.federation.simulated.grid import InProcessGrid
-from truthfl.job import ServerSettings, read_job
+from truthfl.job import PrivacySettings, ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.federations import with_rule, with_training
@@ -172,8 +172,12 @@ def test_the_federation_trains_the_same_model_as_the_trainers(tmp_path, plans, s
 
 
 @pytest.mark.parametrize("some", [MIXED[:3], MIXED[3:]], ids=["first", "second"])
-def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(tmp_path, plans, some):
-    trains_the_same(tmp_path, plans, [*some, "truthful"], STEP)
+@pytest.mark.parametrize("masked", [False, True], ids=["seen one by one", "masked"])
+def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(tmp_path, plans, some, masked):
+    job = behaving(tmp_path, [*some, "truthful"], STEP)
+    job = replace(job, privacy=PrivacySettings()) if masked else job
+    _, found = trains_the_same(tmp_path, plans, [*some, "truthful"], STEP, job)
+    assert bool(found.agreement.terms.secure_aggregation) == masked
 
 
 def test_the_federation_trains_the_same_model_under_a_robust_rule(tmp_path, plans):
@@ -210,6 +214,9 @@ def trains_the_same(tmp_path, plans, lively, step, job=None):
     assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05
     np.testing.assert_allclose(model, fast.params[0], atol=2e-5)
     np.testing.assert_allclose(model, plain, atol=2e-5)
+    if found.agreement.terms.secure_aggregation:
+        assert not found.rejections
+        return setting, found
     reasons = "empty", "too long"
     refused = [e.document["client"] for e in found.rejections if e.document["reason"].startswith(reasons)]
     assert len(refused) == len(found.rejections)

@@ -1,12 +1,9 @@
 """The bound of a report's length: what honest work keeps, and what one client can do below it and above it."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from audition_jobs import Plans, Setting
-from truthfl.job import PrivacySettings
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.report_bound import EXCEEDED, fit_lengths, honest_lengths
 
@@ -16,12 +13,6 @@ ROUNDS = 12
 @pytest.fixture(scope="module")
 def plans():
     return Plans()
-
-
-def unmasked(folder, plans, behaviours=None):
-    """The small audition job with reports that the server sees one by one."""
-    job = Setting(folder, plans, behaviours).job
-    return Setting(folder, plans, job=replace(job, privacy=PrivacySettings(secure_aggregation=False)))
 
 
 def attacker(make):
@@ -57,7 +48,7 @@ ATTACKS = {
 
 def test_reports_beyond_the_bound_are_refused_and_honest_work_is_paid(tmp_path, plans):
     """1e6 in every round, a hundred times the flipped change, and 1e6 in the last round only."""
-    setting = unmasked(tmp_path, plans, ["truthful", *map(attacker, ATTACKS.values())])
+    setting = Setting(tmp_path, plans, ["truthful", *map(attacker, ATTACKS.values())])
     view = setting.go()
     told = f"honest ones are beyond {view.agreement.terms.report_bound:.3g} once in a million"
     for name, rounds in (("Ben", ROUNDS), ("Cleo", ROUNDS), ("Dora", 1)):
