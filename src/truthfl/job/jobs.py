@@ -13,7 +13,7 @@ from truthfl.errors import InputError
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
-from truthfl.learning.aggregation import ReportRule
+from truthfl.learning.aggregation import MEAN, ReportRule
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,

@@ -146,7 +146,9 @@ class Participant(Signatory):
             offer = self.accepted_offer(offer_hash)
             if not offer.job.secure_aggregation:
                 raise InputError("this offer's reports are not masked.")
-            self.masks[offer_hash] = MaskingClient(offer, participant_folder.agreement_key(self.folder, offer), self.folder)
+            self.masks[offer_hash] = MaskingClient(
+                offer, participant_folder.agreement_key(self.folder, offer), self.folder
+            )
         return self.masks[offer_hash]
 
     def sent_report(

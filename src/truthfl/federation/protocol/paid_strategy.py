@@ -22,12 +22,7 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.final_model import tell_final_model
-from truthfl.federation.protocol.message_codes import (
-    OPERATOR,
-    array_bytes_digest,
-    codes_with_participants,
-    with_code,
-)
+from truthfl.federation.protocol.message_codes import OPERATOR, array_bytes_digest, codes_with_participants, with_code
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, arrays_digest
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.pay_limits import require_within_limits
