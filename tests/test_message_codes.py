@@ -2,11 +2,17 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
 
+from audition_jobs import Meddler
+from bare_rounds import BareRounds
+from coded_replies import recoded
 from messages import told
 from participants import Ada, an_offer
+from truthfl.federation.participant.client_app import require_from_operator
+from truthfl.federation.protocol.enrolment import Roster, require_proof
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,
@@ -23,6 +29,7 @@ from truthfl.ledger.agreement_keys import (
     kept_agreement_key,
     read_agreement_key,
 )
+from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import answer, answer_fault
 from truthfl.ledger.terms import offer_from
 
@@ -122,3 +129,39 @@ def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_
     ):
         document = replace(offer, job=replace(offer.job, **changes), original=None).document()
         assert words in told(offer_from, document)
+
+
+def test_one_connection_does_not_enrol_another_participant(tmp_path):
+    """Neither with her name and public key, nor with a description that she signed for another challenge or job."""
+    job = BareRounds(tmp_path, 2)
+    ada, ben = job.people[1000], job.people[1001]
+    ben.describe = ada.describe
+    with open_ledger(tmp_path / "ledger.db") as ledger:
+        roster = Roster(job.grid, ledger, "job-1", ("client 0", "client 1"), job.server, (8, 8, 1))
+        roster.refresh()
+        reasons = [entry.document["reason"] for entry in ledger.entries("job-1", "rejection")]
+    assert roster.node_of == {"client 0": 1000}
+    assert reasons == ["a client's description of herself is not signed by the key that it names, for this server."]
+    require_proof(ada.signed_description("job-1", "ab"), "job-1", "ab")
+    for name, challenge in (("job-1", "cd"), ("job-2", "ab")):
+        assert "for this server" in told(require_proof, ada.signed_description("job-1", "ab"), name, challenge)
+    assert "is not signed" in told(require_proof, ada.describe(), "job-1", "ab")
+
+
+def test_a_report_from_another_connection_and_a_forged_training_message_are_refused(tmp_path):
+    """Ben's connection sends a report in Ada's name; and his node gets a message that is not the operator's."""
+    job = BareRounds(tmp_path, 3, rounds=1, secure="")
+
+    def forge(reply):
+        if reply.metadata.message_type != "train" or reply.metadata.src_node_id != 1000:
+            return [reply]
+        return [recoded(job.people[1001].folder, reply, job.people[1000].folder)]
+
+    _, view = job.go(Meddler(job.grid, forge))
+    assert [(entry.document["client"], entry.document["reason"][:13]) for entry in view.rejections] == [
+        ("client 0", "not authentic")
+    ]
+    offer = job.training.agreement.offers[1]
+    record = ConfigRecord({"offer": offer.hash, "round": 0, "attempt": 0, "mac": b"0" * 32})
+    arrays = ArrayRecord({"params": Array(np.zeros(650, np.float32))})
+    assert "its code is wrong" in told(require_from_operator, job.people[1001], record, arrays)

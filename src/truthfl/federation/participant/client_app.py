@@ -58,8 +58,10 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
     @app.query(ENROL)
     def enrol(message: Message, context: Context) -> Message:
         signatory = signatory_of(context)
-        signatory.note_job(str(document_in(message).get("job")))
-        return Message(document_record(signatory.describe()), reply_to=message)
+        asked = document_in(message)
+        job, challenge = str(asked.get("job")), str(asked.get("challenge"))
+        signatory.note_job(job)
+        return Message(document_record(signatory.signed_description(job, challenge)), reply_to=message)
 
     @app.query(OFFER)
     def offer(message: Message, context: Context) -> Message:

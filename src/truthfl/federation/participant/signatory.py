@@ -17,7 +17,7 @@ from truthfl.federation.protocol.message_codes import code_key
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import final_word, offer_fault
 from truthfl.ledger.own_record import record_fault
-from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.ledger.signing import PrivateKey, public_line, sign
 from truthfl.ledger.terms import Offer, offer_from
 from truthfl.texts import plain
 
@@ -52,6 +52,12 @@ class Signatory:
         description: dict[str, Any] = {"name": self.name, "samples": self.samples, "public_key": public_line(self.key)}
         costs = {"labeling_cost": self.labeling_cost, "sample_cost": self.sample_cost}
         return description | {name: cost for name, cost in costs.items() if cost is not None}
+
+    def signed_description(self, job: str, challenge: str) -> dict[str, Any]:
+        """Her description, signed for this job and the server's challenge, so that nobody else can enrol her."""
+        description = self.describe()
+        proof = {"kind": "enrolment", "job": job, "challenge": challenge, "description": description}
+        return {"document": description, "signature": sign(self.key, proof)}
 
     def note_job(self, job: str) -> None:
         """Write down the name of the job that she is asked to enrol in, so that its receipt is known as such."""

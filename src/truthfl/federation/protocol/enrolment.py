@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from secrets import token_hex
 from typing import Any
 
 from flwr.serverapp import Grid
@@ -21,7 +22,7 @@ from truthfl.federation.protocol.node_keys import registrations
 from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
 from truthfl.job import ServerSettings
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.signing import normal_public_line
+from truthfl.ledger.signing import normal_public_line, signed_by
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.texts import plain, plain_name
 
@@ -63,14 +64,20 @@ class Roster:
         new_nodes = sorted(connected - self.handled_nodes)
         if not new_nodes:
             return
-        messages = [query_message(ENROL, node, {"job": self.job_name}) for node in new_nodes]
+        challenges = {node: token_hex(16) for node in new_nodes}
+        messages = [
+            query_message(ENROL, node, {"job": self.job_name, "challenge": challenge})
+            for node, challenge in challenges.items()
+        ]
         registered = registrations(self.grid) if self.authenticated else {}
         for node, reply in ask_nodes(self.grid, messages, timeout=self._reply_timeout()):
             if node not in new_nodes or reply.has_error():
                 continue  # tried again at the next refresh
             self.handled_nodes.add(node)
             try:
-                description = checked_description(reply_in(reply), self.image_shape)
+                sent = reply_in(reply)
+                require_proof(sent, self.job_name, challenges[node])
+                description = checked_description(sent["document"], self.image_shape)
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
                     raise InputError(f"{name} is not whom this node is registered for.")
@@ -104,6 +111,18 @@ class Roster:
         rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
         self.ledger.append(self.job_name, "rejection", key, rejection)
         send_news(self.grid, [node], f"The operator's server does not take you in: {reason}", over=True)
+
+
+def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:
+    """Raise InputError unless a description is signed, for this job and challenge, by the key that it names.
+
+    The sender of a message is not certain: without this, one participant's connection could enrol another.
+    """
+    if set(sent) != {"document", "signature"} or not isinstance(sent["document"], Mapping):
+        raise InputError("a client's description of herself is not signed.")
+    document = {"kind": "enrolment", "job": job, "challenge": challenge, "description": dict(sent["document"])}
+    if not signed_by(str(sent["document"].get("public_key")), document, str(sent["signature"])):
+        raise InputError("a client's description of herself is not signed by the key that it names, for this server.")
 
 
 def checked_description(sent: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:
