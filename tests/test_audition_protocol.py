@@ -543,7 +543,7 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
     [
         (lambda d: d["settlement"].update(level_shift=0.5), "the settlement's level_shift is 0.5"),
         (lambda d: d["settlement"].update(solo_loss=0.1), "the settlement's solo_loss is 0.1"),
-        (lambda d: d["settlement"].update(pay=9999), "the pay is 9999"),
+        (lambda d: d["settlement"].update(pay=9999), "the pay is 9,999"),
         (lambda d: d["settlement"].update(present_labels=90.0), "fewer labels than her own"),
         (lambda d: d["settlement"].update(present_labels=900.0), "by the offer's formula"),
         (lambda d: d["settlement"].update(asked=0), "other rounds"),
@@ -739,11 +739,13 @@ def test_an_offer_without_a_recipe_is_refused(honest):
     document = offer.document()
     bare = {name: value for name, value in document["job"].items() if name not in ("recipe", "audition_seconds")}
     client = {name: value for name, value in document["client"].items() if name != "audition_cost"}
-    assert "must have a recipe" in told(ada.answer_offer, document | {"job": bare, "client": client})
+    key = read_key(setting.folder / "operator")
+    assert "must have a recipe" in told(ada.answer_offer, signed(key, document | {"job": bare, "client": client}))
     steps = document["job"]["recipe"] | {"steps": 10**9}
-    assert "recipe has at most" in told(ada.answer_offer, document | {"job": document["job"] | {"recipe": steps}})
-    more = document["client"] | {"samples": 10**6}
-    assert "the offer asks for 1000000 samples" in told(ada.answer_offer, document | {"client": more})
+    longer = document | {"job": document["job"] | {"recipe": steps}}
+    assert "recipe has at most" in told(ada.answer_offer, signed(key, longer))
+    more = document | {"client": document["client"] | {"samples": 10**6}}
+    assert "the offer asks for 1000000 samples" in told(ada.answer_offer, signed(key, more))
 
 
 def test_whether_it_pays_counts_labels_asked_and_training_alone(honest):
