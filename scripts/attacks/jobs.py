@@ -1,0 +1,40 @@
+"""Small jobs, planned in seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+SAMPLES = 60
+
+
+def job_text(names: Sequence[str], *, rounds: int, server: str = "", rest: str = "", label_cost: float = 1.0) -> str:
+    """A job on small digits with these clients; `server` has more lines of [server], `rest` more sections."""
+    return f"""
+[data]
+source = "digits"
+pilot_samples = 600
+test_samples = 400
+
+[model]
+kind = "softmax"
+
+[training]
+rounds = {rounds}
+step_size = 0.5
+
+[server]
+loss_value = 20000.0
+test_samples = 2000
+answer_seconds = 60
+audition_seconds = 120
+{server}
+
+{rest}
+
+[clients]
+name = {json.dumps(list(names))}
+dataset_size = {SAMPLES}
+label_cost = {label_cost}
+sample_cost = 0.01
+"""

@@ -1,0 +1,92 @@
+"""Operators against participants, and what an operator sees who looks closely: a federation with masked reports.
+
+The operator's processes run other code; the participants' are truthfl as it is, and keep their own changes so that what
+the operator saw can be compared. Imports `federation`, `jobs`, `outcomes`, `people`, `spies`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from attacks import spies
+from attacks.federation import Federation, ledger_check
+from attacks.jobs import job_text
+from attacks.outcomes import Outcome, Stage, outcome
+from attacks.people import Person
+from truthfl.ledger import participant_folder
+
+ROUNDS = 5
+SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 120"
+PEOPLE = (
+    Person("Ada", patch="diary"),
+    Person("Ben", patch="diary"),
+    Person("Cleo", patch="diary"),
+    Person("Dora", patch="diary", words=("--stay",)),
+)
+ATTACKS = {
+    "offer-unsigned": "the operator sends offers that she did not sign",
+    "round-a-million": "the operator asks for round 1,000,001",
+    "round-zero-model": "the operator sends the zero model, from which training began, again",
+    "round-far": "the operator sends a model of her choice, far from the last",
+    "struck-from-round": "the operator says that Ben dropped out of a round that he delivered",
+    "receipt-twice": "the operator sends Dora a second receipt, of less pay",
+}
+REFUSALS = {
+    "offer-unsigned": "the operator did not sign it",
+    "round-a-million": "the contract has 5 rounds",
+    "round-zero-model": "without a reason",
+    "round-far": "away from the last one",
+}
+
+
+def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Run the federation with the lying operator."""
+    made = Federation(folder, job_text([one.name for one in PEOPLE], rounds=ROUNDS, server=SERVER), PEOPLE)
+    with made.running("lying operator"):
+        made.wait_for_end()
+    noted = [json.loads(line) for line in (folder / "notes.jsonl").read_text(encoding="utf-8").splitlines()]
+    for attack, expected in REFUSALS.items():
+        if attack in names:
+            said = [one["reply"] for one in noted if one["attack"] == attack]
+            held = len(said) == len(PEOPLE) and all(expected in reply for reply in said)
+            yield outcome(attack, held, f"all {len(said)} refuse: {said[0] if said else 'nobody was asked'}")
+    if "struck-from-round" in names:
+        yield found_in_log(made, "struck-from-round", "Ben", "your computer sent 1 report")
+    if "receipt-twice" in names:
+        yield both_kept(made, "receipt-twice", "Dora")
+    yield from spies.on_masked(made, names)
+
+
+def found_in_log(made: Federation, attack: str, name: str, expected: str) -> Outcome:
+    """Her own command tells what is wrong with her receipt."""
+    said = [line for line in made.log(name).splitlines() if expected in line]
+    return outcome(attack, bool(said), f"{name} is told: {said[0] if said else made.log(name)[-400:]}")
+
+
+def both_kept(made: Federation, attack: str, name: str) -> Outcome:
+    """The second receipt does not replace the first, and her own command tells that something is wrong."""
+    pays = [one["document"]["settlement"]["pay"] for one in participant_folder.receipts(made.home(name))]
+    found = found_in_log(made, attack, name, "THE RECEIPT DOES NOT HOLD")
+    return found if pays == [made.pay()[name], 0] else outcome(attack, False, f"receipts of {pays} are kept")
+
+
+def run_other_test(folder: Path, _: set[str]) -> Iterator[Outcome]:
+    """Run a federation whose operator tests another model than the trained one."""
+    people = tuple(Person(person.name) for person in PEOPLE[:3])
+    made = Federation(folder, job_text([one.name for one in people], rounds=2, server=SERVER), people)
+    with made.running("other model"):
+        made.wait_for_end()
+    code, said = ledger_check(made)
+    told = [line for line in made.log("Ada").splitlines() if "DOES NOT HOLD" in line]
+    held = code == 1 and "another model was tested" in said and bool(told)
+    yield outcome("other-model-tested", held, f"check: {said} Ada is told: {told[0] if told else 'nothing'}")
+
+
+STAGE = Stage("operators and spies", ATTACKS | spies.ATTACKS, run)
+OTHER_TEST = Stage(
+    "operators: the test",
+    {"other-model-tested": "the operator tests another model than the trained one"},
+    run_other_test,
+)

@@ -1,0 +1,93 @@
+"""Outsiders: another user of the operator's machine, who asks her server and opens her files.
+
+Where this script runs as root, she is the user `nobody`; otherwise the same user without the operator's secret, and
+file modes tell what others could read. Imports `federation`, `outcomes`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from attacks.federation import HOST, Federation
+from attacks.outcomes import Outcome, outcome
+
+NOBODY = 65534
+ATTACKS = {
+    "outsider-submits": "another user of the operator's machine submits code to Flower's control interface",
+    "outsider-reads": "another user opens ledger, keys, Flower's database, homes",
+}
+METHODS = ("start-run", "stop-run", "register-node", "list-nodes", "list-runs", "stream-logs")
+ASK = """
+import http.client, ssl, sys
+for method in sys.argv[3:]:
+    asked = http.client.HTTPSConnection(sys.argv[1], int(sys.argv[2]), context=ssl._create_unverified_context())
+    asked.request("POST", "/v1/control/" + method, b"", {"Content-Type": "application/protobuf"})
+    print(asked.getresponse().status)
+"""
+OPEN = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+        print(path)
+    except OSError:
+        pass
+"""
+
+
+def submits(made: Federation, attack: str) -> Outcome:
+    """Ask for everything that the control interface can do, without the secret."""
+    said = _as_another_user(ASK, HOST, str(made.port), *METHODS)
+    statuses = [int(line) for line in said.split()]
+    held = statuses == [http.client.UNAUTHORIZED] * len(METHODS)
+    return outcome(attack, held, f"{_who()} got {statuses} for {', '.join(METHODS)}")
+
+
+def reads(made: Federation, attack: str) -> Outcome:
+    """Open every file of the operator's and the participants' folders."""
+    homes = [made.home(person.name) for person in made.people]
+    paths = [path for folder in (made.served, *homes) for path in (folder, *folder.rglob("*"))]
+    private = [*paths, *made.folder.glob("keys/*.key"), made.folder / "keys" / "operator"]
+    wide = [path.name for path in private if _others_may_reach(path, made.folder)]
+    opened = _as_another_user(OPEN, *map(str, private)).split("\n")[:-1] if _can_be_nobody() else []
+    files = sum(path.is_file() for path in private)
+    readable = f"readable: {wide[:5]} {opened[:5]}"
+    return outcome(attack, not (wide or opened), f"{_who()} opened none of {files} files", otherwise=readable)
+
+
+def _others_may_reach(path: Path, top: Path) -> bool:
+    """Whether the modes of this file and of all folders above it, up to `top`, let others through."""
+    return all(one.stat().st_mode & 0o077 for one in (path, *path.parents) if one.is_relative_to(top) and one != top)
+
+
+def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
+    """The attacks on a federation that runs."""
+    if "outsider-submits" in names:
+        yield submits(made, "outsider-submits")
+
+
+def afterwards(made: Federation, names: set[str]) -> Iterator[Outcome]:
+    """The attacks on what a federation has left behind."""
+    if "outsider-reads" in names:
+        yield reads(made, "outsider-reads")
+
+
+def _can_be_nobody() -> bool:
+    return os.getuid() == 0 and Path("/usr/bin/python3").exists()
+
+
+def _who() -> str:
+    return "the user nobody" if _can_be_nobody() else "a process without the secret"
+
+
+def _as_another_user(code: str, *arguments: str) -> str:
+    other: dict[str, object] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if _can_be_nobody() else {}
+    python = "/usr/bin/python3" if _can_be_nobody() else str(shutil.which("python3"))
+    command = [python, "-I", "-c", code, *arguments]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=60, check=False, **other)  # type: ignore[call-overload]
+    return str(done.stdout)

@@ -1,0 +1,14 @@
+"""What attackers change in their own truthfl: by name, functions that change a module after its import."""
+
+from importlib import import_module
+
+PLACES = ("reports", "descriptions", "operator", "diaries")
+
+
+def changes_of(name):
+    """By module: the function that changes it, for this attack."""
+    for place in PLACES:
+        found = import_module(f"dishonest.{place}").CHANGES.get(name)
+        if found is not None:
+            return found
+    raise KeyError(name)

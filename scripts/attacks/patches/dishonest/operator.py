@@ -1,0 +1,119 @@
+"""Operators who lie: offers that they did not sign, other rounds and models, false dropouts, receipts, tests."""
+
+from dataclasses import replace
+
+from dishonest.notes import keep_array, note, words_of
+
+PROTOCOL = "truthfl.federation.protocol"
+SAME_MODEL_ROUND, FAR_MODEL_ROUND, STOLEN_ROUND = 1, 2, 3  # counted from 0
+MILLION, FAR = 10**6, 100.0
+STRUCK, TWICE_PAID = "Ben", "Dora"
+
+
+def unsigned_first(module):
+    """Each participant is sent her offer without its signature first."""
+    make, ask, tried = module.query_message, module.ask_nodes, set()
+
+    def query_message(action, node, document):
+        if action == module.OFFER and node not in tried:
+            tried.add(node)
+            return make(action, node, document["document"])
+        return make(action, node, document)
+
+    def ask_nodes(grid, messages, **options):
+        sent = list(messages)
+        replies = ask(grid, sent, **options)
+        first = bool(sent) and module.OFFER in sent[0].metadata.message_type and not noted
+        for _, reply in replies if first else ():
+            noted.append(True)
+            note(attack="offer-unsigned", reply=words_of(reply))
+        return replies
+
+    noted = []
+    module.query_message, module.ask_nodes = query_message, ask_nodes
+
+
+def strange_rounds(module):
+    """All are asked for round 10**6, from the first model again, and from a model far away; each time with the code.
+
+    Ben's report of one round is kept back, as if he had dropped out, and unmasked with the keys that the others tell.
+    """
+    masked = module.MaskedRounds
+    make, take, total, stolen = masked.messages, masked.take, masked.total, {}
+
+    def messages(self, groups, params, call):
+        first = self.__dict__.setdefault("first_model", params)
+        wanted = {
+            SAME_MODEL_ROUND: (
+                ("round-a-million", params, replace(call, round=MILLION)),
+                ("round-zero-model", first, call),
+            ),
+            FAR_MODEL_ROUND: (("round-far", params + FAR, call),),
+        }
+        for attack, model, other in wanted.get(call.round, ()):
+            asked = make(self, groups, model, other)
+            for _, reply in module.ask_nodes(self.roster.grid, asked, timeout=self.seconds):
+                note(attack=attack, reply=words_of(reply))
+        return make(self, groups, params, call)
+
+    def take_or_steal(self, group, offer, reply, call, size):
+        reason, index, name = take(self, group, offer, reply, call, size), offer.client.index, offer.client.name
+        if reason is None and call.round == 0:
+            keep_array(f"masked-{name}", group.reports[index])
+        if reason is None and call.round == STOLEN_ROUND and name == STRUCK:
+            stolen[index] = group.reports.pop(index)
+            return "no report in time"
+        return reason
+
+    def total_and_look(self, group, call):
+        found = total(self, group, call)
+        if call.round == 0:
+            keep_array("sum", found[0])
+        for index, report in stolen.items() if call.round == STOLEN_ROUND else ():
+            keys = {self.lines[own]: key for (own, peer), key in group.told_keys.items() if peer == index}
+            bare = report - module.mask_sum(keys, self.lines[index], len(report))
+            bound = group.offers[index].job.report_bound
+            keep_array("stolen", module.from_fixed_point(bare, bound) / self.weights[STRUCK])
+        return found
+
+    masked.messages, masked.take, masked.total = messages, take_or_steal, total_and_look
+
+
+def second_receipt(module):
+    """Dora gets another receipt after hers, with less pay, signed by the operator as well."""
+    send = module.send_receipts
+
+    def send_receipts(roster, key):
+        from truthfl.ledger.documents import signed
+
+        send(roster, key)
+        entries = roster.ledger.entries()
+        view = module.job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
+        offer = next(offer for offer in view.agreement.offers if offer.client.name == TWICE_PAID)
+        document = module.make_receipt(offer, view, entries, key)["document"]
+        document["settlement"] = document["settlement"] | {"pay": 0}
+        message = module.query_message(module.RECEIPT, roster.node_of[TWICE_PAID], signed(key, document))
+        for _, reply in module.ask_nodes(roster.grid, [message], timeout=module.REPLY_TIMEOUT):
+            note(attack="receipt-twice", reply=words_of(reply))
+
+    module.send_receipts = send_receipts
+
+
+def other_model_tested(module):
+    """Another model than the trained one is tested, which does worse: pay is less."""
+    test = module.test_document
+
+    def test_document(model, params, *arguments):
+        return test(model, params * 0.5, *arguments)
+
+    module.test_document = test_document
+
+
+CHANGES = {
+    "lying operator": {
+        f"{PROTOCOL}.offers": unsigned_first,
+        f"{PROTOCOL}.masked_rounds": strange_rounds,
+        f"{PROTOCOL}.receipt_delivery": second_receipt,
+    },
+    "other model": {f"{PROTOCOL}.server": other_model_tested},
+}

@@ -1,0 +1,118 @@
+"""Participants whose reports are not what they computed: beyond all measure, flipped, without their code, or none."""
+
+import os
+import signal
+from typing import NamedTuple
+
+PARTICIPANT = "truthfl.federation.participant.participant"
+CLIENT_APP = "truthfl.federation.participant.client_app"
+HUGE, TIMES, DIES_IN_ROUND = 1e6, -10.0, 2
+ESCAPE, LONG_TYPE = "f\x1b[2J", 20_000_000
+
+
+class HonestReport(NamedTuple):
+    """A report as it should be, the common model that it is based on, its round counted from 0, and of how many."""
+
+    report: object
+    common: object
+    round: int
+    rounds: int
+
+
+def other_report(change):
+    """Let reports be `change(honest report)`."""
+
+    def apply(module):
+        make = module.Participant.report
+
+        def report(self, offer_hash, common, round_):
+            rounds = self.accepted_offer(offer_hash).job.rounds
+            return change(HonestReport(make(self, offer_hash, common, round_), common, round_, rounds))
+
+        module.Participant.report = report
+
+    return apply
+
+
+def huge(honest):
+    import numpy as np
+
+    return np.full_like(honest.report, HUGE)
+
+
+def huge_in_last_round(honest):
+    return huge(honest) if honest.round == honest.rounds - 1 else honest.report
+
+
+def flipped(honest):
+    return (honest.common + TIMES * (honest.report - honest.common)).astype(honest.report.dtype)
+
+
+def dies(honest):
+    if honest.round == DIES_IN_ROUND:
+        os.killpg(os.getpgrp(), signal.SIGKILL)  # the node and all its processes
+    return honest.report
+
+
+def without_code(module):
+    honest = module.round_record
+
+    def record(*arguments):
+        made = honest(*arguments)
+        del made["mac"]
+        return made
+
+    module.round_record = record
+
+
+def with_another_code(module):
+    """The code is made with a key that she did not agree on with the operator, such as another participant's."""
+    honest = module.with_code
+
+    def with_code(key, *arguments):
+        return honest(None if key is None else bytes(len(key)), *arguments)
+
+    module.with_code = with_code
+
+
+def long_type(module):
+    """The report says of its array that its type has a name of 20 MB; the model of the audition is as it should be."""
+    require, make_record, in_round = module.require_from_operator, module.model_record, []
+
+    def require_from_operator(*arguments):
+        in_round.append(True)
+        require(*arguments)
+
+    def model_record(params):
+        arrays = make_record(params)
+        if in_round:
+            in_round.clear()
+            for array in arrays.values():
+                array.dtype = ESCAPE * (LONG_TYPE // len(ESCAPE))
+        return arrays
+
+    module.require_from_operator, module.model_record = require_from_operator, model_record
+
+
+def unclipped(module):
+    """Her masked report is not shortened to the bound, but as long as can be."""
+    honest = module.in_fixed_point
+
+    def in_fixed_point(change, weight, bound):
+        made = honest(change, weight, bound)
+        made[:] = 2**31 - 1
+        return made
+
+    module.in_fixed_point = in_fixed_point
+
+
+CHANGES = {
+    "unclipped": {"truthfl.federation.participant.masked_reports": unclipped},
+    "huge": {PARTICIPANT: other_report(huge)},
+    "huge at the end": {PARTICIPANT: other_report(huge_in_last_round)},
+    "flipped": {PARTICIPANT: other_report(flipped)},
+    "dies": {PARTICIPANT: other_report(dies)},
+    "no code": {CLIENT_APP: without_code},
+    "another code": {CLIENT_APP: with_another_code},
+    "long type": {CLIENT_APP: long_type},
+}
