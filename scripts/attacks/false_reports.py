@@ -15,7 +15,7 @@ from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person, chosen
 
 ROUNDS = 5
-SERVER = "enrol_seconds = 600\nlabel_seconds = 30\nround_seconds = 40"
+SERVER = "enrol_seconds = 600\nlabel_seconds = 30\nround_seconds = 60"
 UNMASKED = "[privacy]\nsecure_aggregation = false"
 PEOPLE = (
     Person("Ada"),

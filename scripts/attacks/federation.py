@@ -27,7 +27,7 @@ from truthfl.ledger.signing import new_key, write_key
 
 HOST, SEED = "127.0.0.1", 3
 PATCHES = Path(__file__).parent / "patches"
-SECONDS, SECONDS_TO_LEAVE = 400.0, 30.0
+SECONDS, SECONDS_TO_LEAVE = 1200.0, 30.0
 NO_CLASS = 12
 
 
