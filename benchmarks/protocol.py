@@ -1,9 +1,10 @@
 """The cost of the protocol: its rounds on the in-process grid, compared with FedAvg on the same grid, for a CNN.
 
-    python -m benchmarks.protocol [--clients 10] [--rounds 60] [--blocks 7] [--json]
+    python -m benchmarks.protocol [--clients 10] [--rounds 60] [--blocks 7] [--masked] [--json]
 
-Both train the same one-layer network on the same batches of MNIST digits. The protocol also checks every reply, weights
-reports by the contract, hashes the model, and writes checkpoints and the ledger. Blocks of rounds of both alternate, so
+Both train the same one-layer network on the same batches of MNIST digits. The protocol also authenticates and checks
+every message and reply, weights reports by the contract, hashes the model, keeps a record on the client's side, and
+writes checkpoints and the ledger; with --masked, reports are masked. Blocks of rounds of both alternate, so
 that other load on the machine affects both; the ratio is that of the medians.
 """
 
@@ -26,6 +27,7 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.messages import model_in, model_record
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
@@ -35,13 +37,17 @@ from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import ServerSettings
 from truthfl.learning.datasets import bundled_mnist
 from truthfl.learning.local_training import local_model
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.round_terms import ALWAYS
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.mechanism.contract import lceme
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training
 
 BATCH, FILTERS, STEP, SAMPLES = 50, 8, 0.1, 200
+BOUND = 100.0  # of reports' lengths; large, so that none is refused
 
 
 def people(count, folder):
@@ -89,7 +95,7 @@ def bare_app(participants, model):
     return app
 
 
-def agreed(roster, count, rounds):
+def agreed(roster, count, rounds, agreement_key, masked):
     """Offers with the batches of this benchmark; the terms of pay do not matter."""
     clients = Clients(
         weight=np.full(count, 1.0 / count),
@@ -101,9 +107,11 @@ def agreed(roster, count, rounds):
     )
     training = Training(rounds, 1, STEP)
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
-    promise = Promise(clients, training, loss, lceme(clients, loss, training, np.full(count, float(BATCH))))
+    contract = lceme(clients, loss, training, np.full(count, float(BATCH)))
+    secure = ALWAYS if masked else ""
+    promise = Promise(clients, training, loss, contract, report_bound=BOUND, secure_aggregation=secure)
     operator = new_key()
-    opening = Opening(0, "0" * 64, public_line(operator))
+    opening = Opening(0, "0" * 64, public_line(operator), agreement_line(agreement_key))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
     return reach_agreement(
         roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)), operator
@@ -129,7 +137,14 @@ def now():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def measure(count, rounds, blocks):
+def training_of(agreement, view, agreement_key, checkpoint):
+    """The training run of all clients, with the keys of their messages."""
+    codes = codes_with_participants(agreement_key, view)
+    acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
+    return TrainingRun(model_of(agreement.terms), agreement, checkpoint, agreement, codes, acceptances)
+
+
+def measure(count, rounds, blocks, masked=False):
     logging.getLogger("flwr").setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db") as ledger:
         participants, test = people(count, Path(place))
@@ -141,8 +156,10 @@ def measure(count, rounds, blocks):
         for block in range(blocks + 1):
             roster = Roster(grid, ledger, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
-            agreement = agreed(roster, count, rounds)
-            training = TrainingRun(model_of(agreement.terms), agreement, Path(place) / f"checkpoint-{block}", agreement)
+            key = AgreementKey.generate()
+            agreement = agreed(roster, count, rounds, key, masked)
+            view = job_view(roster.job_name, ledger.entries(roster.job_name))
+            training = training_of(agreement, view, key, Path(place) / f"checkpoint-{block}")
             start = training.model.init(0)
             began = now()
             final["ours"] = train_rounds(roster, training, test, lambda _: None)
@@ -171,11 +188,12 @@ def main():
     parser.add_argument("--clients", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--masked", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if min(arguments.clients, arguments.rounds, arguments.blocks) < 1:
         parser.error("clients, rounds and blocks must be at least 1")
-    found = measure(arguments.clients, arguments.rounds, arguments.blocks)
+    found = measure(arguments.clients, arguments.rounds, arguments.blocks, arguments.masked)
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
