@@ -107,6 +107,14 @@ def test_the_same_model_again_and_again_is_refused(node):
     assert "without a reason" in node.refuses(at(0.5), round=13, unchanged=1)
 
 
+def test_refused_sums_of_masked_reports_cost_nobody_her_rounds(node):
+    """One client can have every sum refused; the operator sees no single report."""
+    node.answer(START, round=0, peers=[1, 2])
+    assert "without a reason" in node.refuses(START, round=1, peers=[1, 2])
+    for number in range(1, 40):
+        node.answer(START, round=number, unchanged=number, peers=[1, 2])
+
+
 def test_a_server_that_was_stopped_goes_back_within_limits(node):
     for number in range(120):
         node.answer(at(0.01 * number), round=number)

@@ -26,18 +26,23 @@ from truthfl.ledger.round_terms import MEAN
 from truthfl.ledger.terms import Offer
 
 MOST_RETURNS = 10  # of a job: how often the server may go back to rounds that were answered
-MOST_UNCHANGED = 10  # of a job: rounds from the same model as the one before
+MOST_UNCHANGED = 10  # of a job: rounds from the same model as the one before, of reports that are not masked
 BOUND_SLACK = 1.001  # for rounding in sums
 
 
 @dataclass(frozen=True)
 class AskedRound:
-    """What a training message says of its round: as `RoundCall` of the protocol, and the digest of the model."""
+    """What a training message says of its round: as `RoundCall` of the protocol.
+
+    received  the digest of the model
+    masked    whether the report is masked, so that the server sees it only in a sum
+    """
 
     round: int
     attempt: int
     unchanged: int
     received: str
+    masked: bool = False
 
 
 def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
@@ -45,7 +50,7 @@ def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
     round_, attempt, unchanged = fields.get("round"), fields.get("attempt", 0), fields.get("unchanged", 0)
     if not all(type(number) is int and number >= 0 for number in (round_, attempt, unchanged)):
         raise InputError("the message's round, attempt or unchanged is no whole number from 0 on.")
-    return AskedRound(int(str(round_)), attempt, unchanged, received)
+    return AskedRound(int(str(round_)), attempt, unchanged, received, masked="peers" in fields)
 
 
 @contextmanager
@@ -111,6 +116,8 @@ def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
         return last.unchanged
     if asked.unchanged < asked.round - last.round:
         raise InputError(f"round {asked.round + 1:,} has the same model as round {last.round + 1:,}, without a reason.")
+    if asked.masked:  # one client can have sums refused to the end; that must not cost the others their rounds
+        return last.unchanged
     if last.unchanged >= MOST_UNCHANGED:
         raise InputError(f"the model has stayed the same in {last.unchanged} rounds; no more such rounds are answered.")
     return last.unchanged + 1
