@@ -10,10 +10,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from audition_jobs import Meddler
 from messages import told
 from participants import changed
-from small_jobs import small_job_file
+from small_jobs import UNMASKED, small_job_file
 from truthfl.federation.protocol import receipt_delivery, rounds
+from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.server import Operator, conduct_job
@@ -44,8 +46,11 @@ SEED, ADA, BEN = 5, 1000, 1001
 class Federation:
     """A job of six rounds with four clients, one of them a free rider, and its operator's folder."""
 
-    def __init__(self, folder, plan=None):
-        self.job = read_job(small_job_file(folder, "rounds = 30", "rounds = 6\nstep_size = 0.5"))
+    def __init__(self, folder, plan=None, more="", **server):
+        path = small_job_file(folder, "rounds = 30", "rounds = 6\nstep_size = 0.5")
+        path.write_text(path.read_text().replace(UNMASKED, more or UNMASKED))
+        job = read_job(path)
+        self.job = replace(job, server=replace(job.server, **server))
         self.folder, self.plan = folder / "out", plan
         scene = self.job.simulated_federation()
         labels = Profile(self.job.clients.behaviour, 1).labels(scene.federated, SEED)
@@ -56,10 +61,12 @@ class Federation:
         self.plan = self.plan or job.plan(side, QUICK)
         return self.plan
 
-    def go(self, name="digits-1"):
+    def go(self, name="digits-1", change=None):
+        grid = grid_of(self.people)
         with open_ledger(self.folder / "ledger.db") as ledger:
             operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED)
-            return conduct_job(grid_of(self.people), self.job, name, operator, self.make_plan, lambda *_: None)
+            grid = grid if change is None else Meddler(grid, change)
+            return conduct_job(grid, self.job, name, operator, self.make_plan, lambda *_: None)
 
     def entries(self):
         with open_ledger(self.folder / "ledger.db") as ledger:
@@ -310,6 +317,25 @@ def test_who_was_offline_at_the_end_gets_her_receipt_when_she_joins_next(federat
     assert check(entries) is None
     acknowledged = {(row.job, row.key) for row in entries if row.kind == "acknowledgement"}
     assert acknowledged == {(job.name, name) for job in (first, second) for name in federation.job.clients.name}
+
+
+def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
+    """The operator says that Ada's report was lost, and learns it from the others' keys; her own record tells her."""
+    federation = Federation(tmp_path, more="\n[privacy]\nsecure_aggregation = true\n", round_seconds=0.3)
+
+    def lose(reply):
+        record = None if reply.has_error() else reply.content.config_records.get(ROUND)
+        lost = record is not None and reply.metadata.src_node_id == ADA and record["round"] == 2
+        return [] if lost else [reply]
+
+    found = federation.go(change=lose)
+    ada = federation.people[ADA]
+    assert found.delivered["Ada"] == 5
+    sent = "your computer sent 1 reports that are not counted (round 3: no report in time)"
+    assert fault_of(ada, receipt_of(ada)) == sent
+    cleo = federation.people[ADA + 2]
+    assert fault_of(cleo, receipt_of(cleo)) is None
+    assert check(federation.entries()) is None
 
 
 def test_the_command_makes_a_receipt_again(finished):
