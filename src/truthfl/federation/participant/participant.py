@@ -51,6 +51,7 @@ class Participant(Signatory):
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
     masks            by hash: her masks under the offer
+    starts           by hash: a cache of the models from which training starts
     """
 
     images: Images
@@ -60,6 +61,7 @@ class Participant(Signatory):
     noise_secret: DrawKey | None = None
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
     masks: dict[str, MaskingClient] = field(default_factory=dict)
+    starts: dict[str, Params] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"image_shape": list(self.images.shape[1:])}
@@ -138,7 +140,9 @@ class Participant(Signatory):
         """Refuse a training message with these fields and model unless its round comes next; see `round_guard`."""
         offer, model = self._accepted_offer_and_model(offer_hash)
         asked = asked_round(fields, model_digest(common))
-        return answering(self.folder, offer, asked, common, lambda: model.init(offer.job.seed))
+        if offer_hash not in self.starts:
+            self.starts[offer_hash] = model.init(offer.job.seed)
+        return answering(self.folder, offer, asked, common, lambda: self.starts[offer_hash])
 
     def masking(self, offer_hash: str) -> MaskingClient:
         """Her masks under an accepted offer; raise InputError if it has no agreement key."""
