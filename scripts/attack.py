@@ -1,6 +1,6 @@
 """Attack a real federation on this machine in all ways that we know, and tell how each attack ended.
 
-    python scripts/attack.py [--short] [--only NAME ...] [--list] [--keep FOLDER]
+    python scripts/attack.py [--short] [--only NAME ...] [--list] [--at-once N] [--keep FOLDER]
 
 Servers and participants are processes of `truthfl serve` and `truthfl join` over TLS; attackers run other code
 (`attacks/patches`), the attacked run truthfl as it is. One line for each attack: who did what, what happened, and
@@ -14,28 +14,45 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for benchmarks
 
-from attacks.outcomes import FAILED, Outcome, Stage
+from attacks.outcomes import FAILED, Outcome, Stage, one_line
 
 from attacks import STAGES
 
 LONGEST_ERROR = 300
 
 
-def run_stage(stage: Stage, folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """The outcomes of a stage; a stage that fails itself did not hold."""
-    told = set()
+def run_stage(stage: Stage, folder: Path, names: set[str]) -> list[Outcome]:
+    """The outcomes of a stage; what a stage that fails itself does not tell did not hold."""
+    told: list[Outcome] = []
     try:
         for one in stage.run(folder, names):
-            told.add(one.attack)
-            yield one
+            told.append(one)
     except Exception as error:  # of whatever was attacked; the other stages still tell
-        for name in sorted(names - told):
-            yield Outcome(name, FAILED, f"{type(error).__name__}: {error}"[:LONGEST_ERROR])
+        reason = one_line(f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+        told += [Outcome(name, FAILED, reason) for name in sorted(names - {one.attack for one in told})]
+    return told
+
+
+def outcomes(chosen: dict[Stage, set[str]], folder: Path, at_once: int) -> Iterator[tuple[Stage, list[Outcome]]]:
+    """Run the stages: federations, `at_once` at the same time; then the short form's, which run in this process."""
+    number_of = {stage: str(number) for number, stage in enumerate(chosen)}
+    with ThreadPoolExecutor(at_once) as pool:
+        started = [
+            (stage, pool.submit(run_stage, stage, folder / number_of[stage], names))
+            for stage, names in chosen.items()
+            if not stage.short
+        ]
+        for stage, future in started:
+            yield stage, future.result()
+    for stage, names in chosen.items():
+        if stage.short:
+            yield stage, run_stage(stage, folder / number_of[stage], names)
 
 
 @contextmanager
@@ -55,27 +72,26 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="tell the names of the attacks")
     parser.add_argument("--only", nargs="+", metavar="NAME", default=[], help="these attacks alone")
     parser.add_argument("--short", action="store_true", help="the quick ones, without participants on loopback")
+    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="federations at the same time")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the federations' folders here")
     asked = parser.parse_args()
     stages = [stage for stage in STAGES if stage.short or not asked.short]
     known = {name for stage in stages for name in stage.attacks}
     if not set(asked.only) <= known:
         parser.error(f"no such attack: {', '.join(sorted(set(asked.only) - known))}; --list tells them")
+    chosen = {stage: {name for name in stage.attacks if not asked.only or name in asked.only} for stage in stages}
+    chosen = {stage: names for stage, names in chosen.items() if names}
+    if asked.list:
+        for stage, names in chosen.items():
+            print(f"\n{stage.title}", *(f"  {name}: {stage.attacks[name]}" for name in sorted(names)), sep="\n")
+        return 0
     verdicts, began = [], time.monotonic()
     with workplace(asked.keep) as folder:
-        for number, stage in enumerate(stages):
-            names = {name for name in stage.attacks if not asked.only or name in asked.only}
-            if not names:
-                continue
-            print(f"\n{stage.title}", flush=True)
-            if asked.list:
-                print(*(f"  {name}: {stage.attacks[name]}" for name in stage.attacks if name in names), sep="\n")
-                continue
-            for one in run_stage(stage, folder / str(number), names):
+        for stage, found in outcomes(chosen, folder, asked.at_once):
+            print(f"\n{stage.title}")
+            for one in found:
                 verdicts.append(one.verdict)
                 print(f"  {one.attack}: {stage.attacks[one.attack]}. {one.verdict.upper()}: {one.happened}", flush=True)
-    if asked.list:
-        return 0
     counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
     print(f"\n{len(verdicts)} attacks in {time.monotonic() - began:.0f} s: {counts}")
     return 1 if FAILED in verdicts else 0

@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stage:
     """Attacks that share a federation or a ledger.
 
