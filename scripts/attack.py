@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # for benchmarks
 
+from attacks.federation import end_running
 from attacks.outcomes import FAILED, Outcome, Stage, one_line
 
 from attacks import STAGES
@@ -42,14 +43,19 @@ def run_stage(stage: Stage, folder: Path, names: set[str]) -> list[Outcome]:
 def outcomes(chosen: dict[Stage, set[str]], folder: Path, at_once: int) -> Iterator[tuple[Stage, list[Outcome]]]:
     """Run the stages: federations, `at_once` at the same time; then the short form's, which run in this process."""
     number_of = {stage: str(number) for number, stage in enumerate(chosen)}
-    with ThreadPoolExecutor(at_once) as pool:
-        started = [
-            (stage, pool.submit(run_stage, stage, folder / number_of[stage], names))
-            for stage, names in chosen.items()
-            if not stage.short
-        ]
+    pool = ThreadPoolExecutor(at_once)
+    started = [
+        (stage, pool.submit(run_stage, stage, folder / number_of[stage], names))
+        for stage, names in chosen.items()
+        if not stage.short
+    ]
+    try:
         for stage, future in started:
             yield stage, future.result()
+    except BaseException:  # an interruption, above all
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_running()
+        raise
     for stage, names in chosen.items():
         if stage.short:
             yield stage, run_stage(stage, folder / number_of[stage], names)

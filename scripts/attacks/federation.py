@@ -84,6 +84,7 @@ class Federation:
     @contextmanager
     def running(self, operator: str = "") -> Iterator[None]:
         """Start server and participants; end what still runs. `operator` is the patch of the operator's code."""
+        RUNNING.add(self)
         try:
             self._start("serve", operator, *self.serve_words)
             self.wait_until(lambda: "waiting for" in self.log("serve"))
@@ -91,7 +92,8 @@ class Federation:
                 self.join(person)
             yield
         finally:
-            self._end_all()
+            RUNNING.discard(self)
+            self.end()
 
     def join(self, person: Person) -> None:
         """Start the node of one participant."""
@@ -158,7 +160,8 @@ class Federation:
                 env=environment,
             )
 
-    def _end_all(self) -> None:
+    def end(self) -> None:
+        """End all processes that still run."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
@@ -168,6 +171,16 @@ class Federation:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+RUNNING: set[Federation] = set()
+"""The federations that run now."""
+
+
+def end_running() -> None:
+    """End the processes of all federations, whatever they are at."""
+    for federation in tuple(RUNNING):
+        federation.end()
 
 
 def ledger_check(federation: Federation, *words: object) -> tuple[int, str]:
