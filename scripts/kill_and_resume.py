@@ -32,7 +32,7 @@ test_samples = 400
 kind = "softmax"
 
 [training]
-rounds = 300
+rounds = 120
 step_size = 0.5
 
 [server]
@@ -51,7 +51,7 @@ behaviour = ["truthful", "free rider", "truthful", "small batch"]
 """
 AUDITION_JOB = (
     JOB.replace('"lceme"', '"audition"')
-    .replace("rounds = 300", "rounds = 60")
+    .replace("rounds = 120", "rounds = 60")
     .replace("loss_value = 4000.0", "loss_value = 100000.0")
     .replace("sample_cost = 0.05", "sample_cost = 0.005")
 )

@@ -83,7 +83,7 @@ def test_fast_training_is_the_plain_loop_under_every_rule(model, participation, 
 def test_one_client_who_flips_her_change_ruins_the_mean_and_no_other_rule():
     """Without a bound, so that the rules alone are compared."""
     partition = iid_partition(400, (40,) * 10, seed=3)
-    federated = Federated(MODELS[0], DIGITS, partition, Training(15, 1, 0.3))
+    federated = Federated(MODELS[0], DIGITS, partition, Training(60, 1, 0.3))
     flipped = {"fabricate": lambda models, _, honest: models[-1] - 100 * (honest() - models[-1])}
     attacker = Behaviour("attacker", "Flips her change, times 100.", True, True, reports_honestly=False, **flipped)
     test = DIGITS.take(np.arange(1000, 1400))

@@ -18,5 +18,5 @@ def test_a_job_killed_without_warning_goes_on_and_pays_the_same(which, tmp_path)
     job.write_text(getattr(script, which), encoding="utf-8")
     expected, seconds = script.undisturbed(job, tmp_path / "calm")
     assert {name for name in expected if "/" not in name} == {"Ada", "Ben", "Cleo", "Dora"}
-    fell = script.killed_until_done(job, tmp_path / "wild", 4, 0.8 * seconds, random.Random(7))
+    fell = script.killed_until_done(job, tmp_path / "wild", 3, 0.8 * seconds, random.Random(7))
     assert script.settled(tmp_path / "wild") == expected, f"after kills at {fell}"
