@@ -19,6 +19,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.round_terms import ALWAYS
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.contract import lceme
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training
@@ -30,8 +31,11 @@ SAMPLES, BATCH, STEP = 30, 10, 0.3
 class BareRounds:
     """A job of so many clients that begins with its offers and ends with its last round."""
 
-    def __init__(self, folder, count, rounds=4, secure=ALWAYS, bound=2.0, behaviours=None, seconds=0.02):
+    def __init__(
+        self, folder, count, rounds=4, secure=ALWAYS, bound=2.0, behaviours=None, seconds=0.02, rescales=False
+    ):
         self.folder, self.count, self.rounds, self.secure, self.bound = folder, count, rounds, secure, bound
+        self.rescales = rescales
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
         self.server = ServerSettings(round_seconds=seconds)
         self.people = {
@@ -65,9 +69,13 @@ class BareRounds:
         promise = Promise(clients, training, loss, contract, report_bound=self.bound, secure_aggregation=self.secure)
         opening = Opening(0, "0" * 64, public_line(self.operator), agreement_line(self.agreement_key))
         task = TrainingTask({"kind": "softmax", "filters": 8, "penalty": 1e-3}, (8, 8, 1), tuple("0123456789"), 1000)
-        return reach_agreement(
-            roster, lambda _, version: ({}, agreement_of(promise, roster, opening, task, version)), self.operator
-        )
+
+        def offers(_, version):
+            made = agreement_of(promise, roster, opening, task, version)
+            terms = replace(made.terms, rescales=self.rescales)
+            return {}, Agreement(terms, tuple(replace(offer, job=terms) for offer in made.offers))
+
+        return reach_agreement(roster, offers, self.operator)
 
     def go(self, grid=None, taking_part=None):
         """Train; return the final model and the view of the ledger. `taking_part`: how many of the first clients do."""

@@ -5,7 +5,16 @@ import pytest
 
 from test_training import DIGITS, MODELS, dishonest_federation
 from truthfl import Training
-from truthfl.learning.aggregation import MEAN, MEDIAN, TRIMMED, ReportRule, combined_change, limited_changes
+from truthfl.learning.aggregation import (
+    MEAN,
+    MEDIAN,
+    TRIMMED,
+    ReportRule,
+    combined_change,
+    limited_changes,
+    missing_factor,
+    taken_weights,
+)
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import with_rule
@@ -20,6 +29,8 @@ RULES = [
     ReportRule(MEDIAN, bound=0.5),
     ReportRule(MEAN, bound=0.5),
     ReportRule(MEAN, bound=0.5, clips=True),
+    ReportRule(MEAN, bound=0.5, rescales=True),
+    ReportRule(MEDIAN, rescales=True),
 ]
 
 
@@ -47,6 +58,27 @@ def test_weights_count_and_missing_weight_is_missing():
     # 0.2 is cut at either end: of the weight 0.6 at 1.0 remain 0.4, of 0.3 at 3.0 remain 0.2, of 0.1 at 5.0 nothing
     assert combined_change(changes, weight, TRIMMED)[0] == pytest.approx((0.4 * 1.0 + 0.2 * 3.0) / 0.6)
     assert combined_change(changes[:0], weight[:0], MEDIAN).tolist() == [0.0]
+
+
+def test_reports_that_are_taken_can_count_for_those_that_are_missing():
+    weight, taken = np.array([0.5, 0.2, 0.3]), np.array([True, False, True])
+    assert taken_weights(weight, taken, ReportRule()).tolist() == [0.5, 0.3]
+    rescales = ReportRule(rescales=True)
+    assert taken_weights(weight, taken, rescales).tolist() == pytest.approx([0.625, 0.375])
+    assert taken_weights(weight, np.ones(3, dtype=bool), rescales).tolist() == [0.5, 0.2, 0.3], "not a bit is changed"
+    assert taken_weights(weight, np.zeros(3, dtype=bool), rescales).tolist() == []
+    assert missing_factor(1.0, 0.0) == 1.0
+
+
+def test_who_never_reports_does_not_slow_the_others_down_if_they_count_for_her():
+    """As if she had not been there: the others' weights are divided by their sum."""
+    partition = iid_partition(400, (40,) * 4, seed=3)
+    federated = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3))
+    without = Federated(MODELS[0], DIGITS, partition, Training(10, 1, 0.3), weight=[1 / 3, 1 / 3, 1 / 3, 1 / 4])
+    profile = Profile(["truthful"] * 3 + ["free rider"], 20)
+    rescaled = train(with_rule(federated, ReportRule(rescales=True)), profile, 7).params
+    np.testing.assert_allclose(rescaled, train(without, profile, 7).params, atol=1e-6)
+    assert np.abs(rescaled - train(federated, profile, 7).params).max() > 1e-3
 
 
 @pytest.mark.parametrize(("rule", "share"), [(TRIMMED, 0.19), (MEDIAN, 0.49)])

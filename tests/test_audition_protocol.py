@@ -34,7 +34,7 @@ from truthfl.federation.simulated.audition_payoff import federation_of_asked, si
 from truthfl.federation.simulated.client_labels import AskedLabels
 from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job
 from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
-from truthfl.job import DataJob, read_job
+from truthfl.job import DataJob, PrivacySettings, read_job
 from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
 from truthfl.learning.behaviour import from_strategy
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour
@@ -485,6 +485,7 @@ def asked_too(document):
         ("settlement", "Ada", other("level_shift", 0.5), "recomputed it is"),
         ("settlement", "Ada", other("solo_loss", 0.1), "recomputed it is"),
         ("settlement", "Ada", other("present_labels", 500.0), "recomputed it is"),
+        ("settlement", "Ada", other("loss_rise", 0.1), "recomputed it is"),
         ("settlement", "Ada", other("label_pay", 1.0), "recomputed it is"),
         ("settlement", "Ben", other("passed", True), "recomputed it is"),
         ("round", "3", asked_too, "clients were asked who did not pass the audition"),
@@ -546,6 +547,7 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
         (lambda d: d["settlement"].update(pay=9999), "the pay is 9,999"),
         (lambda d: d["settlement"].update(present_labels=90.0), "fewer labels than her own"),
         (lambda d: d["settlement"].update(present_labels=900.0), "by the offer's formula"),
+        (lambda d: d["settlement"].update(loss_rise=0.1), "expects another loss than of 12 rounds that changed"),
         (lambda d: d["settlement"].update(asked=0), "other rounds"),
         (lambda d: d["audition"]["result"].update(offer="ab"), "another client or offer"),
         (lambda d: d["audition"].update(commitment=None), "was not committed to"),
@@ -829,6 +831,27 @@ def test_what_one_does_not_do_is_not_taken_from_the_others(misfortune, tmp_path,
         assert expected > offer.job.expected_loss, "with fewer labels more loss is expected, which is not hers to pay"
         if misfortune is dies_after_a_round:
             assert settled["label_pay"] == before[name].document["label_pay"]
+
+
+def test_rounds_that_cannot_be_run_without_her_are_not_taken_from_the_others(tmp_path):
+    """Of three with masked reports one dies: two are left, no sum is unmasked, and the model stays as it is."""
+    job = replace(audition_job(tmp_path, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
+    clients = {name: values[:3] for name, values in job.document()["clients"].items()}
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    found = setting.go(dies_after_a_round(setting))
+    assert held(setting, found) is None
+    assert [entry.document["model"] != entry.document["previous"] for entry in found.rounds] == [True] + [False] * 11
+    for name in ("Ada", "Cleo"):
+        settled, offer = found.settlements[name].document, found.agreement.offers[["Ada", "Ben", "Cleo"].index(name)]
+        terms, losses = offer.client.pay, offer.job.loss_by_rounds
+        assert len(losses) == 13
+        assert settled["loss_rise"] == pytest.approx(losses[1]) and losses[1] > 0.05
+        assert (settled["delivered"], settled["asked"]) == (12, 12), "she was there"
+        expected = terms["joint_constant"] + terms["joint_curve"] / settled["present_labels"] + settled["loss_rise"]
+        amount = terms["joint_base"] + terms["joint_slope"] * (expected - found.test.document["loss"])
+        assert settled["computing_pay"] == pytest.approx(min(max(amount, 0.0), terms["joint_cap"]))
+        assert abs(expected - found.test.document["loss"]) < 0.5 * losses[1], "expected is what can be, after one round"
+        assert receipt_fault(receipt_of(setting, name)) is None
 
 
 def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):

@@ -113,6 +113,24 @@ def test_reports_of_clients_who_drop_out_are_missing_from_the_sum(tmp_path, sile
     assert [note["missing"] for note in notes if "missing" in note] == [[1], [2]][: len(missing)]
 
 
+def test_sums_are_scaled_up_for_who_is_missing_if_the_offer_says_so(tmp_path):
+    def drops(reply):
+        return [] if of_training(reply, 1001) and reply.content.config_records[ROUND]["round"] == 1 else [reply]
+
+    trained = {}
+    for rescales in (False, True):
+        for secure in ("always", ""):
+            job = BareRounds(tmp_path / f"{rescales}-{secure}", 6, 2, secure=secure, rescales=rescales)
+            trained[rescales, secure], view = job.go(Meddler(job.grid, drops))
+            assert view.rounds[1].document["missing"] == ["client 1"]
+    whole = BareRounds(tmp_path / "whole", 6, 1, secure="").go()[0]
+    changes = {case: params - whole for case, params in trained.items()}
+    np.testing.assert_allclose(trained[True, "always"], trained[True, ""], atol=1e-6)
+    factor = 21 / 19  # the weights are 1, 2, …, 6; the second is missing
+    np.testing.assert_allclose(changes[True, ""], factor * changes[False, ""], atol=1e-6)
+    np.testing.assert_allclose(changes[True, "always"], factor * changes[False, "always"], atol=1e-6)
+
+
 def test_a_sum_of_fewer_than_three_is_not_unmasked_and_changes_nothing(tmp_path):
     job = BareRounds(tmp_path, 3, rounds=3)
 

@@ -8,7 +8,8 @@ Weights are those of the contract. The two robust rules look at every parameter 
 - "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
 
 The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean.
-A `ReportRule` says which of the rules is used, and what is done with long reports. Imports `model` and `errors`.
+A `ReportRule` says which of the rules is used, and what is done with long and with missing reports. Imports `model` and
+`errors`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ class ReportRule:
     aggregation  how they are combined
     bound        the largest length (L2 norm) of a change; 0 for none
     clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
+    rescales     whether the reports that are taken count for those that are missing too, so that the common model
+                 moves as far as if all had come
     """
 
     aggregation: str = MEAN
     bound: float = 0.0
     clips: bool = False
+    rescales: bool = False
 
     def __post_init__(self) -> None:
         require_aggregation(self.aggregation)
@@ -54,6 +58,17 @@ def limited_changes(changes: NDArray[np.float32], rule: ReportRule) -> tuple[NDA
         return changes, (length > 0) & (length <= rule.bound)
     factor = np.minimum(1.0, rule.bound / np.maximum(length, 1e-300))
     return np.asarray(changes * factor.astype(np.float32)[:, None]), np.ones(len(changes), dtype=bool)
+
+
+def taken_weights(weight: NDArray[np.float64], taken: NDArray[np.bool_], rule: ReportRule) -> NDArray[np.float64]:
+    """The weights of the reports that are taken; by the rule, they sum up to those of all who were asked."""
+    own = weight[taken]
+    return own * missing_factor(float(weight.sum()), float(own.sum())) if rule.rescales else own
+
+
+def missing_factor(asked: float, taken: float) -> float:
+    """The factor by which reports with these weights in all are scaled up to those of all who were asked."""
+    return asked / taken if taken > 0 else 1.0
 
 
 def require_aggregation(aggregation: object) -> None:

@@ -32,6 +32,7 @@ class AuditionDetails:
     inputs        from which the contract was computed
     plan          the contract's plan
     worth         (clients,) of those asked: what her labels are worth to the server, κ (A / (N − n_i) − A / N)
+    loss_by_rounds  rise of the joint loss if training ends after 0, 1/k, 2/k, … of the rounds
     """
 
     asked: IntArray
@@ -42,6 +43,7 @@ class AuditionDetails:
     inputs: PlanInputs
     plan: AuditionPlan
     worth: FloatArray
+    loss_by_rounds: tuple[float, ...]
 
     @property
     def measurement(self) -> AuditionMeasurement:

@@ -2,7 +2,7 @@
 
 First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
 what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen. Imports
-`audition_details`, `audition_pilot`, `asked_samples`, `federations`, `loss_spread`, `pilot_design`,
+`audition_details`, `audition_pilot`, `asked_samples`, `federations`, `loss_by_rounds`, `loss_spread`, `pilot_design`,
 `pilot_measurement`, `step_size` and `mechanism`.
 """
 
@@ -30,6 +30,7 @@ from truthfl.learning.audition_pilot import (
     tune_recipe,
 )
 from truthfl.learning.federations import ServerSide, with_training
+from truthfl.learning.loss_by_rounds import measure_loss_by_rounds
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
@@ -152,6 +153,9 @@ def plan_on_pilot(
             inputs=final_inputs,
             plan=plan,
             worth=settings.loss_value * rise,
+            loss_by_rounds=measure_loss_by_rounds(
+                pilot.trial, side.test, pilot.trial_batches(plan.contract.batch_size)
+            ),
         ),
         pilot,
         here,

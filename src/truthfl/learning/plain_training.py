@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from truthfl.learning.aggregation import combined_change, limited_changes
+from truthfl.learning.aggregation import combined_change, limited_changes, taken_weights
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import report_of_round, takes_part, updated_memory
 from truthfl.learning.model import Labels, Params
@@ -51,5 +51,6 @@ def train_plainly(
             changes.append(report - common)
             weights.append(federated.weight[i] / federated.participation[i])
         rows, taken = limited_changes(np.array(changes, dtype=np.float32).reshape(-1, len(common)), federated.rule)
-        common = common + combined_change(rows[taken], np.array(weights)[taken], federated.rule.aggregation)
+        counted = taken_weights(np.array(weights, dtype=float), taken, federated.rule)
+        common = common + combined_change(rows[taken], counted, federated.rule.aggregation)
     return common

@@ -1,4 +1,4 @@
-"""Rounds in which the server looks at every report: robust aggregation, and reports that may be too long.
+"""Rounds in which the server looks at every report: robust aggregation, reports that may be too long or are missing.
 
 Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it. Imports
 `aggregation`, `client_changes`, `engines`, `federated` and `model`.
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.aggregation import MEAN, combined_change, limited_changes
+from truthfl.learning.aggregation import MEAN, combined_change, limited_changes, taken_weights
 from truthfl.learning.client_changes import ClientChanges
 from truthfl.learning.engines import Engine, Run
 from truthfl.learning.federated import Federated
@@ -23,7 +23,8 @@ def needs_single_reports(federated: Federated, run: Run) -> bool:
     """Whether the rule for reports can treat a report of this run otherwise than adding it."""
     rule, special = federated.rule, run.special_clients
     longer = bool((np.abs(run.report_scale) > 1.0).any()) or bool(special and (special.fabricators or special.rescaled))
-    return rule.aggregation != MEAN or (rule.bound > 0 and longer)
+    empty = bool((run.report_scale == 0).any()) or special is not None
+    return rule.aggregation != MEAN or (rule.bound > 0 and longer) or (rule.rescales and not rule.clips and empty)
 
 
 class SingleReports:
@@ -50,12 +51,16 @@ class SingleReports:
     def round(self, inner: Params, round_: int, fabricated: Mapping[int, Params]) -> None:
         """Train one round, in place; `fabricated` are the reports of clients who fabricate them."""
         common, scale, rule = self.engine.unpack(inner), self.run.report_scale, self.federated.rule
-        honest = np.flatnonzero(self.changes.present(round_) & (scale != 0))
+        asked = self.changes.present(round_)
+        honest = np.flatnonzero(asked & (scale != 0))
         made = scale[honest].astype(np.float32)[:, None] * self.changes.of(inner, round_, honest)
         clients = np.concatenate((honest, np.array(list(fabricated), dtype=np.int64)))
         changes = np.concatenate((made, *(report[None] - common for report in fabricated.values())))
         order = np.argsort(clients, kind="stable")
         changes, taken = limited_changes(changes[order], rule)
         self.refused.update(clients[order][~taken & changes.any(axis=1)].tolist())
-        weight = (self.federated.weight / self.federated.participation)[clients[order][taken]]
-        inner[:] = self.engine.pack(common + combined_change(changes[taken], weight, rule.aggregation))
+        weight = self.federated.weight / self.federated.participation
+        counted = np.zeros(len(weight), dtype=bool)
+        counted[clients[order][taken]] = True
+        counts = taken_weights(weight[asked], counted[asked], rule)
+        inner[:] = self.engine.pack(common + combined_change(changes[taken], counts, rule.aggregation))

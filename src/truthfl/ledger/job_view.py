@@ -1,4 +1,4 @@
-"""The ledger's entries of one job, sorted by kind. Imports `entry`, `schema`, `terms`."""
+"""The ledger's entries of one job, sorted by kind. Imports `entry`, `round_terms`, `schema`, `terms`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cached_property
 
 from truthfl.errors import InputError
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.schema import KINDS
 from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, offer_from
 
@@ -154,6 +155,15 @@ class JobView:
     @cached_property
     def _all_delivered_labels(self) -> float:
         return math.fsum(self.delivered_labels.values())
+
+    @cached_property
+    def loss_rise(self) -> float:
+        """By how much the expected joint loss is higher because rounds did not change the model."""
+        if self.agreement is None:
+            return 0.0
+        terms = self.agreement.terms
+        changed = sum(entry.document["model"] != entry.document.get("previous") for entry in self.rounds)
+        return loss_rise(terms.loss_by_rounds, terms.rounds, changed)
 
     def present_labels(self, offer: Offer) -> float:
         """Her own labels, and those of the others who take part, each times her share of rounds delivered."""

@@ -2,7 +2,7 @@
 
 With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
 Receipts of earlier offers, which were not signed, have no such part. Imports `canonical`, `documents`, `job_view`,
-`terms`.
+`round_terms`, `terms`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.documents import final_fault
 from truthfl.ledger.job_view import JobView
+from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.terms import Offer
 
 FROM_THE_LEDGER = ("round", "previous", "model", "attempt", "refused")  # fields of a round's entry in a receipt
@@ -55,6 +56,10 @@ def rounds_fault(document: Document, offer: Offer) -> str | None:
     counted = sum(one["taken"] for one in rounds)
     if (len(rounds), counted) != (settlement["asked"], settlement["delivered"]):
         return f"its settlement counts other rounds than the {counted} of {len(rounds)} that it lists"
+    if offer.job.loss_by_rounds and len(rounds) == offer.job.rounds:
+        changed = sum(one["previous"] != one["model"] for one in rounds)
+        if settlement["loss_rise"] != loss_rise(offer.job.loss_by_rounds, offer.job.rounds, changed):
+            return f"its settlement expects another loss than of {changed} rounds that changed the model"
     return _model_fault(rounds, tested, offer) or _final_word_fault(document["final"], tested, offer)
 
 

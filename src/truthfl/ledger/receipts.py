@@ -149,7 +149,8 @@ def _fault(receipt: Document) -> str | None:
         if fault is not None:
             return fault
         result = document["audition"]["result"]
-        evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"])
+        rise = settlement.get("loss_rise", 0.0)
+        evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"], rise)
     recomputed = settled_for(offer, test["loss"], settlement["delivered"], asked, evidence)
     if dict(settlement) != settlement_document(recomputed, offer):
         units, currency = offer.job.minor_units, offer.job.currency

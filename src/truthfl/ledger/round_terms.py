@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truthfl.errors import InputError
@@ -12,6 +12,7 @@ MEAN = "mean"
 AGGREGATIONS = (MEAN, "trimmed", "median")
 ALWAYS, FROM_THREE = "always", "in rounds of three or more"  # when reports are masked
 FEWEST_MASKED = 3  # reports in a sum
+MOST_LOSSES = 1_000  # in a table of losses by rounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 DEFAULTS: Mapping[str, object] = {
     "agreement_key": "",
@@ -19,6 +20,8 @@ DEFAULTS: Mapping[str, object] = {
     "aggregation": MEAN,
     "secure_aggregation": "",
     "least_participation": 1.0,
+    "rescales": False,
+    "loss_by_rounds": [],
 }
 
 
@@ -30,6 +33,31 @@ def masks_reports(secure_aggregation: str, taking_part: int) -> bool:
 def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a job's terms without those that earlier offers do not have, if they are the default."""
     return {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
+
+
+def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> float:
+    """By how much a job's expected loss is higher if only so many of its rounds changed the model.
+
+    loss_by_rounds  the rise if training ends after 0, 1/k, 2/k, … of all rounds, in between on straight lines; none
+                    given: 0
+    """
+    if not loss_by_rounds or not rounds:
+        return 0.0
+    place = min(changed / rounds, 1.0) * (len(loss_by_rounds) - 1)
+    before = min(int(place), len(loss_by_rounds) - 2)
+    share = place - before
+    return (1.0 - share) * loss_by_rounds[before] + share * loss_by_rounds[before + 1]
+
+
+def require_sound_loss_by_rounds(values: object) -> None:
+    """Raise InputError unless these are no numbers, or several from 0 on, the last of them 0."""
+    sound = (
+        isinstance(values, Sequence)
+        and len(values) <= MOST_LOSSES
+        and all(type(value) in (int, float) and 0 <= value < math.inf for value in values)
+    )
+    if not sound or (values and (len(values) < 2 or values[-1] != 0)):  # type: ignore[arg-type,index]
+        raise InputError("this is no offer: its loss_by_rounds are not numbers from 0 on that end with 0.")
 
 
 def require_sound_round_terms(agreement_key: object, bound: object, aggregation: object, secure: object) -> None:

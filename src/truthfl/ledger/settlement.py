@@ -29,7 +29,8 @@ class Settled:
 
     With an audition, and None without:
 
-    solo_loss, level_shift, present_labels    as in `SoloEvidence`
+    solo_loss, level_shift, present_labels, loss_rise    as in `SoloEvidence`; no loss_rise if the terms have no losses
+                               by rounds, as earlier ones
     passed                     whether she took part in the joint training
     label_pay, computing_pay   the two parts of the amount
     """
@@ -42,12 +43,13 @@ class Settled:
     solo_loss: float | None = None
     level_shift: float | None = None
     present_labels: float | None = None
+    loss_rise: float | None = None
     passed: bool | None = None
     label_pay: float | None = None
     computing_pay: float | None = None
 
 
-OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "passed", "label_pay", "computing_pay")
+OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "loss_rise", "passed", "label_pay", "computing_pay")
 
 
 def settled_for(
@@ -68,6 +70,7 @@ def settled_for(
         solo_loss=evidence.solo_loss,
         level_shift=evidence.level_shift,
         present_labels=evidence.present_labels,
+        loss_rise=evidence.loss_rise if offer.job.loss_by_rounds else None,
         passed=passes(offer, evidence.solo_loss, evidence.level_shift),
         label_pay=label_pay,
         computing_pay=computing_pay,
@@ -86,7 +89,7 @@ def settled_from_entries(offer: Offer, view: JobView) -> Settled:
 def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
     """The evidence of her audition and of the rounds in the ledger."""
     recorded = view.auditions[offer.client.name].document
-    return SoloEvidence(recorded["solo_loss"], recorded["level_shift"], view.present_labels(offer))
+    return SoloEvidence(recorded["solo_loss"], recorded["level_shift"], view.present_labels(offer), view.loss_rise)
 
 
 def settlement_document(settled: Settled, offer: Offer) -> dict[str, Any]:
@@ -98,6 +101,8 @@ def settlement_document(settled: Settled, offer: Offer) -> dict[str, Any]:
     if settled.passed is None:
         for name in OF_AUDITION:
             del document[name]
+    elif settled.loss_rise is None:
+        del document["loss_rise"]
     if offer.is_flat:
         document["reward"] = document.pop("amount")
     return document

@@ -25,11 +25,13 @@ class SoloEvidence:
     solo_loss       test loss of the model that she trained alone; None if there is none
     level_shift     shift of the expected solo loss by those of the others, in standard deviations
     present_labels  her labels and those of the others who passed, each times the share of rounds delivered
+    loss_rise       of the expected joint loss, because rounds did not change the model
     """
 
     solo_loss: float | None
     level_shift: float
     present_labels: float
+    loss_rise: float = 0.0
 
 
 def audition_of(offer: Offer) -> Audition:
@@ -89,6 +91,7 @@ def observation_of(
         solo_loss=_number(evidence.solo_loss),
         level_shift=evidence.level_shift,
         present_labels=evidence.present_labels,
+        loss_rise=evidence.loss_rise,
     )
 
 

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.earlier_offers import in_present_format, is_flat
-from truthfl.ledger.round_terms import MEAN, require_sound_round_terms, without_defaults
+from truthfl.ledger.round_terms import (
+    MEAN,
+    require_sound_loss_by_rounds,
+    require_sound_round_terms,
+    without_defaults,
+)
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.tried_lies import TriedLie, field_values, tried_lie_from
 from truthfl.mechanism import formulas
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
 FORMAT = 4
 SIGNED_SINCE = 4  # the first format whose offers are signed by the operator
 MOST_LIES = 100  # in an offer
+LISTS = ("image_shape", "classes", "loss_by_rounds")  # terms that are tuples here and lists in JSON
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,8 @@ class JobTerms:
     aggregation       how reports are combined: "mean", "trimmed" or "median"
     secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
     least_participation  the smallest share of rounds in which any client is asked
+    rescales          whether the reports that are taken in a round count for those that are missing too
+    loss_by_rounds    rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; none: not measured
     """
 
     name: str
@@ -80,6 +88,8 @@ class JobTerms:
     aggregation: str = MEAN
     secure_aggregation: str = ""
     least_participation: float = 1.0
+    rescales: bool = False
+    loss_by_rounds: tuple[float, ...] = ()
 
     @property
     def has_audition(self) -> bool:
@@ -88,7 +98,8 @@ class JobTerms:
 
     def document(self) -> dict[str, Any]:
         """The terms as JSON values; those of an audition, and newer ones with their default, are omitted."""
-        values = asdict(self) | {"image_shape": list(self.image_shape), "classes": list(self.classes)}
+        lists = {name: list(getattr(self, name)) for name in LISTS}
+        values = asdict(self) | lists
         if self.recipe is None:
             del values["recipe"], values["audition_seconds"]
         return without_defaults(values)
@@ -289,7 +300,7 @@ def job_terms_from(document: object) -> JobTerms:
     """The job's terms in this part of an offer or plan."""
     job = dict(field_values(JobTerms, document, "job"))
     try:
-        job["image_shape"], job["classes"] = tuple(job["image_shape"]), tuple(job["classes"])
+        job |= {name: tuple(job[name]) for name in LISTS if name in job}
     except TypeError as error:
         raise InputError(f"this is no offer: {error}.") from None
     terms = JobTerms(**job)
@@ -303,4 +314,7 @@ def job_terms_from(document: object) -> JobTerms:
     require_sound_round_terms(terms.agreement_key, terms.report_bound, *sums)
     if type(terms.least_participation) not in (int, float) or not 0 < terms.least_participation <= 1:
         raise InputError("this is no offer: its least_participation is no number above 0 and up to 1.")
+    if type(terms.rescales) is not bool:
+        raise InputError("this is no offer: rescales is neither true nor false.")
+    require_sound_loss_by_rounds(terms.loss_by_rounds)
     return terms

@@ -55,17 +55,19 @@ class Audition(Mechanism):
 
     kind: ClassVar[str] = "audition"
     has_cap: ClassVar[bool] = True
+    rescales: ClassVar[bool] = True
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED | {Evidence.SOLO_LOSS}
     formula: ClassVar[str] = (
         "label pay = label_base + label_slope * (solo_level + level_shift * solo_spread - solo_loss), less "
         "audition_pay for who does not pass, from 0 to label_cap; computing pay = (joint_base + joint_slope * "
-        "(joint_constant + joint_curve / present_labels - test_loss), from 0 to joint_cap) * delivered / asked, 0 for "
-        "who does not pass; pay = their sum, rounded to whole units"
+        "(joint_constant + joint_curve / present_labels + loss_rise - test_loss), from 0 to joint_cap) * delivered / "
+        "asked, 0 for who does not pass; pay = their sum, rounded to whole units. loss_rise follows from "
+        "loss_by_rounds and the number of rounds that changed the model"
     )
     dropping_out: ClassVar[str] = (
         "Who sends no audition in time, or one whose loss is more than the gate above its level, takes no part in the "
         "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
-        "refused, the others' reports keep their weights and hers counts as no change. An empty report is refused. "
+        "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
         "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
         "never negative."
     )
@@ -115,9 +117,10 @@ class Audition(Mechanism):
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray:
-        """The joint loss that is expected with the labels that took part."""
+        """The joint loss that is expected with the labels and rounds that took part."""
         present = self.total_labels if observation.present_labels is None else observation.present_labels
-        return np.asarray(self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0))
+        expected = self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0)
+        return np.asarray(expected + observation.loss_rise)
 
     def computing_pay(self, observation: Observation) -> FloatArray:
         """Pay for computing; 0 for those who did not pass."""

@@ -95,11 +95,13 @@ class Mechanism(ABC):
     formula       its pay in one line, for the offer
     dropping_out  consequences of a late, missing or refused report, for the offer
     has_cap       whether no test loss makes it pay more than an amount in the terms, which `pay_range` gives
+    rescales      whether in a round the reports that are taken count for those that are missing too
     batch_size    D', the assigned batch sizes
     """
 
     kind: ClassVar[str]
     has_cap: ClassVar[bool] = False
+    rescales: ClassVar[bool] = False
     needs: ClassVar[frozenset[Evidence]] = ALWAYS_COLLECTED
     formula: ClassVar[str] = "pay as the contract's own code computes it"
     dropping_out: ClassVar[str] = (

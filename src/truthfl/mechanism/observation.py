@@ -46,6 +46,7 @@ class Observation:
     level_shift         shift of the expected solo loss, in standard deviations, by `peer_level.peer_shifts`
     present_labels      her labels and those of the others who took part, each times the share of rounds delivered;
                         None for all labels
+    loss_rise           by how much the expected joint loss is higher because rounds did not change the model
     """
 
     test_loss: ArrayLike
@@ -58,3 +59,4 @@ class Observation:
     solo_loss: ArrayLike | None = None
     level_shift: ArrayLike = 0.0
     present_labels: ArrayLike | None = None
+    loss_rise: ArrayLike = 0.0

@@ -34,6 +34,7 @@ def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | N
         None if solo_loss is None else float(solo_loss),
         float(settlement["level_shift"]),
         float(settlement["present_labels"]),
+        float(settlement.get("loss_rise", 0.0)),
     )
 
 

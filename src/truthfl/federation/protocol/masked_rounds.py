@@ -4,8 +4,7 @@ Before her first round a client is told her peers, by their signed acceptances. 
 client when nobody is missing; else those who delivered are asked for the keys of the masks that they share with those
 who are missing. A sum that is longer than honest reports can make it is left out, and the next rounds add up small
 groups, by which `suspects` finds whose reports make sums too long. Imports `ask_nodes`, `enrolment`, `masking`,
-`message_codes`, `messages`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning.model`, the ledger and
-Flower.
+`message_codes`, `messages`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports
 from truthfl.federation.protocol.suspects import Suspects
+from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES
 from truthfl.ledger.round_terms import FEWEST_MASKED
@@ -256,7 +256,7 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
             reason = masked.take(*place, reply, call, len(params))
             if reason is not None:
                 rejected.append((place[1].client.name, node, reason))
-    change, refused = np.zeros_like(params), [] if groups else [TOO_FEW]
+    change, refused, weight = np.zeros_like(params), [] if groups else [TOO_FEW], 0.0
     for group in groups:
         part, reason, silent = masked.total(group, call)
         rejected += silent
@@ -264,6 +264,10 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
             refused.append(str(reason))
         else:
             change += part
+            weight += math.fsum(masked.weights[group.offers[own].client.name] for own in group.reports)
+    if offers[0].job.rescales:
+        asked = math.fsum(masked.weights[offer.client.name] for offer in offers)
+        change *= np.float32(missing_factor(asked, weight))
     masked.suspects.conclude()
     taken = masked.delivered(groups, offers)
     rejected += missing_reports(node_of, taken, rejected)

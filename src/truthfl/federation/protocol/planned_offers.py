@@ -120,6 +120,7 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         aggregation=job.server.aggregation,
         secure_aggregation=_secure_aggregation(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
+        loss_by_rounds=() if audition is None else audition.loss_by_rounds,
     )
 
 

@@ -52,7 +52,7 @@ class Promise:
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
-    report_bound, aggregation, secure_aggregation   see `JobTerms`
+    report_bound, aggregation, secure_aggregation, loss_by_rounds   see `JobTerms`
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
 
@@ -68,6 +68,7 @@ class Promise:
     report_bound: float = 0.0
     aggregation: str = MEAN
     secure_aggregation: str = ""
+    loss_by_rounds: tuple[float, ...] = ()
 
     @property
     def expected_loss(self) -> float:
@@ -120,6 +121,8 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         aggregation=promise.aggregation,
         secure_aggregation=promise.secure_aggregation,
         least_participation=float(promise.clients.participation.min()),
+        rescales=promise.contract.rescales,
+        loss_by_rounds=promise.loss_by_rounds,
         audition_seconds=0.0 if promise.recipe is None else roster.server.audition_seconds,
     )
 

@@ -9,4 +9,5 @@ from truthfl.ledger.terms import JobTerms
 
 def report_rule(terms: JobTerms, taking_part: int) -> ReportRule:
     """The rule of a job in which so many clients take part."""
-    return ReportRule(terms.aggregation, terms.report_bound, masks_reports(terms.secure_aggregation, taking_part))
+    masks = masks_reports(terms.secure_aggregation, taking_part)
+    return ReportRule(terms.aggregation, terms.report_bound, masks, terms.rescales)

@@ -1,7 +1,7 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `reports`, `round_entries`, `learning`, the
-ledger and Flower.
+Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `report_rule`, `reports`, `round_entries`,
+`learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_r
 from truthfl.federation.protocol.message_codes import array_bytes_digest, coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
+from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
-from truthfl.learning.aggregation import combined_change
+from truthfl.learning.aggregation import combined_change, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.model import Model, Params
@@ -155,11 +156,12 @@ def run_round(
             else:
                 reports[offer.client.name] = report[PARAMS]
     rejected += missing_reports(node_of, set(reports), rejected)
-    taken = [offer for offer in offers if offer.client.name in reports]
-    names = [offer.client.name for offer in taken]
-    weight = np.array([training.weight_of(offer) for offer in taken])
+    names = [offer.client.name for offer in offers if offer.client.name in reports]
+    weight = np.array([training.weight_of(offer) for offer in offers])
+    taken = np.array([offer.client.name in reports for offer in offers], dtype=bool)
+    rule = report_rule(training.agreement.terms, len(training.taking_part.offers))
     changes = np.array([reports[name] - params for name in names], dtype=np.float32).reshape(-1, len(params))
-    change = combined_change(changes, weight, training.agreement.terms.aggregation)
+    change = combined_change(changes, taken_weights(weight, taken, rule), rule.aggregation)
     return RoundOutcome(params + change, names, rejected)
 
 

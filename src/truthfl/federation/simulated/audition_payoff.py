@@ -29,6 +29,7 @@ from truthfl.ledger.terms import Agreement, Offer
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.setting import Training
 
+NEVER_ASKED = 1e-30  # the participation of those who are stopped at the audition
 ABSENT = Behaviour(
     "absent",
     "Is not asked for reports.",
@@ -181,14 +182,14 @@ def _trained(
     """
     if not taking_part.offers:
         return restricted.model.init(seed), np.zeros_like(asked)
-    weights = joint_weights(agreement, taking_part)
+    weights, q = joint_weights(agreement, taking_part), restricted.participation
     federated = Federated(
         restricted.model,
         restricted.data,
         restricted.partition,
         restricted.training,
         weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
-        participation=restricted.participation,
+        participation=np.where([offer.client.name in weights for offer in agreement.offers], q, NEVER_ASKED),
         rule=report_rule(agreement.terms, len(taking_part.offers)),
     )
     profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])

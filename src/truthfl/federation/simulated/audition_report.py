@@ -61,7 +61,8 @@ def _expected_loss_sentence(outcome: RunOutcome) -> str:
     present = math.fsum(outcome.view.delivered_labels.values())
     if present == 0:
         return "No report of anybody was taken: the model that was tested is the one from which training starts."
-    expected = audition_of(offers[0]).expected_joint_loss(Observation(0.0, present_labels=present))
+    observed = Observation(0.0, present_labels=present, loss_rise=outcome.view.loss_rise)
+    expected = audition_of(offers[0]).expected_joint_loss(observed)
     return (
         f"{present:,.0f} of {all_labels:,} labels took part in the joint training; computing is paid by the loss that "
         f"is expected of these, {float(expected[0]):.4f}."
