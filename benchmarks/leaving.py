@@ -94,9 +94,8 @@ def pay_over_cost(job, plan, seed, leaves):
         grid = LeavingGrid(people, max(people) if leaves else None)
         view = conduct_job(grid, job, "job", operator, plan, lambda *_: None)
     offers, kinds = view.agreement.offers, [TRUTHFUL] * len(view.agreement.offers)
-    cost = audition_costs(
-        view.agreement, kinds, set(view.commitments), {o.client.name for o in view.taking_part.offers}
-    )
+    passed = {offer.client.name for offer in view.taking_part.offers}
+    cost = audition_costs(view.agreement, kinds, set(view.commitments), passed)
     last = job.clients.name[-1]
     return [
         (float(view.settlements[offer.client.name].document["amount"]), float(own))
