@@ -12,7 +12,7 @@ const char *truthfl_instruction_set(void);
   int truthfl_##set##_pack(const truthfl_job *, const float *, float *);                                               \
   int truthfl_##set##_unpack(const truthfl_job *, const float *, float *);                                             \
   int truthfl_##set##_chunk(const truthfl_job *, const float *, int64_t, int64_t, int64_t, float *);                   \
-  int truthfl_##set##_combine(const truthfl_job *, float *, const float *, int64_t);                                   \
+  int truthfl_##set##_combine(const truthfl_job *, float *, float *, int64_t);                                         \
   int truthfl_##set##_run(const truthfl_job *, float *, int64_t, int64_t, const int64_t *, int64_t);                   \
   int truthfl_##set##_gradient(const truthfl_job *, const float *, const uint8_t *, const int32_t *, const float *,    \
                                int64_t, float *);                                                                      \

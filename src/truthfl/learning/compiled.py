@@ -104,12 +104,14 @@ def bright_pixels(model: Model, images: Images) -> tuple[NDArray[Any], ...]:
     """
     if not isinstance(model, SoftmaxRegression) or model.classes > 16 or model.pixels > 2**16:
         return ()
-    flat = images.reshape(len(images), -1)
-    counts = np.count_nonzero(flat, axis=1)
-    if counts.mean() > 0.5 * model.pixels:
+    flat = images.reshape(-1)
+    bright = np.flatnonzero(flat != 0)
+    if len(bright) > 0.5 * len(flat):
         return ()
-    where = np.nonzero(flat)[1].astype(np.uint16)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), where, flat[flat > 0]
+    first = model.pixels * np.arange(len(images) + 1)
+    starts = np.searchsorted(bright, first)
+    where = (bright - np.repeat(first[:-1], np.diff(starts))).astype(np.uint16)
+    return starts.astype(np.int64), where, flat[bright]
 
 
 def address(array: NDArray[Any]) -> ctypes.c_void_p:

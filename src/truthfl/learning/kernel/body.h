@@ -14,6 +14,7 @@
 #include "job.h"
 
 #define BLOCK 8
+#define LINE 16 /* floats in a cache line */
 #define K 5 /* filters are 5 × 5 */
 #ifndef LANES
 #define LANES 4 /* floats in a register */
@@ -483,17 +484,18 @@ static void chunk(const truthfl_job *job, const shape *s, const float *p, int64_
   flush(job, s, p, w, update);
 }
 
-/* Adds the updates of all chunks to the model, in order. */
-static void combine(const truthfl_job *job, const shape *s, float *p, const float *update, int64_t chunks) {
-  int64_t step = s->total + 1;
-  float keep = 0.0f;
+/* Adds the updates of all chunks, `step` floats apart, to the model, in order; the first update is overwritten. */
+static void combine(const truthfl_job *job, const shape *s, float *restrict p, float *restrict update, int64_t chunks,
+                    int64_t step) {
+  float keep = 0.0f, size = job->step_size;
   for (int64_t k = 0; k < chunks; k++) keep += update[k * step + s->total];
   keep *= job->penalty;
-  for (int64_t j = 0; j < s->total; j++) {
-    float sum = update[j];
-    for (int64_t k = 1; k < chunks; k++) sum += update[k * step + j];
-    p[j] += job->local_steps == 1 ? -job->step_size * (sum + keep * p[j]) : sum;
-  }
+  for (int64_t k = 1; k < chunks; k++)
+    for (int64_t j = 0; j < s->total; j++) update[j] += update[k * step + j];
+  if (job->local_steps == 1)
+    for (int64_t j = 0; j < s->total; j++) p[j] += -size * (update[j] + keep * p[j]);
+  else
+    for (int64_t j = 0; j < s->total; j++) p[j] += update[j];
 }
 
 /* ---- functions called from Python ---- */
@@ -542,27 +544,32 @@ int TARGET(chunk)(const truthfl_job *job, const float *inner, int64_t round, int
   return failed ? -1 : 0;
 }
 
-int TARGET(combine)(const truthfl_job *job, float *inner, const float *update, int64_t chunks) {
+int TARGET(combine)(const truthfl_job *job, float *inner, float *update, int64_t chunks) {
   shape s = shape_of(job);
-  combine(job, &s, inner, update, chunks);
+  combine(job, &s, inner, update, chunks, s.total + 1);
   return 0;
 }
 
-/* Rounds first_round … last_round−1, the clients in fixed chunks. */
+/* Rounds first_round … last_round−1, the clients in fixed chunks. The model and the updates are in memory of their own,
+   in which rows of sixteen classes do not cross cache lines. */
 int TARGET(run)(const truthfl_job *job, float *inner, int64_t first_round, int64_t last_round, const int64_t *bounds,
                 int64_t chunks) {
   shape s = shape_of(job);
   scratch *w = new_scratch(job, &s);
-  float *local = malloc((size_t)(2 * s.total + chunks * (s.total + 1)) * sizeof(float));
-  if (!w || !local) { free_scratch(w); free(local); return -1; }
-  float *update = local + 2 * s.total;
+  int64_t step = up(s.total + 1, LINE);
+  float *memory = malloc((size_t)((3 + chunks) * step + LINE) * sizeof(float));
+  if (!w || !memory) { free_scratch(w); free(memory); return -1; }
+  float *p = (float *)(((uintptr_t)memory + 4 * LINE - 1) & ~(uintptr_t)(4 * LINE - 1));
+  float *local = p + step, *g = local + step, *update = g + step;
+  memcpy(p, inner, (size_t)s.total * sizeof(float));
   for (int64_t t = first_round; t < last_round; t++) {
     for (int64_t k = 0; k < chunks; k++)
-      chunk(job, &s, inner, t, bounds[k], bounds[k + 1], w, local, local + s.total, update + k * (s.total + 1));
-    combine(job, &s, inner, update, chunks);
+      chunk(job, &s, p, t, bounds[k], bounds[k + 1], w, local, g, update + k * step);
+    combine(job, &s, p, update, chunks, step);
   }
+  memcpy(inner, p, (size_t)s.total * sizeof(float));
   free_scratch(w);
-  free(local);
+  free(memory);
   return 0;
 }
 
