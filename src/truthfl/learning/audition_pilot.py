@@ -1,13 +1,14 @@
 """Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
 
-Imports `asked_samples`, `behaviours`, `federated`, `federations`, `loss_spread`, `model`, `partition`, `private_model`,
-`profile`, `recipe`, `solo_test`, `solo_training`, `training` and `mechanism`.
+Imports `asked_samples`, `behaviours`, `federated`, `federations`, `honest_runs`, `loss_spread`, `model`, `partition`,
+`private_model`, `profile`, `recipe`, `solo_groups`, `training` and `mechanism`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,18 +17,17 @@ from truthfl.learning.asked_samples import ask_for_labels, asked_order
 from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide
+from truthfl.learning.honest_runs import honest_runs
 from truthfl.learning.loss_spread import sample_losses
 from truthfl.learning.model import Images, Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import MOST_SHIFTS, Recipe
-from truthfl.learning.solo_test import solo_losses
-from truthfl.learning.solo_training import train_all_alone
+from truthfl.learning.solo_groups import losses_of_groups
 from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.solo_curve import WINDOW, SoloCurve
-from truthfl.mechanism.strategies import Strategies
 
 PILOT_CLIENTS = 120  # whose solo models are trained with the number of labels that is asked for
 CURVE_CLIENTS = 40  # and with other numbers
@@ -57,14 +57,17 @@ class PilotClients:
     side: ServerSide
     rows: tuple[IntArray, ...]
 
-    def losses(self, labels: int, recipe: Recipe, clients: int | None = None) -> FloatArray:
-        """Solo losses of the first clients (all by default) with so many labels each."""
-        data, model = self.side.pilot.data, self.side.pilot.model
-        samples: Sequence[tuple[Images, Labels]] = [
-            (data.images[rows[:labels]], data.labels[rows[:labels]]) for rows in self.rows[:clients]
+    def losses(self, works: Sequence[tuple[int, Recipe]], clients: int | None = None) -> list[FloatArray]:
+        """Solo losses of the first clients (all by default), for each number of labels and recipe."""
+        data = self.side.pilot.data
+
+        def samples(rows: IntArray) -> tuple[Images, Labels]:
+            return data.images[rows], data.labels[rows]
+
+        groups = [
+            (recipe, [partial(samples, rows[:labels]) for rows in self.rows[:clients]]) for labels, recipe in works
         ]
-        trained = train_all_alone(model, samples, recipe, SEED, classes=data.classes)
-        return solo_losses(model, trained, self.side.test, SEED)
+        return losses_of_groups(self.side.pilot.model, groups, self.side.test, SEED)
 
 
 def draw_pilot_clients(side: ServerSide, most_labels: int, seed: int) -> PilotClients:
@@ -99,19 +102,22 @@ def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost
     penalty, can_change = float(getattr(model, "penalty", 0.0)), hasattr(model, "classes")
     losses: dict[Recipe, float] = {}
 
-    def loss(recipe: Recipe) -> float:
-        if recipe not in losses:
-            losses[recipe] = _mean(pilot.losses(labels, recipe, RECIPE_CLIENTS))
-        return losses[recipe]
+    def measure(recipes: Iterable[Recipe]) -> None:
+        new = [recipe for recipe in dict.fromkeys(recipes) if recipe not in losses]
+        found = pilot.losses([(labels, recipe) for recipe in new], RECIPE_CLIENTS)
+        losses.update(zip(new, map(_mean, found), strict=True))
 
     def best(recipes: list[Recipe]) -> Recipe:
-        return min(recipes, key=lambda recipe: money_per_loss * loss(recipe) + sample_cost * recipe.samples)
+        measure(recipes)
+        return min(recipes, key=lambda recipe: money_per_loss * losses[recipe] + sample_cost * recipe.samples)
 
     shifts = 0 if isinstance(model, PrivateModel) else MOST_SHIFTS  # (ε, δ) are for samples that are there once
-    start, money_per_loss = Recipe(STEPS, BATCH, STEP_SIZES[0], penalty, shifts), 1.0
-    chosen = min((replace(start, step_size=size) for size in STEP_SIZES), key=loss)
+    steps = [Recipe(STEPS, BATCH, size, penalty, shifts) for size in STEP_SIZES]
+    measure(steps)
+    chosen = min(steps, key=lambda recipe: losses[recipe])
     fewer = max(round(labels / WINDOW), 1)
-    slope = (_mean(pilot.losses(fewer, chosen, RECIPE_CLIENTS)) - loss(chosen)) / np.log(labels / fewer)
+    with_fewer = _mean(pilot.losses([(fewer, chosen)], RECIPE_CLIENTS)[0])
+    slope = (with_fewer - losses[chosen]) / np.log(labels / fewer)
     money_per_loss = label_cost * labels / max(slope, LEAST_SLOPE)
     chosen = best([chosen, replace(chosen, shifts=0)])
     if can_change:
@@ -128,7 +134,7 @@ def _mean(losses: FloatArray) -> float:
 
 def measure_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe) -> SoloCurve:
     """Solo losses of some pilot clients at these numbers of labels."""
-    columns = [pilot.losses(int(n), recipe, CURVE_CLIENTS) for n in labels]
+    columns = pilot.losses([(int(n), recipe) for n in labels], CURVE_CLIENTS)
     return SoloCurve(labels.astype(float), np.stack(columns, axis=1))
 
 
@@ -141,7 +147,7 @@ def refine_solo_curve(pilot: PilotClients, labels: IntArray, recipe: Recipe, cur
     outside = (curve.labels < labels.min()) | (curve.labels > labels.max())
     columns = dict(zip(curve.labels[outside].astype(int).tolist(), curve.loss.T[outside], strict=True))
     columns = {n: np.append(loss, np.full(PILOT_CLIENTS - len(loss), np.nan)) for n, loss in columns.items()}
-    columns |= {int(n): pilot.losses(int(n), recipe) for n in labels}
+    columns |= zip(labels.tolist(), pilot.losses([(int(n), recipe) for n in labels]), strict=True)
     numbers = sorted(columns)
     return SoloCurve(np.array(numbers, dtype=float), np.stack([columns[n] for n in numbers], axis=1))
 
@@ -165,8 +171,7 @@ def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
     Of many clients, `JOINT_CLIENTS` train: the pilot data do not suffice for more, and the loss depends on the labels
     of all.
     """
-    losses = np.empty((JOINT_DRAWS, len(JOINT_SHARES)))
-    inverse = np.empty(len(JOINT_SHARES))
+    runs, inverse = [], np.empty(len(JOINT_SHARES))
     for draw in range(JOINT_DRAWS):
         federated = some_clients(side, draw)
         sizes = federated.partition.sizes
@@ -175,8 +180,8 @@ def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
             inverse[k] = 1.0 / labels.sum()
             here = ask_for_labels(federated, labels, draw)
             batches = np.minimum(float(batch_size), labels.astype(float))
-            trained = train(here, Strategies.truthful(batches), draw, evaluate_on={"test": side.test})
-            losses[draw, k] = trained.evaluations["test"].loss[0, -1]
+            runs.append((here, batches, draw))
+    losses = honest_runs(runs, side.test)[0].reshape(JOINT_DRAWS, len(JOINT_SHARES))
     x = inverse - inverse.mean()
     slopes = losses @ x / (x @ x)
     return JointCurve(float(slopes.mean()), float(slopes.std(ddof=1) / np.sqrt(JOINT_DRAWS)))
@@ -199,21 +204,22 @@ def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:
     if count < FEWEST_PRESENT:
         return 0.0
     order = np.random.default_rng(SEED)
-    slopes = []
+    runs, inverse = [], np.empty((PRESENCE_DRAWS, len(PRESENT_SHARES)))
     for draw in range(PRESENCE_DRAWS):
-        losses, inverse = [], []
         drawn = order.permutation(count)[:JOINT_CLIENTS]
-        for share in PRESENT_SHARES:
+        for k, share in enumerate(PRESENT_SHARES):
             present = drawn[: max(1, round(share * len(drawn)))]
             labels = np.zeros(count, dtype=np.int64)
             labels[present] = federated.partition.sizes[present]
             here = ask_for_labels(federated, labels, draw)
             own = np.minimum(batches[np.sort(present)], here.partition.sizes)
-            trained = train(here, Strategies.truthful(np.maximum(own, 1.0)), draw, evaluate_on={"test": side.test})
-            losses.append(float(trained.evaluations["test"].loss[0, -1]))
-            inverse.append(1.0 / labels.sum())
-        x = np.array(inverse) - np.mean(inverse)
-        slopes.append(float(np.array(losses) @ x / (x @ x)))
+            runs.append((here, np.maximum(own, 1.0), draw))
+            inverse[draw, k] = 1.0 / labels.sum()
+    losses = honest_runs(runs, side.test)[0].reshape(inverse.shape)
+    slopes = []
+    for loss, present_inverse in zip(losses, inverse, strict=True):
+        x = present_inverse - present_inverse.mean()
+        slopes.append(float(loss @ x / (x @ x)))
     return max(float(np.mean(slopes)), 0.0)
 
 
@@ -232,7 +238,7 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
 
     The clients of one pilot are luckier or less lucky than others; the job's will be others again.
     """
-    losses, variances = [], []
+    runs = []
     for draw in range(LEVEL_DRAWS):
         partition = side.draw_clients(tuple(int(n) for n in labels), FIRST_LEVEL_SEED + draw)
         drawn = Federated(
@@ -243,10 +249,9 @@ def measure_joint_level(side: ServerSide, labels: IntArray, batches: FloatArray)
             participation=side.pilot.participation,
             rule=side.pilot.rule,
         )
-        trained = train(drawn, Strategies.truthful(batches), draw, evaluate_on={"test": side.test})
-        losses.append(float(trained.evaluations["test"].loss[0, -1]))
-        if draw < VARIANCE_DRAWS:
-            variances.append(float(np.var(sample_losses(drawn, trained.params[0], side.test))))
+        runs.append((drawn, batches, draw))
+    losses, params = honest_runs(runs, side.test)
+    variances = [float(np.var(sample_losses(runs[k][0], params[k], side.test))) for k in range(VARIANCE_DRAWS)]
     return JointLevel(float(np.mean(losses)), float(np.std(losses, ddof=1)), LEVEL_DRAWS, float(np.mean(variances)))
 
 

@@ -1,6 +1,7 @@
 """Measures the mechanism's constants of a model and its data; each comes with its kind and how it was measured.
 
-A server that has no access to the clients' data measures a federation made of its own pilot data. Imports `federated`,
+A server that has no access to the clients' data measures a federation made of its own pilot data. Imports
+`blas_threads`, `federated`,
 `gradients`, `convex`, `softmax` and `mechanism.setting`.
 """
 
@@ -11,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
 from truthfl.errors import InputError
 from truthfl.learning import convex
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.federated import Federated
 from truthfl.learning.gradients import MOMENTS, Gradients, honest_path
 from truthfl.learning.softmax import SoftmaxRegression
@@ -80,7 +81,7 @@ def measure_constants(federated: Federated, *, batch_size: int = 50, seed: int =
             f"{type(model).__name__} has no strongly convex loss, so the bounds' constants are not defined for it; "
             "calibrate its loss model instead, or use softmax regression."
         )
-    with threadpool_limits(limits=1, user_api="blas"):  # many small products: threads would wait for each other
+    with one_blas_thread():  # many small products: threads would wait for each other
         return _measured(model, federated, batch_size, seed)
 
 

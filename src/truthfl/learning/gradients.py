@@ -1,6 +1,7 @@
 """Estimates of gradient variance, label shift and gradient bound of any model, along an honest training run.
 
-The noise of private training counts as variance. Imports `federated`, `engines`, `draws`, `model` and `private_model`.
+The noise of private training counts as variance. Imports `blas_threads`, `federated`, `engines`, `draws`, `model`
+and `private_model`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
@@ -66,7 +67,7 @@ def measure_reduced_and_whole(
     variances = [np.zeros(len(federated.partition)) for federated in (reduced, whole)]
     square, shift, norm = np.zeros(len(whole.data)), 0.0, 0.0
     path = honest_path(reduced, batch_size, seed)[:: MOMENTS // 2]
-    with threadpool_limits(limits=1, user_api="blas"):  # thousands of small products, which threads only slow down
+    with one_blas_thread():  # thousands of small products, which threads only slow down
         for params in path:
             square[rows] = [
                 np.square(_gradient(whole, params, row, whole.data.labels[row])).sum() for row in rows[:, None]

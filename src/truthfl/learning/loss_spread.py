@@ -1,6 +1,6 @@
 """The spread of the final loss of honest runs: between jobs, and between test samples.
 
-Imports `federated`, `training`, `draws`, `images` and `mechanism.strategies`.
+Imports `federated`, `honest_runs`, `draws`, `images` and `partition`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.federated import Federated
+from truthfl.learning.honest_runs import honest_runs
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.training import train
-from truthfl.mechanism.strategies import Strategies
+from truthfl.learning.partition import Partition
 
 RESAMPLED_PILOTS = 12
 SAMPLES_FOR_VARIANCE = 1000
@@ -23,12 +23,8 @@ def spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.fl
 
     Jobs are simulated by a bootstrap: each trial uses another seed and the pilot's samples resampled with replacement.
     """
-    losses, variances = [], []
-    for trial in range(RESAMPLED_PILOTS):
-        federated = resampled(pilot, trial)
-        trained = train(federated, Strategies.truthful(batches), trial, evaluate_on={"test": test})
-        losses.append(float(trained.evaluations["test"].loss[0, -1]))
-        variances.append(float(np.var(sample_losses(federated, trained.params[0], test))))
+    losses, params = honest_runs([(resampled(pilot, k), batches, k) for k in range(RESAMPLED_PILOTS)], test)
+    variances = [float(np.var(sample_losses(pilot, own, test))) for own in params]
     return float(np.std(losses, ddof=1)), float(np.mean(variances))
 
 
@@ -37,8 +33,8 @@ def resampled(pilot: Federated, trial: int) -> Federated:
     drawn = generator(trial, Purpose.TEST).integers(0, len(pilot.data), len(pilot.data))
     return Federated(
         pilot.model,
-        pilot.data.take(drawn),
-        pilot.partition,
+        pilot.data,
+        Partition(drawn[pilot.partition.rows], pilot.partition.starts),
         pilot.training,
         weight=pilot.weight,
         participation=pilot.participation,

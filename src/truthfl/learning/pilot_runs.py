@@ -20,6 +20,7 @@ from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.strategies import Strategies
 
+KINDS_TOGETHER = 4  # of runs in which a client does not label
 LIE_BATCH_FACTOR = 2  # of paired runs: samples per round, relative to ten clients with the design's batch size
 
 
@@ -87,12 +88,13 @@ def strategies_of(kinds: Sequence[RunKind]) -> Strategies:
 def final_losses(federated: Federated, evaluation: LabeledImages, kinds: Sequence[RunKind]) -> FloatArray:
     """The losses after the last round, in the order of `strategies_of`.
 
-    Runs in which a client does not label have labels of their own; to bound memory, they are trained kind by kind.
+    Runs in which a client does not label have labels of their own; to bound memory, few kinds are trained together.
     """
     losses = []
     for labeled, group in groupby(kinds, lambda kind: kind.labels_honestly):
         alike = list(group)
-        for together in [alike] if labeled else [[kind] for kind in alike]:
+        size = len(alike) if labeled else KINDS_TOGETHER
+        for together in (alike[first : first + size] for first in range(0, len(alike), size)):
             seeds = np.concatenate([kind.seeds for kind in together])
             trained = train(federated, strategies_of(together), seeds, evaluate_on={"evaluation": evaluation})
             losses.append(trained.evaluations["evaluation"].loss[:, -1])

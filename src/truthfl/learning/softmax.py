@@ -44,7 +44,7 @@ class SoftmaxRegression:
 
     def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
         x = self.features(images)
-        derivative = residuals(self._scores(params, x), labels, weight)
+        derivative = residuals(self.scores_of_features(params, x), labels, weight)
         gradient = np.empty(self.size, dtype=np.float32)
         np.matmul(derivative.T, x, out=gradient[: -self.classes].reshape(self.classes, self.pixels))
         gradient[-self.classes :] = derivative.sum(axis=0)
@@ -55,7 +55,7 @@ class SoftmaxRegression:
     def gradient_lengths(self, params: Params, images: Images, labels: Labels) -> Params:
         """The length of the gradient of each sample's cross-entropy, without the penalty."""
         x = self.features(images)
-        derivative = residuals(self._scores(params, x), labels, np.ones(len(labels), dtype=np.float32))
+        derivative = residuals(self.scores_of_features(params, x), labels, np.ones(len(labels), dtype=np.float32))
         lengths: Params = np.sqrt(np.square(derivative).sum(axis=1) * (np.square(x).sum(axis=1) + np.float32(1.0)))
         return lengths
 
@@ -63,10 +63,13 @@ class SoftmaxRegression:
         """One row per image, pixels in [0, 1]."""
         return images.reshape(len(images), -1) * np.float32(1.0 / 255.0)
 
-    def _scores(self, params: Params, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scores_of_features(self, params: Params, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The scores of images with these features."""
         weights = params[: -self.classes].reshape(self.classes, self.pixels)
         scores: NDArray[np.float32] = x @ weights.T + params[-self.classes :]
         return scores
 
     def _scores_by_block(self, params: Params, images: Images) -> list[NDArray[np.float32]]:
-        return [self._scores(params, self.features(images[s : s + BLOCK])) for s in range(0, len(images), BLOCK)]
+        return [
+            self.scores_of_features(params, self.features(images[s : s + BLOCK])) for s in range(0, len(images), BLOCK)
+        ]

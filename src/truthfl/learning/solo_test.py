@@ -4,21 +4,24 @@ One factor of all scores and one bias per class are fitted on one half of the te
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
 count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
 rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
-Imports `draws`, `images` and `model`.
+Imports `blas_threads`, `draws`, `images`, `model` and `softmax`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, bits, key
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Model
+from truthfl.learning.model import Images, Model, Params
+from truthfl.learning.softmax import SoftmaxRegression
 
 Floats = NDArray[np.float64]
 
@@ -37,20 +40,27 @@ def solo_losses(
     A model whose scores are not finite, or all the same, has the loss of the class frequencies.
     """
     chosen = np.argsort(bits(key(seed, Purpose.AUDITION), len(test)), kind="stable")[:MOST_TEST_SAMPLES]
-    images, labels = test.images[chosen], test.labels[chosen]
+    scores, labels = _scores_on(model, test.images[chosen]), test.labels[chosen]
 
     def tested(first: int) -> Floats:
         block = params[first : first + BLOCK]
-        return corrected_losses(np.stack([model.scores(one, images) for one in block]), labels)
+        return corrected_losses(np.stack([scores(one) for one in block]), labels)
 
     workers = min(os.cpu_count() or 1, 64) if threads is None else threads
-    with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
+    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
         if workers == 1 or len(params) <= BLOCK:
             losses = [tested(first) for first in range(0, len(params), BLOCK)]
         else:
             with ThreadPoolExecutor(workers) as pool:
                 losses = list(pool.map(tested, range(0, len(params), BLOCK)))
     return np.concatenate(losses) if losses else np.empty(0)
+
+
+def _scores_on(model: Model, images: Images) -> Callable[[Params], NDArray[np.float32]]:
+    """The scores of these images by parameters; softmax regression converts the pixels once for all."""
+    if isinstance(model, SoftmaxRegression):
+        return partial(model.scores_of_features, x=model.features(images))
+    return partial(model.scores, images=images)
 
 
 def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:
@@ -79,7 +89,7 @@ def _standardized(scores: Floats) -> Floats:
 
 def _log_probabilities(scores: Floats, factor: Floats, biases: Floats) -> Floats:
     z = factor[:, None, None] * scores + biases[:, None, :]
-    z -= z.max(axis=2, keepdims=True)
+    z -= reduce(np.maximum, np.moveaxis(z, 2, 0))[:, :, None]  # class by class: faster than a maximum of few numbers
     z -= np.log(np.exp(z).sum(axis=2, keepdims=True))
     return z
 
@@ -87,24 +97,25 @@ def _log_probabilities(scores: Floats, factor: Floats, biases: Floats) -> Floats
 def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """The factor and the biases with the least cross-entropy, by Newton's method; the problem is convex."""
     models, count, classes = scores.shape
-    one_hot = np.eye(classes)[labels]
+    one_hot, squared = np.eye(classes)[labels], np.square(scores)
     theta = np.zeros((models, classes + 1))
     theta[:, 0] = 1.0
 
-    def objective(at: Floats) -> Floats:
+    def evaluated(at: Floats) -> tuple[Floats, Floats]:
+        """Log-probabilities and objective."""
         log_p = _log_probabilities(scores, at[:, 0], at[:, 1:])
         entropy = -log_p[:, np.arange(count), labels].mean(axis=1)
-        return np.asarray(entropy + 0.5 * RIDGE * (np.square(at[:, 1:]).sum(axis=1) + 1e-3 * np.square(at[:, 0])))
+        return log_p, entropy + 0.5 * RIDGE * (np.square(at[:, 1:]).sum(axis=1) + 1e-3 * np.square(at[:, 0]))
 
-    value = objective(theta)
+    log_p, value = evaluated(theta)
     for _ in range(NEWTON_STEPS):
-        p = np.exp(_log_probabilities(scores, theta[:, 0], theta[:, 1:]))
+        p = np.exp(log_p)
         residual, mean_score = p - one_hot, (p * scores).sum(axis=2)
         gradient = np.empty_like(theta)
         gradient[:, 0] = (residual * scores).sum(axis=(1, 2)) / count + 1e-3 * RIDGE * theta[:, 0]
         gradient[:, 1:] = residual.mean(axis=1) + RIDGE * theta[:, 1:]
         hessian = np.empty((models, classes + 1, classes + 1))
-        hessian[:, 0, 0] = ((p * np.square(scores)).sum(axis=2) - np.square(mean_score)).mean(axis=1) + 1e-3 * RIDGE
+        hessian[:, 0, 0] = ((p * squared).sum(axis=2) - np.square(mean_score)).mean(axis=1) + 1e-3 * RIDGE
         hessian[:, 0, 1:] = hessian[:, 1:, 0] = (p * (scores - mean_score[:, :, None])).mean(axis=1)
         hessian[:, 1:, 1:] = -(p.transpose(0, 2, 1) @ p) / count
         diagonal = np.arange(1, classes + 1)
@@ -113,12 +124,13 @@ def _fit(scores: Floats, labels: NDArray[np.int64]) -> tuple[Floats, Floats]:
         size = np.ones(models)
         for _ in range(HALVINGS):
             trial = theta - size[:, None] * step
-            worse = objective(trial) > value + 1e-12
+            trial_log_p, trial_value = evaluated(trial)
+            worse = trial_value > value + 1e-12
             if not worse.any():
                 break
             size = np.where(worse, size / 2.0, size)
-        theta = np.where(worse[:, None], theta, trial)
-        previous, value = value, np.where(worse, value, objective(trial))
+        trial_log_p[worse], trial[worse], trial_value[worse] = log_p[worse], theta[worse], value[worse]
+        previous, log_p, theta, value = value, trial_log_p, trial, trial_value
         if (previous - value < 1e-9).all():
             break
     return theta[:, 0], theta[:, 1:]

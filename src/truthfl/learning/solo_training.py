@@ -1,8 +1,8 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `draws`, `engines`, `federated`, `images`, `local_training`, `model`, `partition`, `private_draws` and
-`private_model`.
+`recipe`, `blas_threads`, `draws`, `engines`, `federated`, `images`, `local_training`, `model`, `partition`,
+`private_draws` and `private_model`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import is_dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from truthfl.errors import InputError
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, key
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
@@ -88,7 +88,7 @@ def train_all_alone(
         return engine.unpack(inner)
 
     workers = min(os.cpu_count() or 1, 64) if threads is None else threads
-    with np.errstate(over="ignore", invalid="ignore"), threadpool_limits(limits=1, user_api="blas"):
+    with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
         if workers == 1:
             trained = [train_one(own) for own in samples]
         else:

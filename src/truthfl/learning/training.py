@@ -1,8 +1,8 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are. Imports `engines`, `federated`, `images`, `single_reports`, `special_clients`, `model`, `profile`, `runs`,
-`mechanism.checks` and `mechanism.strategies`.
+round are. Imports `blas_threads`, `engines`, `federated`, `images`, `single_reports`, `special_clients`, `model`,
+`profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.engines import Engine, Run, chunk_bounds, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.images import LabeledImages
@@ -109,7 +109,7 @@ def train(
             refused.update(single.refused)
         return params, evaluations, dict(refused)
 
-    with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
         if len(runs) >= workers or workers == 1:
             results = list(pool.map(train_run, runs))
         else:
