@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.adversary.lie_point import ABSENCE, TRUTH, LiePoint
-from truthfl.adversary.lied_solo import SoloTerms, honest_shifts, lied_solo_losses
+from truthfl.adversary.lied_solo import KnownSolo, SoloTerms, honest_shifts, lied_solo_losses
 from truthfl.adversary.split import Split
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import FREE_RIDER, TRUTHFUL
@@ -68,11 +68,12 @@ def train_lies(
     *,
     coalitions: bool = False,
     solo_terms: SoloTerms | None = None,
+    known_solo: KnownSolo | None = None,
     threads: int | None = 1,
 ) -> LieLosses:
     """One run for each point and case; `batch_size` are the assigned batches. With `coalitions`, two.
 
-    With `solo_terms`, solo models are trained, too.
+    With `solo_terms`, solo models are trained, too, but for those that are known.
     """
     count = len(split.federated.partition)
     everybody = [np.ones(count, dtype=bool)] * len(cases)
@@ -80,8 +81,9 @@ def train_lies(
     empty, solo, shift = np.full(len(cases), np.nan), np.full_like(loss, np.nan), np.zeros(len(cases))
     if solo_terms is not None:
         pairs = [(case.client, case.seed) for case in cases]
-        solo = lied_solo_losses(split, solo_terms, points, pairs, threads=threads)
-        shift = honest_shifts(split, solo_terms, [client for client, _ in pairs], threads=threads)
+        known = {} if known_solo is None else known_solo
+        solo = lied_solo_losses(split, solo_terms, points, pairs, known=known, threads=threads)
+        shift = honest_shifts(split, solo_terms, [client for client, _ in pairs], known=known, threads=threads)
     if not coalitions:
         return LieLosses(loss, delivered, np.full_like(loss, np.nan), empty, empty, solo, shift)
     members = [coalition(case.client, count, case.seed) for case in cases]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,7 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.model import Images, Labels
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import Recipe, changed_recipe
-from truthfl.learning.solo_test import solo_losses
-from truthfl.learning.solo_training import train_all_alone
+from truthfl.learning.solo_groups import losses_of_groups
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.mechanism import Mechanism
@@ -65,12 +65,16 @@ class SoloTerms:
 
 
 @dataclass(frozen=True)
-class _SoloWork:
+class SoloWork:
     """What a solo model depends on: the client, the seed of her labels, labels, rest and recipe."""
 
     client: int
     seed: int
     point: LiePoint
+
+
+KnownSolo = dict[SoloWork, float]
+"""Losses of solo models that were trained before; those that are trained are added."""
 
 
 def lied_solo_losses(
@@ -79,39 +83,44 @@ def lied_solo_losses(
     points: Sequence[LiePoint],
     cases: Sequence[tuple[int, int]],
     *,
+    known: KnownSolo | None = None,
     threads: int | None = 1,
 ) -> FloatArray:
-    """Solo losses, (points, cases), of clients who lie; a case is a client and a seed. Equal work is done once."""
+    """Solo losses, (points, cases), of clients who lie; a case is a client and a seed. Equal work is done once.
+
+    known  of the same split and terms
+    """
     works = [[_work(point, client, seed) for client, seed in cases] for point in points]
-    distinct = list(dict.fromkeys(work for row in works for work in row))
-    losses: dict[_SoloWork, float] = {}
-    for recipe in SoloRecipe:
-        group = [work for work in distinct if work.point.recipe is recipe]
-        samples = [_samples(split, work) for work in group]
-        values = _tested(split, samples, changed_recipe(terms.recipe, recipe), threads)
-        losses |= dict(zip(group, values.tolist(), strict=True))
+    losses = _tested(split, terms, [work for row in works for work in row], known, threads)
     return np.array([[losses[work] for work in row] for row in works])
 
 
-def honest_shifts(split: Split, terms: SoloTerms, clients: Sequence[int], *, threads: int | None = 1) -> FloatArray:
-    """The shift of the expected solo loss of each of these clients, if all others are honest."""
+def honest_shifts(
+    split: Split,
+    terms: SoloTerms,
+    clients: Sequence[int],
+    *,
+    known: KnownSolo | None = None,
+    threads: int | None = 1,
+) -> FloatArray:
+    """The shift of the expected solo loss of each of these clients, if all others are honest; `known` as above."""
     count, able = len(split.federated.partition), np.flatnonzero(np.isfinite(terms.level))
     peers = able[np.linspace(0, len(able) - 1, min(len(able), MOST_PEERS)).astype(int)]
     chosen = np.unique(np.concatenate((peers, np.asarray(clients, dtype=np.int64))))
-    samples = [_samples(split, _work(TRUTH, int(client), SEED)) for client in chosen]
-    losses = _tested(split, samples, terms.recipe, threads)
+    works = [_work(TRUTH, int(client), SEED) for client in chosen]
+    losses = _tested(split, terms, works, known, threads)
     excess = np.full(count, np.nan)
-    excess[chosen] = (losses - terms.level[chosen]) / terms.spread[chosen]
+    excess[chosen] = (np.array([losses[work] for work in works]) - terms.level[chosen]) / terms.spread[chosen]
     return np.asarray(peer_shifts(excess)[np.asarray(clients, dtype=np.int64)])
 
 
-def _work(point: LiePoint, client: int, seed: int) -> _SoloWork:
+def _work(point: LiePoint, client: int, seed: int) -> SoloWork:
     """The solo work of a lie; the labels of honest work do not depend on the seed."""
     labels = LiePoint(labels=point.labels, rest=point.rest, recipe=point.recipe)
-    return _SoloWork(client, SEED if point.labels >= 1 else seed, labels)
+    return SoloWork(client, SEED if point.labels >= 1 else seed, labels)
 
 
-def _samples(split: Split, work: _SoloWork) -> tuple[Images, Labels]:
+def _samples(split: Split, work: SoloWork) -> tuple[Images, Labels]:
     """The samples on which she trains alone."""
     point, federated = work.point, split.federated
     if point.labels > 1:
@@ -131,9 +140,18 @@ def _labels(federated: Federated, behaviour: Behaviour, client: int, seed: int) 
     return profile.labels(federated, seed)[federated.samples_of(client)]
 
 
-def _tested(split: Split, samples: Sequence[tuple[Images, Labels]], recipe: Recipe, threads: int | None) -> FloatArray:
-    if not samples:
-        return np.empty(0)
-    model, classes = split.federated.model, split.federated.data.classes
-    trained = train_all_alone(model, samples, recipe, SEED, classes=classes, threads=threads)
-    return solo_losses(model, trained, split.test, SEED, threads=threads)
+def _tested(
+    split: Split, terms: SoloTerms, works: Sequence[SoloWork], known: KnownSolo | None, threads: int | None
+) -> KnownSolo:
+    """The known losses, with those of these works."""
+    losses = {} if known is None else known
+    new = [work for work in dict.fromkeys(works) if work not in losses]
+    members = [[work for work in new if work.point.recipe is recipe] for recipe in SoloRecipe]
+    groups = [
+        (changed_recipe(terms.recipe, recipe), [partial(_samples, split, work) for work in own])
+        for recipe, own in zip(SoloRecipe, members, strict=True)
+    ]
+    found = losses_of_groups(split.federated.model, groups, split.test, SEED, threads=threads)
+    for own, values in zip(members, found, strict=True):
+        losses.update(zip(own, values.tolist(), strict=True))
+    return losses

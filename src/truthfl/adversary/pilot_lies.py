@@ -7,7 +7,7 @@ Says which lies gain most under a planned contract, and what each client's work 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from truthfl.adversary.lie_point import TRUTH, LiePoint
 from truthfl.adversary.lie_runs import Case, LieLosses, train_lies
 from truthfl.adversary.lie_search import rungs_of, search
 from truthfl.adversary.lie_space import LieSpace
-from truthfl.adversary.lied_solo import SoloTerms
+from truthfl.adversary.lied_solo import KnownSolo, SoloTerms
 from truthfl.adversary.split import Split
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide, with_training
@@ -84,6 +84,7 @@ class _Stage:
     clients  the numbers in the job of those who may lie; they come first in the federation
     payer    of the job
     solo_terms  of the clients of this federation; None if the contract does not pay by solo models
+    known_solo  losses of solo models so far
     """
 
     split: Split
@@ -91,6 +92,7 @@ class _Stage:
     batch_size: FloatArray
     payer: Payer
     solo_terms: SoloTerms | None
+    known_solo: KnownSolo = field(default_factory=dict)
 
     def known_losses(self, cases: Sequence[Case]) -> KnownLosses:
         """The losses of lies in these cases."""
@@ -104,6 +106,7 @@ class _Stage:
                     points,
                     [cases[k] for k in numbers],
                     solo_terms=self.solo_terms,
+                    known_solo=self.known_solo,
                     threads=None,
                 )
                 for points, numbers in groups

@@ -127,4 +127,6 @@ def report_noise(seed: int, client: int, round_: int) -> np.random.Generator:
 
 def takes_part(seed: int, client: int, round_: int, participation: float) -> bool:
     """Whether a client participates in a round; true with probability `participation`, q_i."""
+    if participation >= 1.0:
+        return True
     return bool(uniform(bits(key(seed, Purpose.AVAILABILITY, client, round_), 1))[0] < participation)
