@@ -37,9 +37,8 @@ STAGES = {
     "measure_joint_curve": (audition_planning, "joint curve"),
     "measure_absence": (audition_planning, "absence"),
     "find_step_size": (pilot_measurement, "step size"),
-    "measure_gradients": (pilot_measurement, "gradients"),
     "measure_reduced_and_whole": (pilot_measurement, "gradients"),
-    "pilot_runs": (pilot_measurement, "trial runs"),
+    "pilot_runs": (pilot_measurement, "trial runs"),  # gradients are measured at the same time
     "paired_pilot_runs": (pilot_measurement, "trial runs"),
     "spread_of_loss": (planning, "spread of the loss"),
 }

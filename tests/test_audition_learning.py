@@ -1,6 +1,7 @@
 """Solo models: recipe, training by one participant and by many at once, test; planning an audition on a pilot."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,12 +16,16 @@ from truthfl.learning.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
-from truthfl.learning.partition import paper_partition
+from truthfl.learning.honest_runs import honest_runs
+from truthfl.learning.partition import iid_partition, paper_partition
 from truthfl.learning.recipe import Recipe, changed_recipe, recipe_of
 from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.solo_groups import losses_of_groups
 from truthfl.learning.solo_test import corrected_losses, solo_losses
 from truthfl.learning.solo_training import train_all_alone, train_alone
+from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
+from truthfl.mechanism.strategies import Strategies
 
 DIGITS = small_digits()
 TRAIN, TEST = DIGITS.split_off(500, 3)
@@ -63,6 +68,30 @@ def test_one_participant_and_many_at_once_train_the_same_model(model):
         np.testing.assert_allclose(train_alone(model, images, labels, RECIPE, 7), params, atol=2e-3)
     assert not np.allclose(together[0], together[1])
     np.testing.assert_array_equal(together[2], model.init(7))
+
+
+def test_groups_of_solo_models_are_as_if_trained_one_after_the_other():
+    samples = [own(30 * k, 30) for k in range(18)]  # more than are tested at a time
+    works = [(RECIPE, samples), (replace(RECIPE, steps=20), []), (replace(RECIPE, steps=20), samples[:3])]
+    groups = [(recipe, [partial(own, 30 * k, 30) for k in range(len(group))]) for recipe, group in works]
+    for found, (recipe, group) in zip(losses_of_groups(SOFTMAX, groups, TEST, 1), works, strict=True):
+        assert len(found) == len(group)
+        if group:
+            trained = train_all_alone(SOFTMAX, group, recipe, 1, classes=TRAIN.classes)
+            np.testing.assert_array_equal(found, solo_losses(SOFTMAX, trained, TEST, 1))
+
+
+def test_honest_runs_of_several_federations_are_those_of_single_ones():
+    federations = [
+        Federated(SOFTMAX, TRAIN, iid_partition(len(TRAIN), (40,) * clients, seed=clients), Training(5, step_size=0.5))
+        for clients in (3, 6)
+    ]
+    runs = [(federated, np.full(len(federated.partition), 8.0), 7) for federated in federations]
+    losses, params = honest_runs(runs, TEST)
+    for loss, final, (federated, batches, seed) in zip(losses, params, runs, strict=True):
+        single = train(federated, Strategies.truthful(batches), seed, evaluate_on={"test": TEST})
+        np.testing.assert_array_equal(final, single.params[0])
+        assert loss == single.evaluations["test"].loss[0, -1]
 
 
 def test_more_labels_make_better_solo_models_and_random_ones_none():

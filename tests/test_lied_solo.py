@@ -67,6 +67,17 @@ def test_the_level_is_set_by_honest_others():
     np.testing.assert_allclose(honest_shifts(SPLIT, some, [0]), peer_shifts(two)[[0]], rtol=1e-2)
 
 
+def test_each_solo_model_is_trained_once():
+    known = {}
+    first = lied_solo_losses(SPLIT, TERMS, [TRUTH, FEW], [(0, 5), (2, 6)], known=known)
+    assert len(known) == 4
+    again = lied_solo_losses(SPLIT, TERMS, [FEW, ECHO], [(2, 6)], known=known)
+    assert len(known) == 4
+    assert again[:, 0].tolist() == [first[1, 1], first[0, 1]]
+    honest_shifts(SPLIT, TERMS, [0], known=known)  # of all four clients; two of them are known
+    assert len(known) == 6
+
+
 def test_runs_with_and_without_solo_models():
     cases = [Case(0, 5), Case(2, 6)]
     with_solo = train_lies(SPLIT, np.full(4, 8.0), [TRUTH, FEW], cases, solo_terms=TERMS)

@@ -2,17 +2,19 @@
 
 With up to `WHOLE_PILOT_CLIENTS` clients, every client lies in turn in runs of the whole federation. With more, a sample
 of the clients lies in runs of a reduced federation, and the fitted factors are transferred to all clients. Imports
-`federated`, `federations`, `reduced_federation`, `images`, `step_size`, `gradients`, `pilot_runs`, `calibration`,
-`pilot_design`, `mechanism.checks` and `mechanism.setting`.
+`blas_threads`, `federated`, `federations`, `reduced_federation`, `images`, `step_size`, `gradients`, `pilot_runs`,
+`calibration`, `pilot_design`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.calibration import Calibration, calibrate, transferred_to
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide, with_training
@@ -49,8 +51,10 @@ def measure_whole_federation(side: ServerSide, design: PilotDesign, *, tune_step
     pilot, size = side.pilot, design.lie_batch_size
     search = _search(pilot, side, size, design, design.search_seeds or design.seeds) if tune_step else None
     pilot = _with_step_of(search, pilot)
-    gradients = measure_gradients(pilot, batch_size=size)
-    fitted = calibrate(pilot, pilot_runs(pilot, side.test, design), gradients)
+    with one_blas_thread(), ThreadPoolExecutor(1) as pool:  # gradients are measured in one thread, beside the runs
+        measured = pool.submit(measure_gradients, pilot, batch_size=size)
+        runs, gradients = pilot_runs(pilot, side.test, design), measured.result()
+    fitted = calibrate(pilot, runs, gradients)
     return PilotMeasurement(pilot.training, search, gradients.gradient_variance, fitted, pilot)
 
 
