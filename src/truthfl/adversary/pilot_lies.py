@@ -1,7 +1,7 @@
 """A short search for lies on the server's pilot data, before anybody is made an offer.
 
 Says which lies gain most under a planned contract, and what each client's work is worth. Imports `known_losses`,
-`lie_pay`, `lie_point`, `lie_runs`, `lie_search`, `lie_space`, `split`, `learning` and `mechanism`.
+`lie_pay`, `lie_point`, `lie_runs`, `lie_search`, `lie_space`, `lied_solo`, `split`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
 from truthfl.mechanism.setting import batch_price
 
-SEARCH_RUNS = 160  # about twenty lies, the best of them in 32 runs; a few seconds on two cores
+SEARCH_RUNS = 160
 FEWEST_CASES = 20  # on which the lies that were found are measured
 WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies, and the others are merged into groups
 MAX_GROUPED_SAMPLES = 2000  # per round, of all groups together
@@ -118,7 +118,8 @@ class _Stage:
 def search_on_pilot(side: ServerSide, plan: Plan, *, runs: int = SEARCH_RUNS, seed: int = 0) -> PilotLies:
     """Search the lies that gain most under the plan's contract; the best of each kind is measured with other seeds.
 
-    No lie is searched if the contract pays by evidence that jobs do not collect.
+    The default number of runs is small, because offers wait for it: about twenty lies are tried. `truthfl verify`
+    searches longer. No lie is searched if the contract pays by evidence that jobs do not collect.
     """
     stage = _stage(side, plan)
     count = len(stage.clients)
