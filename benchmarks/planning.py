@@ -126,7 +126,7 @@ def show(plans: list[dict], against: dict | None) -> None:
     print(f"{'processor seconds':20s}" + "".join(f"{plan['clients']:>12,} clients" for plan in plans))
     for name in [*names, "cpu_seconds"]:
         values = [plan["stages"].get(name, plan.get(name, 0.0)) for plan in plans]
-        cells = [f"{value:11.2f} (×{value / max(values[0], 1e-9):4.1f})" for value in values]
+        cells = [f"{value:11.2f} " + (f"(×{value / values[0]:4.1f})" if values[0] else " " * 7) for value in values]
         print(f"{'all' if name == 'cpu_seconds' else name:20s}" + " ".join(cells))
     print(f"{'wall seconds':20s}" + "".join(f"{plan['wall_seconds']:20.1f}" for plan in plans))
     print(f"{'peak memory, MB':20s}" + "".join(f"{plan['peak_mb']:20.0f}" for plan in plans))
