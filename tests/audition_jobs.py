@@ -27,14 +27,14 @@ CHANGES = (
 )
 
 
-def audition_job_file(folder, *more):
-    """The small job with an audition, with reports that the server sees one by one, and something in it changed."""
+def audition_job_file(folder, *more, privacy=UNMASKED):
+    """The small job with an audition, something in it changed; unless told otherwise the server sees single reports."""
     text = SMALL_JOB
     for old, new in (*CHANGES, *more):
         assert old in text
         text = text.replace(old, new)
     path = folder / "audition.toml"
-    path.write_text(text + UNMASKED)
+    path.write_text(text + privacy)
     return path
 
 

@@ -1,5 +1,6 @@
-"""A job with an audition on Flower's own processes: the same solo models, results and pay as in one process."""
+"""An audition and masked rounds on Flower's processes: the same models, results and pay as in one process."""
 
+import json
 import os
 import pty
 import signal
@@ -18,8 +19,11 @@ from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 240
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
+PASS = ("Ada", "Cleo", "Dora")
 LIAR = ('"truthful", "truthful", "truthful", "truthful"', '"truthful", "lazy labeler", "truthful", "truthful"')
-FEWER_ROUNDS = ("rounds = 12", "rounds = 10")
+ROUNDS = 3
+FEWER_ROUNDS = ("rounds = 12\nstep_size = 1.5", f"rounds = {ROUNDS}\nstep_size = 0.5")
+MASKED = "\n[privacy]\nsecure_aggregation = true\n"
 
 
 def truthfl(folder, *words):
@@ -58,7 +62,7 @@ def wait_for(folder, name, words, process):
 
 
 def test_deployed_as_in_one_process(tmp_path):
-    job = audition_job_file(tmp_path, FEWER_ROUNDS, LIAR)
+    job = audition_job_file(tmp_path, FEWER_ROUNDS, LIAR, privacy=MASKED)
     truthfl(tmp_path, "share", job, "--out", "shares", "--seed", 3)
     port, started = free_port(), {}
     try:
@@ -91,11 +95,16 @@ def test_deployed_as_in_one_process(tmp_path):
         rows = book.entries()
     assert check(rows) is None
     found = job_view(rows[0].job, rows)
-    assert found.delivered == {"Ada": 10, "Cleo": 10, "Dora": 10}
+    assert found.delivered == dict.fromkeys(PASS, ROUNDS)
+    for name in PASS:
+        (rounds,) = (tmp_path / f"{name}-home" / "masked-rounds").glob("*.jsonl")
+        told = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
+        assert [(one["round"], len(one["peers"])) for one in told] == [(number, 2) for number in range(ROUNDS)]
     assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
     truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:
         alone = job_view(found.name, book.entries(found.name))
+    assert [e.document["model"] for e in alone.rounds] == [e.document["model"] for e in found.rounds]
     assert [e.document for e in alone.settlements.values()] == [e.document for e in found.settlements.values()]
     for kind in ("", "-solo"):
         files = [np.load(tmp_path / place / "models" / f"{found.name}{kind}.npy") for place in ("served", "alone")]

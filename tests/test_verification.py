@@ -189,12 +189,13 @@ def test_many_clients_are_verified(tmp_path):
     sizes = ", ".join(["30"] * 25)
     text = path.read_text().replace("[60, 70, 80, 60, 70, 80, 60, 70, 80, 90]", f"[{sizes}]")
     path.write_text(text.replace("rounds = 15", "rounds = 40"))
-    command = [sys.executable, "-m", "truthfl", "verify", path, "--quick", "--runs", "200", "--json"]
-    done = subprocess.run([*command, "--out", tmp_path / "out"], capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    first = json.loads(done.stdout)[0]
-    assert len(first["clients"]) == 10
-    assert np.isfinite(first["regret"])
+    store = Store(tmp_path / "tasks")
+    plans, _ = drawn_plans(read_job(path), 1, store, seed=0, design=QUICK, progress=lambda *_: None)
+    tests, _ = rule_tests(plans, store, workers=1)
+    found = measure_lies(tests[0], VerificationDesign(SEARCHED, MEASURED, 200, pairs=False), store, workers=1)
+    first = verdicts_of(found, loss_value=8000.0, test_samples=2000)[0]
+    assert len(first.clients) == 10
+    assert np.isfinite(first.regret)
 
 
 def test_a_measured_lie_that_is_known_to_gain_more_than_the_winner_is_shown_instead(measured):
@@ -250,8 +251,8 @@ def test_a_whole_verification_in_files(small, tmp_path):
 
 
 def test_the_command(tmp_path):
-    job = small_job_file(tmp_path)
-    command = [sys.executable, "-m", "truthfl", "verify", job, "--quick", "--out", tmp_path / "out"]
+    job = small_job_file(tmp_path, "rounds = 30", "rounds = 10")
+    command = [sys.executable, "-m", "truthfl", "verify", job, "--quick", "--runs", "200", "--out", tmp_path / "out"]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     told = {one["rule"]: one for one in json.loads(done.stdout)}
