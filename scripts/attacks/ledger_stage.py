@@ -1,15 +1,18 @@
-"""The attacks on ledger and money, on copies of one finished job. Imports `changed_ledgers`, `payments`."""
+"""The attacks on ledger, money and signed papers, with those of one finished job.
+
+Imports `changed_ledgers`, `false_peers`, `payments`, `second_receipts`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from attacks import changed_ledgers, payments
+from attacks import changed_ledgers, false_peers, payments, second_receipts
 from attacks.finished_job import FinishedJob
 from attacks.outcomes import Outcome, Stage
 
-JUDGES = changed_ledgers.JUDGES | payments.JUDGES
+JUDGES = changed_ledgers.JUDGES | payments.JUDGES | second_receipts.JUDGES | false_peers.JUDGES
 
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
@@ -20,4 +23,4 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
             yield judge(job, attack)
 
 
-STAGE = Stage("ledger and money", {name: words for name, (words, _) in JUDGES.items()}, run, short=True)
+STAGE = Stage("ledger, money and papers", {name: words for name, (words, _) in JUDGES.items()}, run, short=True)
