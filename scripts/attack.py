@@ -10,6 +10,7 @@ whether it held. The exit code is 1 if something did not hold. docs/security.md 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from attacks.outcomes import FAILED, Outcome, Stage, one_line
 from attacks import STAGES
 
 LONGEST_ERROR = 300
+INTERRUPTED = 130
 
 
 def run_stage(stage: Stage, folder: Path, names: set[str]) -> list[Outcome]:
@@ -104,4 +106,10 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's `&` has the first ignored, also in children
+        signal.signal(number, signal.default_int_handler)
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted; all federations were ended.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
