@@ -39,6 +39,12 @@ def test_fresh_honest_rounds_keep_within_the_fitted_lengths(tmp_path, plans):
     assert plan.report_bound == pytest.approx(lengths.exceeded_by(EXCEEDED), rel=0.5)
 
 
+def test_reports_that_are_nearly_empty_do_not_make_the_bound_long():
+    """Samples that are learned already: lengths over many decades below the usual one, none above it."""
+    lengths = np.exp(-3.0 * np.random.default_rng(0).exponential(size=(4, 40)) ** 2)
+    assert lengths.max() < fit_lengths(lengths).exceeded_by(EXCEEDED) <= 10 * lengths.max()
+
+
 ATTACKS = {
     "Ben": lambda common, *_: np.full_like(common, 1e6),
     "Cleo": lambda common, honest, _: common - 100 * (honest - common),

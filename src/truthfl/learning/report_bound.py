@@ -3,8 +3,10 @@
 The length of a report is the L2 norm of its change of the common model. Honest jobs are trained with clients drawn anew
 from the pilot data, and the lengths are taken in some rounds. Lengths of one round are described by the mean and the
 standard deviation of their logarithms; how far the longest are from the mean, in standard deviations, by a generalized
-Pareto tail over all rounds. The bound is that of the round in which it is largest. Imports `client_changes`, `engines`,
-`federated`, `federations`, `mechanism.checks`.
+Pareto tail over all rounds. The bound is that of the round in which it is largest, and at most ten times the longest
+report that was seen: small batches of samples that are learned already make reports of nearly 0, which spread the
+logarithms without making any report longer. Imports `client_changes`, `engines`, `federated`, `federations`,
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ MOST_CLIENTS = 16  # of a job
 MOST_ROUNDS = 10  # of a job
 FIRST_SEED = 7000
 TAIL = 0.1  # the share of reports that counts as the tail
+MOST_TIMES_LONGEST = 10.0  # the bound, as a multiple of the longest report that was seen
 LIGHTEST, HEAVIEST = -0.25, 0.3  # the shapes that the tail may have; it is never lighter than a normal one
 
 
@@ -36,6 +39,7 @@ class ReportLengths:
     center, spread  of the logarithms, one for each of the rounds looked at
     start           of the tail, in standard deviations above the center
     scale, shape    of the generalized Pareto distribution of what is beyond
+    longest         the longest that was seen
     """
 
     center: FloatArray
@@ -43,6 +47,7 @@ class ReportLengths:
     start: float
     scale: float
     shape: float
+    longest: float
 
     def exceeded_by(self, share: float) -> float:
         """The length that this share of honest reports exceeds, in the round in which it is largest."""
@@ -51,7 +56,8 @@ class ReportLengths:
             ratio = TAIL / share
             beyond = np.log(ratio) if self.shape == 0 else (ratio**self.shape - 1.0) / self.shape
             normal = max(normal, self.start + self.scale * float(beyond))
-        return float(np.exp(self.center + normal * self.spread).max())
+        fitted = float(np.exp(self.center + normal * self.spread).max())
+        return min(fitted, MOST_TIMES_LONGEST * self.longest)
 
 
 def measure_report_bound(side: ServerSide, batches: FloatArray) -> float:
@@ -101,4 +107,4 @@ def fit_lengths(lengths: FloatArray) -> ReportLengths:
     rising = float((beyond * (np.arange(len(beyond)) / max(len(beyond) - 1, 1))).mean())  # probability-weighted moment
     falling = mean - rising
     shape = min(max(2.0 - mean / (mean - 2.0 * falling), LIGHTEST), HEAVIEST) if mean > 2.0 * falling else HEAVIEST
-    return ReportLengths(center, spread, start, mean * (1.0 - shape), shape)
+    return ReportLengths(center, spread, start, mean * (1.0 - shape), shape, float(lengths.max()))
