@@ -127,6 +127,14 @@ def test_infinite_values_leave_a_gap_and_not_an_error():
     assert png.startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("log_y", [False, True])
+def test_a_line_that_stays_where_it_is_is_drawn_without_a_warning(log_y):
+    png, _ = figure_pictures(
+        Figure(2, "", "", (Panel("p", "x", "y", (exact_series("s", (1, 2), (2.3, 2.3)),), log_y=log_y),))
+    )
+    assert png.startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize("command", ["--help", "plan"])
 def test_other_commands_do_not_wait_for_matplotlib(command, tmp_path):
     code = (

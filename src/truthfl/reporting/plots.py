@@ -155,7 +155,7 @@ def _limits(panel: Panel) -> tuple[float, float]:
     lowest = scale(low[with_band & ((low > 0) | (not panel.log_y))])
     bottom = max(min(bottom, lowest.min(initial=np.inf)), bottom - 0.7 * extent)
     top = min(max(top, scale(high[with_band]).max(initial=-np.inf)), top + 0.7 * extent)
-    margin = 0.04 * (top - bottom)
+    margin = 0.04 * ((top - bottom) or extent)
     return float(unscale(bottom - margin)), float(unscale(top + margin))
 
 
