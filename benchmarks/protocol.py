@@ -26,7 +26,7 @@ from threadpoolctl import ThreadpoolController
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.messages import model_in, model_record
 from truthfl.federation.protocol.offers import reach_agreement
@@ -60,7 +60,8 @@ def people(count, folder):
         made[FIRST_NODE + i] = Participant(
             name=f"client {i}",
             samples=SAMPLES,
-            images=own.images,
+            samples_for=lambda _, images=own.images: images,
+            image_shape=own.images.shape[1:],
             labels=lambda _, labels=own.labels: labels,
             key=new_key(),
             folder=folder / str(i),
@@ -80,7 +81,7 @@ def bare_app(participants, model):
             local = local_model(
                 model,
                 model_in(message.content["arrays"]),
-                one.images,
+                one.samples_for(None),
                 one.labels(None),
                 client=context.node_id - FIRST_NODE,
                 round_=int(message.content["config"]["server-round"]) - 1,
@@ -89,7 +90,7 @@ def bare_app(participants, model):
                 step_size=STEP,
                 seed=0,
             )
-        metrics = MetricRecord({"num-examples": len(one.images)})
+        metrics = MetricRecord({"num-examples": len(one.samples_for(None))})
         return Message(RecordDict({"arrays": model_record(local), "metrics": metrics}), reply_to=message)
 
     return app

@@ -6,7 +6,7 @@ import numpy as np
 
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
@@ -42,7 +42,8 @@ class BareRounds:
             FIRST_NODE + i: Participant(
                 name=f"client {i}",
                 samples=SAMPLES,
-                images=DIGITS.images[i * SAMPLES : (i + 1) * SAMPLES],
+                samples_for=lambda _, i=i: DIGITS.images[i * SAMPLES : (i + 1) * SAMPLES],
+                image_shape=(8, 8, 1),
                 labels=lambda _, i=i: DIGITS.labels[i * SAMPLES : (i + 1) * SAMPLES],
                 key=new_key(),
                 folder=folder / str(i),

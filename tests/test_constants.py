@@ -49,7 +49,7 @@ def test_no_descent_from_the_optimum(federated, measured):
 def test_smoothness_and_strong_convexity_bound_the_curvature(federated, measured):
     generator = np.random.default_rng(0)
     for client in range(4):
-        x = convex.features(federated.model, DIGITS.images[federated.partition.rows_of(client)])
+        x = convex.inputs(federated.model, DIGITS.images[federated.partition.rows_of(client)])
         y = DIGITS.labels[federated.partition.rows_of(client)]
         for size in (0.1, 1.0):
             w, v = generator.normal(size=(2, 10, 65)) * size

@@ -82,7 +82,8 @@ def _participant(folder, offer, key, secret):
     images = np.random.default_rng(0).integers(0, 256, (offer.client.samples, 28, 28, 1)).astype(np.uint8)
     labels = np.arange(len(images)) % 10
     her = Participant(
-        name="Ada", samples=len(images), images=images, labels=lambda _: labels, key=key, folder=folder,
+        name="Ada", samples=len(images), samples_for=lambda _: images, image_shape=images.shape[1:],
+        labels=lambda _: labels, key=key, folder=folder,
         noise_secret=secret, decide=lambda _: True,
     )  # fmt: skip
     participant_folder.put_offer(folder, offer)

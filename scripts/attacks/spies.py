@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from attacks.federation import Federation
 from attacks.outcomes import Outcome, not_defended, outcome
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.ledger.terms import Offer
 

@@ -92,7 +92,7 @@ def train_lies(
         return LieLosses(loss, delivered, joined, empty, empty, solo, shift)
     alone, _ = _losses(split, batch_size, [ABSENCE], cases, members, threads)
     model, test = split.federated.model, split.test
-    nobody = [model.loss(model.init(case.seed), test.images, test.labels) for case in cases]
+    nobody = [model.loss(model.init(case.seed), test.features, test.labels) for case in cases]
     return LieLosses(loss, delivered, joined, alone[0], np.array(nobody), solo, shift)
 
 
@@ -151,7 +151,7 @@ def train_pairs(
             if coalitions:
                 joined[shared, number], alone[shared, number] = losses[3:5], losses[5:7]
         if coalitions:
-            result.nobody[number] = model.loss(model.init(seed), split.test.images, split.test.labels)
+            result.nobody[number] = model.loss(model.init(seed), split.test.features, split.test.labels)
     return result
 
 

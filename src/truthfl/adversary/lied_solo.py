@@ -18,7 +18,7 @@ from truthfl.learning.audition_work import audition_samples
 from truthfl.learning.behaviour import Behaviour, SoloRecipe
 from truthfl.learning.behaviours import TRUTHFUL
 from truthfl.learning.federated import Federated
-from truthfl.learning.model import Images, Labels
+from truthfl.learning.model import Features, Labels
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import Recipe, changed_recipe
 from truthfl.learning.solo_groups import losses_of_groups
@@ -120,18 +120,18 @@ def _work(point: LiePoint, client: int, seed: int) -> SoloWork:
     return SoloWork(client, SEED if point.labels >= 1 else seed, labels)
 
 
-def _samples(split: Split, work: SoloWork) -> tuple[Images, Labels]:
+def _samples(split: Split, work: SoloWork) -> tuple[Features, Labels]:
     """The samples on which she trains alone."""
     point, federated = work.point, split.federated
     if point.labels > 1:
         held = round(point.labels * int(federated.partition.sizes[work.client]))
         federated = split.with_more_samples(work.client, held)
-    images = federated.data.images[federated.partition.rows_of(work.client)]
+    features = federated.data.features[federated.partition.rows_of(work.client)]
     if point.labels >= 1:
-        return images, federated.true_labels()[federated.samples_of(work.client)]
+        return features, federated.true_labels()[federated.samples_of(work.client)]
     behaviour = point.behaviour(1.0, 1.0)
     labels = _labels(federated, behaviour, work.client, work.seed)
-    return audition_samples(behaviour, images, labels, work.client, work.seed)
+    return audition_samples(behaviour, features, labels, work.client, work.seed)
 
 
 def _labels(federated: Federated, behaviour: Behaviour, client: int, seed: int) -> Labels:

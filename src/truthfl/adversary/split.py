@@ -1,6 +1,7 @@
 """`Split`: one draw of the clients' samples, reduced to the samples that are used, with further samples to label.
 
-Imports `learning.federated`, `learning.images`, `learning.partition`, `learning.federations` and `mechanism.checks`.
+Imports `learning.federated`, `learning.federations`, `learning.labeled_samples`, `learning.partition` and
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from truthfl.adversary.lie_point import MOST_LABELS
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.partition import Partition
 from truthfl.mechanism.checks import IntArray
 from truthfl.mechanism.setting import Training
@@ -28,7 +29,7 @@ class Split:
     """
 
     federated: Federated
-    test: LabeledImages
+    test: LabeledSamples
     further: tuple[IntArray, ...]
 
     def with_more_samples(self, client: int, count: int) -> Federated:
@@ -49,7 +50,7 @@ class Split:
         return _same(self.federated, self.federated.data, Partition(np.concatenate(rows), starts))
 
 
-def make_split(federated: Federated, test: LabeledImages, training: Training, seed: int) -> Split:
+def make_split(federated: Federated, test: LabeledSamples, training: Training, seed: int) -> Split:
     """The split of this federation, trained with these parameters; `seed` chooses further samples."""
     partition = federated.partition
     further = _further_rows(federated, seed)
@@ -91,7 +92,7 @@ def _further_rows(federated: Federated, seed: int) -> list[IntArray]:
 
 
 def _same(
-    federated: Federated, data: LabeledImages, partition: Partition, training: Training | None = None
+    federated: Federated, data: LabeledSamples, partition: Partition, training: Training | None = None
 ) -> Federated:
     return Federated(
         federated.model,

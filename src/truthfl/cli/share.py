@@ -44,7 +44,7 @@ def share(
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):
             raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
-        arrays: dict[str, Any] = {"images": federated.data.images[federated.partition.rows_of(client)]}
+        arrays: dict[str, Any] = {"images": federated.data.features[federated.partition.rows_of(client)]}
         if labels:
             arrays["labels"] = all_labels[federated.samples_of(client)]
         path = out / f"{name}.npz"

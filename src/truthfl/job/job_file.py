@@ -1,7 +1,7 @@
 """Reads job files in TOML. Each section has the fields of one class.
 
-A job with [data] or [model] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`,
-`privacy_settings`, `settings`, `learning.federations` and `mechanism.setting`.
+A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`,
+`privacy_settings`, `settings`, `task_section`, `learning` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import DEFAULT_CONTRACT, ContractChoice, ServerSettings
-from truthfl.learning.federations import Data, ModelChoice
+from truthfl.job.task_section import task_from
+from truthfl.learning.federations import OWN, Data, ModelChoice
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.mechanism.setting import Clients, Constants, Training
 
 
@@ -33,7 +35,7 @@ def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source} is not valid TOML: {str(error).rstrip('.')}.") from None
     try:
-        return _job(tables)
+        return _job(tables, Path() if path is None else path.parent)
     except InputError as error:
         if path is None:
             raise
@@ -49,7 +51,8 @@ def _read(path: Path) -> str:
         raise InputError(f"{path} cannot be read: it is not UTF-8 text.") from None
 
 
-def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
+def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
+    """The job of these sections, in a file in this folder."""
     constants_sections: dict[str, Callable[..., Any]] = {
         "clients": Clients,
         "training": Training,
@@ -66,12 +69,12 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
         "privacy": PrivacySettings,
         "contract": ContractChoice,
     }
-    known = list(dict.fromkeys([*constants_sections, *data_sections]))
+    known = list(dict.fromkeys([*constants_sections, *data_sections, "task"]))
     unknown = [name for name in tables if name not in known]
     if unknown:
         raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(known)}.")
-    sections = data_sections if "data" in tables or "model" in tables else constants_sections
-    misplaced = [name for name in tables if name not in sections]
+    sections = data_sections if {"data", "model", "task"} & set(tables) else constants_sections
+    misplaced = [name for name in tables if name not in {*sections, "task"}]
     if misplaced:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
     defaults = {"contract": {"kind": DEFAULT_CONTRACT}} if sections is data_sections else {}
@@ -80,7 +83,23 @@ def _job(tables: Mapping[str, Any]) -> ConstantsJob | DataJob:
     }
     if sections is constants_sections:
         return ConstantsJob(**parts)
-    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}))
+    task = task_from(tables.get("task", {}), folder)
+    _require_fitting(task, tables)
+    if task.load().has_own_model:
+        parts["model"] = ModelChoice(OWN, penalty=0.0)
+    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}), task=task)
+
+
+def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
+    """Raise `InputError` unless [data] and [model] go with the task."""
+    if task == PICTURES:
+        return
+    if "source" not in tables.get("data", {}):
+        raise InputError(f"[data] lacks source; name a file with the operator's {task.name}.")
+    if "model" in tables and task.load().has_own_model:
+        raise InputError(f"[model] belongs to the built-in tasks; {task.name} has a model of its own.")
+    if tables.get("model", {}).get("kind") == "cnn":
+        raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a task of your own.')
 
 
 def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:

@@ -26,6 +26,7 @@ from truthfl.learning.federations import (
 )
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.planning import Plan, make_plan
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
 from truthfl.mechanism.setting import Clients, Constants, Training
@@ -72,6 +73,7 @@ class DataJob:
     contract: ContractChoice
     tune_step: bool
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
+    task: TaskChoice = PICTURES
 
     def __post_init__(self) -> None:
         if self.privacy.secure_aggregation and self.server.aggregation != MEAN:
@@ -89,7 +91,7 @@ class DataJob:
         """The clients' federation, the server's pilot federation, and the test set."""
         clients = self.clients
         built = build_federation(
-            self.data, self.trained_model, clients.dataset_size, self.training, clients.participation
+            self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
         )
         return replace(
             built, pilot=with_rule(built.pilot, self._rule), federated=with_rule(built.federated, self._rule)
@@ -115,6 +117,7 @@ class DataJob:
         return (
             contract
             | ({"privacy": privacy} if privacy else {})
+            | ({} if self.task == PICTURES else {"task": self.task.portable()})
             | {
                 "data": asdict(self.data),
                 "model": self.model.document(),
@@ -138,7 +141,9 @@ class DataJob:
     def server_side(self) -> ServerSide:
         """The server's pilot federation and the test set."""
         clients = self.clients
-        side = server_side(self.data, self.trained_model, clients.dataset_size, self.training, clients.participation)
+        side = server_side(
+            self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
+        )
         return replace(side, pilot=with_rule(side.pilot, self._rule))
 
     @property

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.learning.model import Images, Labels, Params, mean_loss, predicted_classes, share_correct
+from truthfl.learning.model import Features, Labels, Params, mean_loss, predicted_classes, share_correct
 
 Floats = NDArray[np.float32]
-BLOCK = 512  # images per block; bounds memory
+BLOCK = 512  # features per block; bounds memory
 
 
-def from_torch(module: Any, example_images: Images, *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
+def from_torch(module: Any, example_images: Features, *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
     """A model from a `torch.nn.Module` that takes images (n, channels, height, width) and returns scores (n, classes).
 
     The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each in row
@@ -42,7 +42,7 @@ def from_torch(module: Any, example_images: Images, *, seeded: bool = False, pen
 
 
 def from_jax(
-    apply: Callable[[Any, Any], Any], initial: Any, example_images: Images, *, penalty: float = 0.0
+    apply: Callable[[Any, Any], Any], initial: Any, example_images: Features, *, penalty: float = 0.0
 ) -> JaxModel:
     """A model from a JAX function `apply(parameters, images)` of images (n, height, width, channels).
 
@@ -68,50 +68,50 @@ class AdaptedModel(ABC):
     @abstractmethod
     def init(self, seed: int) -> Params: ...
     @abstractmethod
-    def _scores(self, params: Params, images: Images) -> Floats: ...
+    def _scores(self, params: Params, features: Features) -> Floats: ...
     @abstractmethod
-    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params: ...
+    def _gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params: ...
 
-    def scores(self, params: Params, images: Images) -> Floats:
-        return np.concatenate(self._all_scores(params, images))
+    def scores(self, params: Params, features: Features) -> Floats:
+        return np.concatenate(self._all_scores(params, features))
 
-    def loss(self, params: Params, images: Images, labels: Labels) -> float:
+    def loss(self, params: Params, features: Features, labels: Labels) -> float:
         self._check(labels)
-        return mean_loss(self._all_scores(params, images), labels, params, self.penalty)
+        return mean_loss(self._all_scores(params, features), labels, params, self.penalty)
 
-    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return share_correct(self._all_scores(params, images), labels)
+    def accuracy(self, params: Params, features: Features, labels: Labels) -> float:
+        return share_correct(self._all_scores(params, features), labels)
 
-    def predict(self, params: Params, images: Images) -> Labels:
-        return predicted_classes(self._all_scores(params, images))
+    def predict(self, params: Params, features: Features) -> Labels:
+        return predicted_classes(self._all_scores(params, features))
 
-    def _all_scores(self, params: Params, images: Images) -> list[Floats]:
-        return [self._scores(params, images[block]) for block in _blocks(len(images))]
+    def _all_scores(self, params: Params, features: Features) -> list[Floats]:
+        return [self._scores(params, features[block]) for block in _blocks(len(features))]
 
-    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         self._check(labels)
         gradient = np.zeros(self.size, dtype=np.float32)
-        for block in _blocks(len(images)):
-            gradient += self._gradient(params, images[block], labels[block], weight[block])
+        for block in _blocks(len(features)):
+            gradient += self._gradient(params, features[block], labels[block], weight[block])
         if self.penalty:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
-    def check_images(self, example_images: Images) -> None:
+    def check_images(self, example_images: Features) -> None:
         """Evaluate two images and set `classes`; raise `InputError` if the model does not accept them."""
-        images = np.asarray(example_images)
-        if images.dtype != np.uint8 or images.ndim != 4 or images.size == 0:
+        features = np.asarray(example_images)
+        if features.dtype != np.uint8 or features.ndim != 4 or features.size == 0:
             raise InputError(
-                f"example_images has type {images.dtype} and shape {images.shape}; it must be uint8, "
+                f"example_images has type {features.dtype} and shape {features.shape}; it must be uint8, "
                 "(count, height, width, channels)."
             )
-        examples = images[:2]
+        examples = features[:2]
         try:
             scores = self._scores(self.init(0), examples)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
             raise InputError(
-                f"the model does not accept images of shape {images.shape[1:]} (height, width, channels): {first}."
+                f"the model does not accept images of shape {features.shape[1:]} (height, width, channels): {first}."
             ) from error
         if scores.ndim != 2 or len(scores) != len(examples):
             raise InputError(
@@ -155,14 +155,14 @@ class TorchModel(AdaptedModel):
                     raise InputError(f"{where} has parameters and no reset_parameters(); adapt it with seeded=False.")
         return self._flat(self._trained(fresh))
 
-    def _scores(self, params: Params, images: Images) -> Floats:
+    def _scores(self, params: Params, features: Features) -> Floats:
         module, _ = self._module_with(params)
         with self.torch.no_grad():
-            return np.asarray(module(self._pixels(images)).numpy())
+            return np.asarray(module(self._pixels(features)).numpy())
 
-    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def _gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         module, parameters = self._module_with(params)
-        scores = module(self._pixels(images))
+        scores = module(self._pixels(features))
         losses = self.torch.nn.functional.cross_entropy(scores, self.torch.tensor(labels), reduction="none")
         total = losses @ self.torch.tensor(weight)
         return self._flat(self.torch.autograd.grad(total, parameters, materialize_grads=True))
@@ -179,8 +179,8 @@ class TorchModel(AdaptedModel):
                 parameter.copy_(part.view_as(parameter))
         return module, parameters
 
-    def _pixels(self, images: Images) -> Any:
-        return self.torch.tensor(np.ascontiguousarray(images.transpose(0, 3, 1, 2)) * np.float32(1.0 / 255.0))
+    def _pixels(self, features: Features) -> Any:
+        return self.torch.tensor(np.ascontiguousarray(features.transpose(0, 3, 1, 2)) * np.float32(1.0 / 255.0))
 
     def _trained(self, module: Any) -> list[Any]:
         return [p for p in module.parameters() if p.requires_grad]
@@ -201,11 +201,11 @@ class JaxModel(AdaptedModel):
             raise InputError(f"initial has {first.size} parameters of type {first.dtype}; they must be float32.")
         self.size = int(first.size)
 
-        def scores(flat: Any, images: Any) -> Any:
-            return apply(tree(flat), images.astype(np.float32) * np.float32(1.0 / 255.0))
+        def scores(flat: Any, features: Any) -> Any:
+            return apply(tree(flat), features.astype(np.float32) * np.float32(1.0 / 255.0))
 
-        def weighted_loss(flat: Any, images: Any, labels: Any, weight: Any) -> Any:
-            log_probabilities = jax.nn.log_softmax(scores(flat, images))
+        def weighted_loss(flat: Any, features: Any, labels: Any, weight: Any) -> Any:
+            log_probabilities = jax.nn.log_softmax(scores(flat, features))
             chosen = jax.numpy.take_along_axis(log_probabilities, labels[:, None], axis=1)[:, 0]
             return -(chosen * weight).sum()
 
@@ -214,12 +214,12 @@ class JaxModel(AdaptedModel):
     def init(self, seed: int) -> Params:
         return np.array(self._ravel(self._initial(seed))[0], dtype=np.float32)
 
-    def _scores(self, params: Params, images: Images) -> Floats:
-        return np.asarray(self._compiled_scores(params, _padded(images)))[: len(images)]
+    def _scores(self, params: Params, features: Features) -> Floats:
+        return np.asarray(self._compiled_scores(params, _padded(features)))[: len(features)]
 
-    def _gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def _gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         label_numbers = _padded(labels.astype(np.int32))
-        return np.array(self._compiled_gradient(params, _padded(images), label_numbers, _padded(weight)))
+        return np.array(self._compiled_gradient(params, _padded(features), label_numbers, _padded(weight)))
 
 
 def _library(name: str, title: str) -> Any:

@@ -19,12 +19,13 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.honest_runs import honest_runs
 from truthfl.learning.loss_spread import sample_losses
-from truthfl.learning.model import Images, Labels
+from truthfl.learning.model import Features, Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import MOST_SHIFTS, Recipe
 from truthfl.learning.solo_groups import losses_of_groups
+from truthfl.learning.solo_training import PICTURE_DIMENSIONS, can_change_penalty
 from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.solo_curve import WINDOW, SoloCurve
@@ -61,8 +62,8 @@ class PilotClients:
         """Solo losses of the first clients (all by default), for each number of labels and recipe."""
         data = self.side.pilot.data
 
-        def samples(rows: IntArray) -> tuple[Images, Labels]:
-            return data.images[rows], data.labels[rows]
+        def samples(rows: IntArray) -> tuple[Features, Labels]:
+            return data.features[rows], data.labels[rows]
 
         groups = [
             (recipe, [partial(samples, rows[:labels]) for rows in self.rows[:clients]]) for labels, recipe in works
@@ -99,7 +100,7 @@ def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost
     label_cost, sample_cost  of one label, and of one sample in a gradient
     """
     model = pilot.side.pilot.model
-    penalty, can_change = float(getattr(model, "penalty", 0.0)), hasattr(model, "classes")
+    penalty, can_change = float(getattr(model, "penalty", 0.0)), can_change_penalty(model)
     losses: dict[Recipe, float] = {}
 
     def measure(recipes: Iterable[Recipe]) -> None:
@@ -111,7 +112,8 @@ def tune_recipe(pilot: PilotClients, labels: int, label_cost: float, sample_cost
         measure(recipes)
         return min(recipes, key=lambda recipe: money_per_loss * losses[recipe] + sample_cost * recipe.samples)
 
-    shifts = 0 if isinstance(model, PrivateModel) else MOST_SHIFTS  # (ε, δ) are for samples that are there once
+    pictures = pilot.side.pilot.data.features.ndim == PICTURE_DIMENSIONS
+    shifts = MOST_SHIFTS if pictures and not isinstance(model, PrivateModel) else 0  # (ε, δ): each sample once
     steps = [Recipe(STEPS, BATCH, size, penalty, shifts) for size in STEP_SIZES]
     measure(steps)
     chosen = min(steps, key=lambda recipe: losses[recipe])

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.local_training import samples_by_hand
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
 from truthfl.learning.recipe import Recipe, changed_recipe
 from truthfl.learning.solo_training import train_alone
 
 
 def audition_samples(
-    behaviour: Behaviour, images: Images, labels: Labels, client: int, seed: int
-) -> tuple[Images, Labels]:
+    behaviour: Behaviour, features: Features, labels: Labels, client: int, seed: int
+) -> tuple[Features, Labels]:
     """The samples on which she trains alone, and their labels.
 
     There is no common model yet: samples that it would label are left out. Who has no labels of her own at all draws
@@ -24,15 +24,15 @@ def audition_samples(
     labels  of all samples that were asked for: made by hand, drawn at random or derived
     """
     if behaviour.labeling_effort == 1 or behaviour.unlabeled not in (Unlabeled.LEFT_OUT, Unlabeled.PREDICTED):
-        return images, labels
+        return features, labels
     by_hand = samples_by_hand(behaviour, len(labels), client, seed)
-    return (images[by_hand], labels[by_hand]) if by_hand.any() else (images, labels)
+    return (features[by_hand], labels[by_hand]) if by_hand.any() else (features, labels)
 
 
 def audition_model(
     behaviour: Behaviour,
     model: Model,
-    images: Images,
+    features: Features,
     labels: Labels,
     recipe: Recipe,
     *,
@@ -41,5 +41,5 @@ def audition_model(
     private_key: DrawKey | None = None,
 ) -> Params:
     """Her solo model; `private_key` as in `train_alone`."""
-    used = audition_samples(behaviour, images, labels, client, seed)
+    used = audition_samples(behaviour, features, labels, client, seed)
     return train_alone(model, *used, changed_recipe(recipe, behaviour.solo_recipe), seed, private_key)

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, generator
-from truthfl.learning.model import Images, Labels, Params, mean_loss, predicted_classes, residuals, share_correct
+from truthfl.learning.model import Features, Labels, Params, mean_loss, predicted_classes, residuals, share_correct
 
 Floats = NDArray[np.float32]
 FILTER = 5
 POSITIONS = ((0, 0), (1, 0), (0, 1), (1, 1))  # upper left, lower left, upper right, lower right
-BLOCK = 150  # images per block: larger blocks would not fit the cache, smaller ones mean more NumPy calls
+BLOCK = 150  # features per block: larger blocks would not fit the cache, smaller ones mean more NumPy calls
 
 
 @dataclass(frozen=True)
@@ -80,37 +80,37 @@ class ConvolutionalNetwork:
             dense_biases,
         )
 
-    def scores(self, params: Params, images: Images) -> Floats:
-        return np.concatenate(self._scores_by_block(params, images))
+    def scores(self, params: Params, features: Features) -> Floats:
+        return np.concatenate(self._scores_by_block(params, features))
 
-    def loss(self, params: Params, images: Images, labels: Labels) -> float:
-        return mean_loss(self._scores_by_block(params, images), labels, params, self.penalty)
+    def loss(self, params: Params, features: Features, labels: Labels) -> float:
+        return mean_loss(self._scores_by_block(params, features), labels, params, self.penalty)
 
-    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return share_correct(self._scores_by_block(params, images), labels)
+    def accuracy(self, params: Params, features: Features, labels: Labels) -> float:
+        return share_correct(self._scores_by_block(params, features), labels)
 
-    def predict(self, params: Params, images: Images) -> Labels:
-        return predicted_classes(self._scores_by_block(params, images))
+    def predict(self, params: Params, features: Features) -> Labels:
+        return predicted_classes(self._scores_by_block(params, features))
 
-    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         gradient = np.zeros(self.size, dtype=np.float32)
         placed = self._placed(params)
-        for s in range(0, len(images), BLOCK):
+        for s in range(0, len(features), BLOCK):
             block = slice(s, s + BLOCK)
-            self._add_gradient(gradient, params, placed, images[block], labels[block], weight[block])
+            self._add_gradient(gradient, params, placed, features[block], labels[block], weight[block])
         if self.penalty:
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
-    def gradient_lengths(self, params: Params, images: Images, labels: Labels) -> Params:
+    def gradient_lengths(self, params: Params, features: Features, labels: Labels) -> Params:
         """The length of the gradient of each sample's cross-entropy, without the penalty."""
         placed = self._placed(params)
-        blocks = [slice(s, s + BLOCK) for s in range(0, len(images), BLOCK)]
-        return np.concatenate([self._block_lengths(params, placed, images[block], labels[block]) for block in blocks])
+        blocks = [slice(s, s + BLOCK) for s in range(0, len(features), BLOCK)]
+        return np.concatenate([self._block_lengths(params, placed, features[block], labels[block]) for block in blocks])
 
-    def _block_lengths(self, params: Params, placed: Floats, images: Images, labels: Labels) -> Params:
-        count, weight = len(images), np.ones(len(images), dtype=np.float32)
-        b = self._forward(params, placed, images)
+    def _block_lengths(self, params: Params, placed: Floats, features: Features, labels: Labels) -> Params:
+        count, weight = len(features), np.ones(len(features), dtype=np.float32)
+        b = self._forward(params, placed, features)
         derivative = residuals(self._scores(params, b), labels, weight)
         square = np.square(derivative).sum(axis=1) * (np.square(b.units).sum(axis=0) + np.float32(1.0))
         to_biases = self._backward(params, b, derivative).reshape(self.filters, -1, count).sum(axis=1)
@@ -132,10 +132,10 @@ class ConvolutionalNetwork:
             placed[position, :, :, row : row + FILTER, column : column + FILTER] = filters
         return placed.reshape(4 * self.filters, -1)
 
-    def _forward(self, params: Params, placed: Floats, images: Images) -> _Buffers:
+    def _forward(self, params: Params, placed: Floats, features: Features) -> _Buffers:
         """This thread's buffers, with the activations of a block of images."""
-        b = _buffers(self, len(images))
-        np.multiply(images.transpose(3, 1, 2, 0), np.float32(1.0 / 255.0), out=b.x)
+        b = _buffers(self, len(features))
+        np.multiply(features.transpose(3, 1, 2, 0), np.float32(1.0 / 255.0), out=b.x)
         np.copyto(b.windows, b.patch_view)
         np.matmul(placed, b.patches, out=b.z.reshape(len(placed), -1))
         np.maximum(b.z[:, 0], b.z[:, 1], out=b.sides)
@@ -149,16 +149,16 @@ class ConvolutionalNetwork:
         scores: Floats = (dense @ b.units).T + dense_biases
         return scores
 
-    def _scores_by_block(self, params: Params, images: Images) -> list[Floats]:
+    def _scores_by_block(self, params: Params, features: Features) -> list[Floats]:
         placed = self._placed(params)
-        starts = range(0, len(images), BLOCK)
-        return [self._scores(params, self._forward(params, placed, images[s : s + BLOCK])) for s in starts]
+        starts = range(0, len(features), BLOCK)
+        return [self._scores(params, self._forward(params, placed, features[s : s + BLOCK])) for s in starts]
 
     def _add_gradient(
-        self, gradient: Params, params: Params, placed: Floats, images: Images, labels: Labels, weight: Params
+        self, gradient: Params, params: Params, placed: Floats, features: Features, labels: Labels, weight: Params
     ) -> None:
         to_filters, to_biases, to_dense, to_dense_biases = self.parts(gradient)
-        b = self._forward(params, placed, images)
+        b = self._forward(params, placed, features)
         derivative = residuals(self._scores(params, b), labels, weight)
         to_dense += derivative.T @ b.units.T
         to_dense_biases += derivative.sum(axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.softmax import SoftmaxRegression
 
 ARRAYS = ("images", "rows", "labels", "starts", "batch", "share", "available", "bright", "where", "value")
@@ -74,9 +74,9 @@ def kernel() -> Kernel | None:
     return Kernel(library, best if requested == "auto" else requested)
 
 
-def supports(model: Model) -> bool:
-    """Whether the kernel implements this model."""
-    return isinstance(model, SoftmaxRegression | ConvolutionalNetwork)
+def supports(model: Model, features: Features) -> bool:
+    """Whether the kernel implements this model on features of this type: those of bytes."""
+    return isinstance(model, SoftmaxRegression | ConvolutionalNetwork) and features.dtype == np.uint8
 
 
 def describe(model: Model) -> KernelJob:
@@ -90,25 +90,25 @@ def describe(model: Model) -> KernelJob:
     return KernelJob(height=1, width=model.pixels, channels=1, classes=model.classes, filters=0, penalty=model.penalty)
 
 
-def kernel_images(model: Model, images: Images) -> Images:
+def kernel_images(model: Model, features: Features) -> Features:
     """Images in the kernel's layout: channels first for the network, unchanged for softmax regression."""
-    if isinstance(model, ConvolutionalNetwork) and images.shape[3] > 1:
-        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-    return np.ascontiguousarray(images)
+    if isinstance(model, ConvolutionalNetwork) and features.shape[3] > 1:
+        return np.ascontiguousarray(features.transpose(0, 3, 1, 2))
+    return np.ascontiguousarray(features)
 
 
-def bright_pixels(model: Model, images: Images) -> tuple[NDArray[Any], ...]:
+def bright_pixels(model: Model, features: Features) -> tuple[NDArray[Any], ...]:
     """Sparse pixels for softmax regression on mostly dark images: start of each image, positions and values.
 
     Empty for other models and brighter images; the kernel then reads whole images.
     """
     if not isinstance(model, SoftmaxRegression) or model.classes > 16 or model.pixels > 2**16:
         return ()
-    flat = images.reshape(-1)
+    flat = features.reshape(-1)
     bright = np.flatnonzero(flat != 0)
     if len(bright) > 0.5 * len(flat):
         return ()
-    first = model.pixels * np.arange(len(images) + 1)
+    first = model.pixels * np.arange(len(features) + 1)
     starts = np.searchsorted(bright, first)
     where = (bright - np.repeat(first[:-1], np.diff(starts))).astype(np.uint16)
     return starts.astype(np.int64), where, flat[bright]
@@ -144,8 +144,8 @@ class CompiledModel:
         self.kernel.call("unpack", ctypes.byref(self.job), address(inner), address(flat))
         return flat
 
-    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
-        x, y = kernel_images(self.model, images), labels.astype(np.int32)
+    def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
+        x, y = kernel_images(self.model, features), labels.astype(np.int32)
         w, inner = np.ascontiguousarray(weight, dtype=np.float32), self.pack(params)
         result = np.empty_like(inner)
         pointers = addresses(inner, x, y, w)
@@ -156,9 +156,9 @@ class CompiledModel:
             gradient += np.float32(penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
-    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
         """Mean loss, penalty included, and accuracy."""
-        x, y, inner = kernel_images(self.model, images), labels.astype(np.int32), self.pack(params)
+        x, y, inner = kernel_images(self.model, features), labels.astype(np.int32), self.pack(params)
         loss, correct = ctypes.c_double(), ctypes.c_int64()
         pointers = addresses(inner, x, y)
         out = (ctypes.byref(loss), ctypes.byref(correct))

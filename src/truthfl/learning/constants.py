@@ -89,7 +89,7 @@ def _measured(model: SoftmaxRegression, federated: Federated, batch_size: int, s
     visited = [convex.as_matrix(model, p) for p in honest_path(federated, batch_size, seed)]
     pieces = [
         (
-            convex.features(model, federated.data.images[federated.partition.rows_of(i)]),
+            convex.inputs(model, federated.data.features[federated.partition.rows_of(i)]),
             federated.data.labels[federated.partition.rows_of(i)],
         )
         for i in range(len(federated.partition))

@@ -10,7 +10,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from truthfl.errors import InputError
-from truthfl.learning.model import Images, Labels
+from truthfl.learning.model import Features, Labels
 from truthfl.learning.softmax import SoftmaxRegression
 
 Floats = NDArray[np.float64]
@@ -27,11 +27,11 @@ class Optimum:
     gap_bound: float
 
 
-def features(model: SoftmaxRegression, images: Images) -> Floats:
-    """One row per image: pixels in [0, 1], and a 1 for the bias."""
-    x = images.reshape(len(images), -1).astype(np.float64) / 255.0
+def inputs(model: SoftmaxRegression, features: Features) -> Floats:
+    """One row per sample: its features, bytes divided by 255, and a 1 for the bias."""
+    x = features.reshape(len(features), -1).astype(np.float64) / (255.0 if features.dtype == np.uint8 else 1.0)
     if x.shape[1] != model.pixels:
-        raise InputError(f"images have {x.shape[1]} pixels; the model is for {model.pixels}.")
+        raise InputError(f"samples have {x.shape[1]} features; the model is for {model.pixels}.")
     return np.concatenate((x, np.ones((len(x), 1))), axis=1)
 
 

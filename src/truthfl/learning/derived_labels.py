@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from truthfl.learning.behaviour import Unlabeled
-from truthfl.learning.model import Images, Labels, Model
+from truthfl.learning.model import Features, Labels, Model
 
 MOST_DISTANCES = 1 << 22  # computed at a time
 
@@ -20,7 +20,7 @@ MOST_DISTANCES = 1 << 22  # computed at a time
 def derived_labels(
     unlabeled: Unlabeled,
     model: Model,
-    images: Images,
+    features: Features,
     labels: Labels,
     by_hand: NDArray[np.bool_],
     *,
@@ -33,7 +33,7 @@ def derived_labels(
     labels             of all her samples; only those made by hand are read
     rounds, step_size  of the job: the number of steps of a model of her own, and their size
     """
-    known, own, others = images[by_hand], labels[by_hand], images[~by_hand]
+    known, own, others = features[by_hand], labels[by_hand], features[~by_hand]
     result = labels.copy()
     if not len(others):
         return result
@@ -44,10 +44,10 @@ def derived_labels(
     return result
 
 
-def nearest_labels(known: Images, labels: Labels, others: Images) -> Labels:
-    """For each of `others` the label of the nearest known image by squared Euclidean distance; in a tie the first.
+def nearest_labels(known: Features, labels: Labels, others: Features) -> Labels:
+    """For each of `others` the label of the nearest known sample by squared Euclidean distance; in a tie the first.
 
-    Distances are whole numbers, which float64 holds exactly.
+    Of bytes, distances are whole numbers, which float64 holds exactly.
     """
     here = known.reshape(len(known), -1).astype(np.float64)
     there = others.reshape(len(others), here.shape[1])
@@ -61,7 +61,7 @@ def nearest_labels(known: Images, labels: Labels, others: Images) -> Labels:
 
 
 def own_model_labels(
-    model: Model, known: Images, labels: Labels, others: Images, *, steps: int, step_size: float, seed: int
+    model: Model, known: Features, labels: Labels, others: Features, *, steps: int, step_size: float, seed: int
 ) -> Labels:
     """The classes that the model predicts after `steps` steps of full-batch gradient descent on the known samples.
 

@@ -29,7 +29,7 @@ from truthfl.learning.compiled import (
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import local_model
-from truthfl.learning.model import Images, Labels, Params
+from truthfl.learning.model import Features, Labels, Params
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.special_clients import SpecialClients
@@ -74,7 +74,7 @@ class Engine(Protocol):
     def rounds(self, run: Run, inner: Params, first: int, last: int) -> None: ...
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None: ...
     def rescale(self, run: Run, clients: NDArray[np.int64], scale: float) -> None: ...
-    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]: ...
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]: ...
 
 
 def chunk_bounds(clients: int) -> NDArray[np.int64]:
@@ -86,7 +86,7 @@ def chunk_bounds(clients: int) -> NDArray[np.int64]:
 
 def make_engine(federated: Federated) -> Engine:
     """The kernel's engine if the kernel is built and supports the model, else NumPy's."""
-    compiled = kernel() if supports(federated.model) else None
+    compiled = kernel() if supports(federated.model, federated.data.features) else None
     return NumPyEngine(federated) if compiled is None else KernelEngine(federated)
 
 
@@ -158,7 +158,7 @@ class NumPyEngine:
             local = local_model(
                 model if merged[client] == 1 else replace(model, noise=model.noise * float(np.sqrt(merged[client]))),
                 inner,
-                self.federated.data.images[partition.rows[own]],
+                self.federated.data.features[partition.rows[own]],
                 run.labels[own],
                 client=client,
                 round_=round_,
@@ -170,9 +170,9 @@ class NumPyEngine:
             delta += np.float32(share[client]) * (local - inner)
         return delta
 
-    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
         model = self.federated.model
-        return model.loss(params, images, labels), model.accuracy(params, images, labels)
+        return model.loss(params, features, labels), model.accuracy(params, features, labels)
 
     def _batches(self, run: Run, clients: NDArray[np.int64], round_: int, step: int) -> NDArray[np.int64]:
         """The samples that these clients draw for this step, as positions among all clients' samples, by client."""
@@ -187,8 +187,8 @@ class NumPyEngine:
         if not len(drawn):
             return np.zeros_like(params)
         partition = run.partition or self.federated.partition
-        images = self.federated.data.images[partition.rows[drawn]]
-        return self.federated.model.weighted_gradient(params, images, run.labels[drawn], weight.astype(np.float32))
+        features = self.federated.data.features[partition.rows[drawn]]
+        return self.federated.model.weighted_gradient(params, features, run.labels[drawn], weight.astype(np.float32))
 
 
 class KernelEngine:
@@ -200,10 +200,10 @@ class KernelEngine:
         self.federated, self.kernel = federated, compiled
         self.model = CompiledModel(federated.model, compiled)
         self.bounds = chunk_bounds(len(federated.partition))
-        self.images = kernel_images(federated.model, federated.data.images)
+        self.features = kernel_images(federated.model, federated.data.features)
         self.rows, self.starts = _contiguous(federated.partition)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
-        self.bright = bright_pixels(federated.model, self.images)
+        self.bright = bright_pixels(federated.model, self.features)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
         self.converted_labels: tuple[Labels, NDArray[np.int32]] | None = None
 
@@ -239,8 +239,8 @@ class KernelEngine:
         run.report_scale[clients] = scale
         self._job(run).points_to[ARRAYS.index("share")][clients] = _share(self.federated, run, clients)
 
-    def evaluate(self, params: Params, images: Images, labels: Labels) -> tuple[float, float]:
-        return self.model.evaluate(params, images, labels)
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
+        return self.model.evaluate(params, features, labels)
 
     def _job(self, run: Run) -> KernelJob:
         """The kernel's struct for a run, cached. Two threads may create it at the same time, which is harmless."""
@@ -265,7 +265,7 @@ class KernelEngine:
         share = _share(self.federated, run)
         rows, starts = (self.rows, self.starts) if run.partition is None else _contiguous(run.partition)
         arrays: tuple[NDArray[Any], ...] = (
-            self.images,
+            self.features,
             rows,
             self._labels(run),
             starts,

@@ -1,6 +1,6 @@
 """`Federated`: the model, the data, their partition among clients, and the training parameters.
 
-Imports `aggregation`, `model`, `images`, `partition`, `mechanism.checks` and `mechanism.setting`.
+Imports `aggregation`, `model`, `labeled_samples`, `partition`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
 from truthfl.learning.aggregation import ReportRule
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Labels, Model
 from truthfl.learning.partition import Partition
 from truthfl.mechanism.checks import FloatArray, client_array
@@ -29,7 +29,7 @@ class Federated:
     """
 
     model: Model
-    data: LabeledImages
+    data: LabeledSamples
     partition: Partition
     training: Training
     weight: FloatArray
@@ -40,7 +40,7 @@ class Federated:
     def __init__(
         self,
         model: Model,
-        data: LabeledImages,
+        data: LabeledSamples,
         partition: Partition,
         training: Training,
         *,

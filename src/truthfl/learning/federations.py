@@ -1,16 +1,16 @@
 """Builds federations from plain settings (`Data`, `ModelChoice`), as job files and studies contain them.
 
 There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
-and the test set. Imports `datasets`, `images`, `partition`, `model`, `cnn`, `softmax`, `private_model`, `federated`,
-`mechanism.checks` and `mechanism.setting`.
+and the test set. Imports `labeled_samples`, `sample_sets`, `task`, `task_choice`, `partition`, `model`, `cnn`,
+`softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from math import prod
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -18,27 +18,30 @@ from numpy.typing import ArrayLike
 from truthfl.errors import InputError
 from truthfl.learning.aggregation import ReportRule
 from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model
 from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
 from truthfl.learning.private_model import PrivateModel
+from truthfl.learning.sample_sets import SampleSets, sample_sets
 from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.mechanism.setting import Training
 
 SPLITS = ("paper", "iid", "dirichlet")
-MODELS = ("softmax", "cnn")
-TEST_SAMPLES = 1000  # default size of a test set that is split off
+OWN = "own"
+MODELS = ("softmax", "cnn", OWN)
+PICTURE_DIMENSIONS = 3  # of one picture: height, width, channels
 
 
 @dataclass(frozen=True)
 class Data:
     """The data set and its split among the clients.
 
-    source          "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; else a folder
-                    of idx files or an .npz file
+    source          of pictures "mnist": 5,000 digits of an installed package; "digits": 1,797 digits of 8×8 pixels; a
+                    folder of idx files or an .npz file. Of other tasks a file, or a name that the task knows
     split           "paper", "iid" or "dirichlet"
     degree          of the paper's split: the share of a client's samples that are of her main class
     concentration   of the Dirichlet split
@@ -57,7 +60,7 @@ class Data:
 
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source:
-            raise InputError(f'source is {self.source!r}; it must be "mnist", "digits" or a path.')
+            raise InputError(f"source is {self.source!r}; it must be a data set that comes along, or a path.")
         if self.split not in SPLITS:
             raise InputError(f"split is {self.split!r}; it must be one of {', '.join(map(repr, SPLITS))}.")
         if not 0 <= number("degree", self.degree) <= 1:
@@ -73,7 +76,7 @@ class Data:
 class ModelChoice:
     """The model: "softmax" regression or "cnn" (one convolution with `filters` filters); factor of its L2 penalty.
 
-    clip, noise  of private training (`PrivateModel`); 0 for none
+    "own" is the model of a task of one's own. clip, noise  of private training (`PrivateModel`); 0 for none
     """
 
     kind: str = "softmax"
@@ -95,16 +98,29 @@ class ModelChoice:
         values = asdict(self)
         return values if self.clip else {name: values[name] for name in ("kind", "filters", "penalty")}
 
-    def for_images(self, data: LabeledImages) -> Model:
-        """The model for the size and classes of these images."""
-        _, height, width, channels = data.images.shape
-        classes = len(data.classes)
+    def for_shape(self, shape: tuple[int, ...], classes: int, task: Task) -> Model:
+        """The model for samples of this shape and so many classes."""
+        own = task.model(shape)
+        if own is not None:
+            if self.clip:
+                raise InputError(
+                    f"[privacy] clip needs the length of each sample's gradient; the model of {type(task).__name__} "
+                    "does not tell it."
+                )
+            return own
         plain: ConvolutionalNetwork | SoftmaxRegression
         if self.kind == "cnn":
+            if len(shape) != PICTURE_DIMENSIONS:
+                raise InputError('[model] kind is "cnn"; that is for pictures. Other samples are learned by "softmax".')
+            height, width, channels = shape
             plain = ConvolutionalNetwork(height, width, channels, self.filters, classes, self.penalty)
         else:
-            plain = SoftmaxRegression(height * width * channels, classes, self.penalty)
+            plain = SoftmaxRegression(prod(shape), classes, self.penalty)
         return PrivateModel(plain, self.clip, self.noise) if self.clip else plain
+
+    def for_samples(self, samples: LabeledSamples, task: Task) -> Model:
+        """The model for the shape and classes of these samples."""
+        return self.for_shape(samples.features.shape[1:], len(samples.classes), task)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,40 +128,57 @@ class ServerSide:
     """The server's data: a pilot federation with as many clients of the same sizes, and the test set.
 
     draw_clients  function from numbers of samples and a seed to a partition of the pilot data among other clients
+    task          what is learned, fitted on the server's data
     """
 
     pilot: Federated
-    test: LabeledImages
+    test: LabeledSamples
     draw_clients: Callable[[tuple[int, ...], int], Partition]
+    task: Task = field(default_factory=PICTURES.load, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
 class SimulatedFederation(ServerSide):
-    """The server's data and the clients' federation, for simulations."""
+    """The server's data and the clients' federation, for simulations.
+
+    clients_read  the samples that are divided among the clients, as the file has them; None for pictures
+    """
 
     federated: Federated
+    clients_read: ReadSamples | None = field(default=None, kw_only=True)
 
 
 def server_side(
-    data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
+    data: Data,
+    model: ModelChoice,
+    sizes: tuple[int, ...],
+    training: Training,
+    participation: ArrayLike = 1.0,
+    task: TaskChoice = PICTURES,
 ) -> ServerSide:
     """The server's data; `sizes` are the clients' numbers of samples, `participation` their q_i."""
-    _, pilot, test = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
-    network = model.for_images(pilot)
-    partition = _split(data, pilot, sizes, data.seed + 1)
-    federated = Federated(network, pilot, partition, training, participation=participation)
-    return ServerSide(federated, test, partial(_split, data, pilot))
+    sets = _sets_of(data, task)
+    partition = _split(data, sets.pilot, sizes, data.seed + 1)
+    network = model.for_samples(sets.pilot, sets.task)
+    federated = Federated(network, sets.pilot, partition, training, participation=participation)
+    return ServerSide(federated, sets.test, partial(_split, data, sets.pilot), task=sets.task)
 
 
 def build_federation(
-    data: Data, model: ModelChoice, sizes: tuple[int, ...], training: Training, participation: ArrayLike = 1.0
+    data: Data,
+    model: ModelChoice,
+    sizes: tuple[int, ...],
+    training: Training,
+    participation: ArrayLike = 1.0,
+    task: TaskChoice = PICTURES,
 ) -> SimulatedFederation:
     """The server's data and the clients' federation; parameters as in `server_side`."""
-    side = server_side(data, model, sizes, training, participation)
-    clients, _, _ = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
-    partition = _split(data, clients, sizes, data.seed)
-    federated = Federated(side.pilot.model, clients, partition, training, participation=participation)
-    return SimulatedFederation(side.pilot, side.test, side.draw_clients, federated)
+    side, sets = server_side(data, model, sizes, training, participation, task), _sets_of(data, task)
+    partition = _split(data, sets.clients, sizes, data.seed)
+    federated = Federated(side.pilot.model, sets.clients, partition, training, participation=participation)
+    return SimulatedFederation(
+        side.pilot, side.test, side.draw_clients, federated, task=side.task, clients_read=sets.clients_read
+    )
 
 
 def clients_federation(
@@ -154,16 +187,18 @@ def clients_federation(
     sizes: tuple[int, ...],
     training: Training,
     participation: ArrayLike = 1.0,
+    task: TaskChoice = PICTURES,
     *,
     split_seed: int,
-) -> tuple[Federated, LabeledImages]:
+) -> tuple[Federated, LabeledSamples]:
     """The clients' federation and the test set, the clients' samples being drawn by `split_seed`.
 
     The server's pilot data and the test set remain those of `data.seed`, so that one plan can be tried on many splits.
     """
-    samples, _, test = _sample_sets(data.source, data.pilot_samples, data.test_samples, data.seed)
-    partition = _split(data, samples, sizes, split_seed)
-    return Federated(model.for_images(samples), samples, partition, training, participation=participation), test
+    sets = _sets_of(data, task)
+    partition = _split(data, sets.clients, sizes, split_seed)
+    network = model.for_samples(sets.clients, sets.task)
+    return Federated(network, sets.clients, partition, training, participation=participation), sets.test
 
 
 def with_training(federated: Federated, training: Training) -> Federated:
@@ -194,42 +229,11 @@ def with_rule(federated: Federated, rule: ReportRule) -> Federated:
     )
 
 
-@lru_cache(maxsize=4)
-def _sample_sets(
-    source: str, pilot_samples: int, test_samples: int | None, seed: int
-) -> tuple[LabeledImages, LabeledImages, LabeledImages]:
-    """(clients' data, pilot data, test set), split by the seed."""
-    train, test = _load(source)
-    kept = pilot_samples + (0 if test is not None else test_samples or TEST_SAMPLES)
-    if kept >= len(train):
-        raise InputError(
-            f"pilot_samples and test_samples keep {kept} of the {len(train)} samples of {source}; fewer must be kept, "
-            "to leave some to the clients."
-        )
-    if test is None:
-        train, test = train.split_off(test_samples or TEST_SAMPLES, seed)
-    elif test_samples is not None and test_samples < len(test):
-        test = test.split_off(test_samples, seed)[1]
-    clients, pilot = train.split_off(pilot_samples, seed + 1)
-    return clients, pilot, test
+def _sets_of(data: Data, task: TaskChoice) -> SampleSets:
+    return sample_sets(task, data.source, data.pilot_samples, data.test_samples, data.seed)
 
 
-@lru_cache(maxsize=1)
-def _load(source: str) -> tuple[LabeledImages, LabeledImages | None]:
-    if source == "mnist":
-        return bundled_mnist(), None
-    if source == "digits":
-        return small_digits(), None
-    if Path(source).is_dir():
-        return mnist_from_folder(source)
-    if source.endswith(".npz"):
-        return images_from_npz(source), None
-    raise InputError(
-        f'source is {source!r}; it must be "mnist", "digits", a folder with the four files of MNIST, or an .npz file.'
-    )
-
-
-def _split(data: Data, samples: LabeledImages, sizes: tuple[int, ...], seed: int) -> Partition:
+def _split(data: Data, samples: LabeledSamples, sizes: tuple[int, ...], seed: int) -> Partition:
     if data.split == "paper":
         classes = len(samples.classes)
         return paper_partition(samples.labels, sizes, degree=data.degree, seed=seed, classes=classes)

@@ -101,7 +101,7 @@ def _squared_mean(federated: Federated, params: Params, client: int) -> float:
     rows, times = np.unique(federated.partition.rows_of(client), return_counts=True)
     weight = (times / times.sum()).astype(np.float32)
     labels = federated.data.labels[rows]
-    gradient = federated.model.weighted_gradient(params, federated.data.images[rows], labels, weight)
+    gradient = federated.model.weighted_gradient(params, federated.data.features[rows], labels, weight)
     return float(np.square(gradient.astype(np.float64)).sum())
 
 
@@ -123,8 +123,8 @@ def _gradient(
     federated: Federated, params: Params, rows: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     weight = np.full(len(rows), 1.0 / len(rows), dtype=np.float32)
-    images = federated.data.images[rows]
-    return federated.model.weighted_gradient(params, images, labels, weight).astype(np.float64)
+    features = federated.data.features[rows]
+    return federated.model.weighted_gradient(params, features, labels, weight).astype(np.float64)
 
 
 def _label_shift(federated: Federated, params: Params, rows: NDArray[np.int64], rng: np.random.Generator) -> float:

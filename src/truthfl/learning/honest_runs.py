@@ -1,6 +1,6 @@
 """One honest run of each of several federations, over all cores in one call.
 
-Imports `blas_threads`, `federated`, `images`, `training` and `mechanism.strategies`.
+Imports `blas_threads`, `federated`, `labeled_samples`, `training` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.training import train
 from truthfl.mechanism.strategies import Strategies
 
 
 def honest_runs(
-    runs: Sequence[tuple[Federated, NDArray[np.float64], int]], test: LabeledImages
+    runs: Sequence[tuple[Federated, NDArray[np.float64], int]], test: LabeledSamples
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
     """Final test losses, (runs,), and models, (runs, parameters); a run is a federation, its batch sizes and a seed."""
 

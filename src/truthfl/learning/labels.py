@@ -1,7 +1,8 @@
 """The labels that clients train with: simulated from effort and error rate, or read from a CSV file.
 
 Random labels are hashes of (seed, client, position): a client's labels do not depend on other clients, and a change of
-effort or error rate changes only the labels concerned. Imports `partition`, `images`, `draws` and `mechanism.checks`.
+effort or error rate changes only the labels concerned. Imports `partition`, `labeled_samples`, `draws` and
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
-from truthfl.learning.images import numbers_below
+from truthfl.learning.labeled_samples import numbers_below
 from truthfl.learning.partition import Partition, client_blocks, owners_and_positions
 from truthfl.mechanism.checks import FloatArray, IntArray, client_array, whole_number
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
 from truthfl.learning.labels import labeled_by_hand
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey, simulated_key, subkey
 from truthfl.learning.private_model import PrivateModel
 
@@ -22,7 +22,7 @@ from truthfl.learning.private_model import PrivateModel
 def local_model(
     model: Model,
     common: Params,
-    images: Images,
+    features: Features,
     labels: Labels,
     *,
     client: int,
@@ -41,13 +41,13 @@ def local_model(
     if isinstance(model, PrivateModel):
         key_of_round = subkey(simulated_key(seed), client, round_) if private_key is None else private_key
         for step in range(local_steps):
-            gradient = model.noisy_gradient(local, images, labels, batch_size, subkey(key_of_round, step))
+            gradient = model.noisy_gradient(local, features, labels, batch_size, subkey(key_of_round, step))
             local -= np.float32(step_size) * gradient
         return local
     weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)
     for step in range(local_steps):
         batch = below(bits(key(seed, Purpose.BATCH, client, round_, step), batch_size), len(labels))
-        local -= np.float32(step_size) * model.weighted_gradient(local, images[batch], labels[batch], weight)
+        local -= np.float32(step_size) * model.weighted_gradient(local, features[batch], labels[batch], weight)
     return local
 
 
@@ -55,7 +55,7 @@ def report_of_round(
     behaviour: Behaviour,
     model: Model,
     received: Sequence[Params],
-    images: Images,
+    features: Features,
     labels: Labels,
     *,
     client: int,
@@ -75,11 +75,11 @@ def report_of_round(
     """
 
     def honest() -> Params:
-        used_images, used_labels = used_samples(behaviour, model, received[-1], images, labels, client, seed)
+        used_features, used_labels = used_samples(behaviour, model, received[-1], features, labels, client, seed)
         return local_model(
             model,
             received[-1],
-            used_images,
+            used_features,
             used_labels,
             client=client,
             round_=round_,
@@ -94,19 +94,19 @@ def report_of_round(
 
 
 def used_samples(
-    behaviour: Behaviour, model: Model, common: Params, images: Images, labels: Labels, client: int, seed: int
-) -> tuple[Images, Labels]:
-    """The images that a client trains on in a round, and their labels."""
+    behaviour: Behaviour, model: Model, common: Params, features: Features, labels: Labels, client: int, seed: int
+) -> tuple[Features, Labels]:
+    """The samples that a client trains on in a round, and their labels."""
     if behaviour.unlabeled not in (Unlabeled.LEFT_OUT, Unlabeled.PREDICTED) or behaviour.labeling_effort == 1:
-        return images, labels
+        return features, labels
     by_hand = samples_by_hand(behaviour, len(labels), client, seed)
     if by_hand.all():
-        return images, labels
+        return features, labels
     if behaviour.unlabeled is Unlabeled.LEFT_OUT:
-        return images[by_hand], labels[by_hand]
+        return features[by_hand], labels[by_hand]
     used = labels.copy()
-    used[~by_hand] = model.predict(common, images[~by_hand])
-    return images, used
+    used[~by_hand] = model.predict(common, features[~by_hand])
+    return features, used
 
 
 def samples_by_hand(behaviour: Behaviour, samples: int, client: int, seed: int) -> NDArray[np.bool_]:

@@ -1,6 +1,6 @@
 """The spread of the final loss of honest runs: between jobs, and between test samples.
 
-Imports `federated`, `honest_runs`, `draws`, `images` and `partition`.
+Imports `federated`, `honest_runs`, `draws`, `labeled_samples` and `partition`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from truthfl.learning.draws import Purpose, generator
 from truthfl.learning.federated import Federated
 from truthfl.learning.honest_runs import honest_runs
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.partition import Partition
 
 RESAMPLED_PILOTS = 12
 SAMPLES_FOR_VARIANCE = 1000
 
 
-def spread_of_loss(pilot: Federated, test: LabeledImages, batches: NDArray[np.float64]) -> tuple[float, float]:
+def spread_of_loss(pilot: Federated, test: LabeledSamples, batches: NDArray[np.float64]) -> tuple[float, float]:
     """The standard deviation of the final loss between jobs, and its variance between the test samples of one job.
 
     Jobs are simulated by a bootstrap: each trial uses another seed and the pilot's samples resampled with replacement.
@@ -43,8 +43,8 @@ def resampled(pilot: Federated, trial: int) -> Federated:
     )
 
 
-def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledImages) -> NDArray[np.float64]:
+def sample_losses(federated: Federated, params: NDArray[np.float32], test: LabeledSamples) -> NDArray[np.float64]:
     """The losses of single test samples; of at most `SAMPLES_FOR_VARIANCE`, evenly spaced."""
-    model, images, labels = federated.model, test.images, test.labels
+    model, features, labels = federated.model, test.features, test.labels
     chosen = np.linspace(0, len(labels) - 1, min(len(labels), SAMPLES_FOR_VARIANCE)).astype(int)
-    return np.array([model.loss(params, images[k : k + 1], labels[k : k + 1]) for k in chosen])
+    return np.array([model.loss(params, features[k : k + 1], labels[k : k + 1]) for k in chosen])

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Params = NDArray[np.float32]
-Images = NDArray[np.uint8]
+Features = NDArray[np.uint8 | np.float32]  # of bytes, 255 stands for 1
+Images = NDArray[np.uint8]  # (n, height, width, channels)
 Labels = NDArray[np.int64]
 
 
 class Model(Protocol):
-    """A model. Images are bytes (n, height, width, channels), labels integers from 0, parameters flat float32."""
+    """A model. Features are (n, …), bytes or float32, labels integers from 0, parameters flat float32."""
 
     @property
     def size(self) -> int:
@@ -25,19 +26,19 @@ class Model(Protocol):
     def init(self, seed: int) -> Params:
         """The initial parameters."""
 
-    def scores(self, params: Params, images: Images) -> NDArray[np.float32]:
+    def scores(self, params: Params, features: Features) -> NDArray[np.float32]:
         """The scores (logits) of all classes, (n, classes)."""
 
-    def loss(self, params: Params, images: Images, labels: Labels) -> float:
+    def loss(self, params: Params, features: Features, labels: Labels) -> float:
         """Mean loss f over these samples, penalty included."""
 
-    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
+    def accuracy(self, params: Params, features: Features, labels: Labels) -> float:
         """Share of samples whose most likely class is the label."""
 
-    def predict(self, params: Params, images: Images) -> Labels:
-        """Each image's most likely class."""
+    def predict(self, params: Params, features: Features) -> Labels:
+        """Each sample's most likely class."""
 
-    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         """Σ_k weight_k ∇f(params, sample k)."""
 
 

@@ -1,4 +1,4 @@
-"""Partitions of a data set among clients. Imports `images`, `draws` and `mechanism.checks`.
+"""Partitions of a data set among clients. Imports `labeled_samples`, `draws` and `mechanism.checks`.
 
 A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
 used again in a new order until she has enough samples. Clients draw independently of each other, so two of them may
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import BitArray, Purpose, below, bits, bits_at, generator, key, uniform
-from truthfl.learning.images import as_array, numbers_below
+from truthfl.learning.labeled_samples import as_array, numbers_below
 from truthfl.mechanism.checks import FloatArray, IntArray, client_whole_numbers, number, whole_number
 
 SAMPLES_PER_BLOCK = 1_000_000

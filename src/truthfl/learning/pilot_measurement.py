@@ -2,8 +2,8 @@
 
 With up to `WHOLE_PILOT_CLIENTS` clients, every client lies in turn in runs of the whole federation. With more, a sample
 of the clients lies in runs of a reduced federation, and the fitted factors are transferred to all clients. Imports
-`blas_threads`, `federated`, `federations`, `reduced_federation`, `images`, `step_size`, `gradients`, `pilot_runs`,
-`calibration`, `pilot_design`, `mechanism.checks` and `mechanism.setting`.
+`blas_threads`, `federated`, `federations`, `reduced_federation`, `labeled_samples`, `step_size`, `gradients`,
+`pilot_runs`, `calibration`, `pilot_design`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from truthfl.learning.calibration import Calibration, calibrate, transferred_to
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.gradients import measure_gradients, measure_reduced_and_whole
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.pilot_design import PilotDesign, RunKind
 from truthfl.learning.pilot_runs import final_losses, paired_pilot_runs, pilot_runs
 from truthfl.learning.reduced_federation import ReducedFederation, reduce_federation
@@ -79,7 +79,7 @@ def measure_reduced_federation(side: ServerSide, design: PilotDesign, *, tune_st
 
 
 def _with_measured_constant(
-    calibration: Calibration, whole: Federated, test: LabeledImages, design: PilotDesign
+    calibration: Calibration, whole: Federated, test: LabeledSamples, design: PilotDesign
 ) -> Calibration:
     """Replace the constant by the one of the whole federation: mean honest loss less the sampling part of the model.
 

@@ -1,6 +1,6 @@
 """Trains a pilot's runs: honest ones at several batch sizes, and runs in which one client lies.
 
-Imports `pilot_design`, `federated`, `reduced_federation`, `images`, `training`, `mechanism.checks` and
+Imports `pilot_design`, `federated`, `reduced_federation`, `labeled_samples`, `training`, `mechanism.checks` and
 `mechanism.strategies`.
 """
 
@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.pilot_design import PilotDesign, RunKind
 from truthfl.learning.reduced_federation import ReducedFederation
 from truthfl.learning.training import train
@@ -42,7 +42,7 @@ class Pilot:
         return bool(np.isfinite(self.loss).all() and np.isfinite(paired))
 
 
-def pilot_runs(federated: Federated, evaluation: LabeledImages, design: PilotDesign | None = None) -> Pilot:
+def pilot_runs(federated: Federated, evaluation: LabeledSamples, design: PilotDesign | None = None) -> Pilot:
     """Honest runs at several batch sizes; runs in which one client in turn does not label, or scales her report.
 
     Losses are those on the evaluation data.
@@ -52,7 +52,7 @@ def pilot_runs(federated: Federated, evaluation: LabeledImages, design: PilotDes
 
 
 def paired_pilot_runs(
-    reduced: ReducedFederation, evaluation: LabeledImages, design: PilotDesign | None = None
+    reduced: ReducedFederation, evaluation: LabeledSamples, design: PilotDesign | None = None
 ) -> Pilot:
     """The runs of a reduced federation: its single clients lie in turn, each paired with honest runs of the same draws.
 
@@ -85,7 +85,7 @@ def strategies_of(kinds: Sequence[RunKind]) -> Strategies:
     return Strategies(*(np.repeat([getattr(kind, field) for kind in kinds], times, axis=0) for field in fields))
 
 
-def final_losses(federated: Federated, evaluation: LabeledImages, kinds: Sequence[RunKind]) -> FloatArray:
+def final_losses(federated: Federated, evaluation: LabeledSamples, kinds: Sequence[RunKind]) -> FloatArray:
     """The losses after the last round, in the order of `strategies_of`.
 
     Runs in which a client does not label have labels of their own; to bound memory, few kinds are trained together.

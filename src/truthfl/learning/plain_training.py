@@ -38,7 +38,7 @@ def train_plainly(
                 profile[i],
                 model,
                 received[i],
-                data.images[federated.partition.rows_of(i)],
+                data.features[federated.partition.rows_of(i)],
                 all_labels[federated.samples_of(i)],
                 client=i,
                 round_=t,

@@ -7,7 +7,7 @@ in `audition_planning`. Imports that, `federations`, `pilot_measurement`, `calib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -145,7 +145,7 @@ def make_plan(
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))
     error, variance = error_and_variance(contract.batch_size)
-    tuned = ServerSide(with_training(side.pilot, training), side.test, side.draw_clients)
+    tuned = replace(side, pilot=with_training(side.pilot, training))
     return Plan(
         training=training,
         search=measurement.search,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.cnn import ConvolutionalNetwork
-from truthfl.learning.model import Images, Labels, Params
+from truthfl.learning.model import Features, Labels, Params
 from truthfl.learning.private_draws import DrawKey, normals, uniforms
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.mechanism.checks import number
@@ -57,28 +57,30 @@ class PrivateModel:
     def init(self, seed: int) -> Params:
         return self.plain.init(seed)
 
-    def scores(self, params: Params, images: Images) -> NDArray[np.float32]:
-        return self.plain.scores(params, images)
+    def scores(self, params: Params, features: Features) -> NDArray[np.float32]:
+        return self.plain.scores(params, features)
 
-    def loss(self, params: Params, images: Images, labels: Labels) -> float:
-        return self.plain.loss(params, images, labels)
+    def loss(self, params: Params, features: Features, labels: Labels) -> float:
+        return self.plain.loss(params, features, labels)
 
-    def accuracy(self, params: Params, images: Images, labels: Labels) -> float:
-        return self.plain.accuracy(params, images, labels)
+    def accuracy(self, params: Params, features: Features, labels: Labels) -> float:
+        return self.plain.accuracy(params, features, labels)
 
-    def predict(self, params: Params, images: Images) -> Labels:
-        return self.plain.predict(params, images)
+    def predict(self, params: Params, features: Features) -> Labels:
+        return self.plain.predict(params, features)
 
-    def weighted_gradient(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         """Σ_k weight_k · (clipped gradient of sample k + penalty · params), without noise."""
-        gradient = self._clipped_sum(params, images, labels, weight)
+        gradient = self._clipped_sum(params, features, labels, weight)
         return gradient + np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
 
-    def noisy_gradient(self, params: Params, images: Images, labels: Labels, batch_size: int, key: DrawKey) -> Params:
+    def noisy_gradient(
+        self, params: Params, features: Features, labels: Labels, batch_size: int, key: DrawKey
+    ) -> Params:
         """The gradient of one step of training on all these samples. The key decides the draw and the noise."""
         drawn = uniforms(key, len(labels)) * len(labels) < batch_size
         weight = np.full(int(drawn.sum()), 1.0 / batch_size, dtype=np.float32)
-        gradient = self._clipped_sum(params, images[drawn], labels[drawn], weight)
+        gradient = self._clipped_sum(params, features[drawn], labels[drawn], weight)
         if self.noise:
             gradient += np.float32(self.noise * self.clip / batch_size) * normals(key, self.size)
         return gradient + np.float32(self.penalty) * params
@@ -87,10 +89,10 @@ class PrivateModel:
         """The variance of the noise in one step's gradient, summed over all parameters."""
         return self.size * (self.noise * self.clip / batch_size) ** 2
 
-    def _clipped_sum(self, params: Params, images: Images, labels: Labels, weight: Params) -> Params:
+    def _clipped_sum(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         if not len(labels):
             return np.zeros(self.size, dtype=np.float32)
         bare = replace(self.plain, penalty=0.0)
-        lengths = np.maximum(bare.gradient_lengths(params, images, labels), TINY)
+        lengths = np.maximum(bare.gradient_lengths(params, features, labels), TINY)
         clipped = weight * np.minimum(1.0, self.clip / lengths).astype(np.float32)
-        return bare.weighted_gradient(params, images, labels, clipped)
+        return bare.weighted_gradient(params, features, labels, clipped)

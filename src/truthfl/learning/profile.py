@@ -135,7 +135,7 @@ class Profile:
                 labels[own] = derived_labels(
                     unlabeled,
                     federated.model,
-                    federated.data.images[partition.rows[own]],
+                    federated.data.features[partition.rows[own]],
                     labels[own],
                     ~others[own],
                     rounds=training.rounds,

@@ -1,6 +1,6 @@
 """Solo models of several groups of clients, trained and tested over all cores in one call.
 
-Imports `blas_threads`, `images`, `model`, `recipe`, `solo_test` and `solo_training`.
+Imports `blas_threads`, `labeled_samples`, `model`, `recipe`, `solo_test` and `solo_training`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.recipe import Recipe
 from truthfl.learning.solo_test import BLOCK, solo_losses
 from truthfl.learning.solo_training import train_all_alone
 
-Samples = Callable[[], tuple[Images, Labels]]
+Samples = Callable[[], tuple[Features, Labels]]
 """Returns a client's samples; called when her model is trained."""
 
 
 def losses_of_groups(
     model: Model,
     groups: Sequence[tuple[Recipe, Sequence[Samples]]],
-    test: LabeledImages,
+    test: LabeledSamples,
     seed: int,
     *,
     threads: int | None = None,

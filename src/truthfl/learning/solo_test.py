@@ -4,7 +4,7 @@ One factor of all scores and one bias per class are fitted on one half of the te
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
 count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
 rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
-Imports `blas_threads`, `draws`, `images`, `model` and `softmax`.
+Imports `blas_threads`, `draws`, `labeled_samples`, `model` and `softmax`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, bits, key
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Images, Model, Params
+from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.model import Features, Model, Params
 from truthfl.learning.softmax import SoftmaxRegression
 
 Floats = NDArray[np.float64]
@@ -33,14 +33,14 @@ BLOCK = 16  # models fitted at a time
 
 
 def solo_losses(
-    model: Model, params: NDArray[np.float32], test: LabeledImages, seed: int, *, threads: int | None = None
+    model: Model, params: NDArray[np.float32], test: LabeledSamples, seed: int, *, threads: int | None = None
 ) -> Floats:
     """The corrected test losses of solo models, (models,); the seed chooses the test samples and divides them in two.
 
     A model whose scores are not finite, or all the same, has the loss of the class frequencies.
     """
     chosen = np.argsort(bits(key(seed, Purpose.AUDITION), len(test)), kind="stable")[:MOST_TEST_SAMPLES]
-    scores, labels = _scores_on(model, test.images[chosen]), test.labels[chosen]
+    scores, labels = _scores_on(model, test.features[chosen]), test.labels[chosen]
 
     def tested(first: int) -> Floats:
         block = params[first : first + BLOCK]
@@ -56,11 +56,11 @@ def solo_losses(
     return np.concatenate(losses) if losses else np.empty(0)
 
 
-def _scores_on(model: Model, images: Images) -> Callable[[Params], NDArray[np.float32]]:
+def _scores_on(model: Model, features: Features) -> Callable[[Params], NDArray[np.float32]]:
     """The scores of these images by parameters; softmax regression converts the pixels once for all."""
     if isinstance(model, SoftmaxRegression):
-        return partial(model.scores_of_features, x=model.features(images))
-    return partial(model.scores, images=images)
+        return partial(model.scores_of_inputs, x=model.inputs(features))
+    return partial(model.scores, features=features)
 
 
 def corrected_losses(scores: NDArray[np.float32], labels: NDArray[np.int64]) -> Floats:

@@ -1,7 +1,7 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `blas_threads`, `draws`, `engines`, `federated`, `images`, `local_training`, `model`, `partition`,
+`recipe`, `blas_threads`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`, `model`, `partition`,
 `private_draws` and `private_model`.
 """
 
@@ -20,20 +20,20 @@ from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, key
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.local_training import local_model
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_draws import DrawKey, subkey
-from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import Recipe
 from truthfl.mechanism.setting import Training
 
+PICTURE_DIMENSIONS = 4  # (samples, height, width, channels)
 SHIFTS = ((0, 1), (0, -1), (1, 0), (-1, 0))  # rows down, columns right
 
 
 def train_alone(
-    model: Model, images: Images, labels: Labels, recipe: Recipe, seed: int, private_key: DrawKey | None = None
+    model: Model, features: Features, labels: Labels, recipe: Recipe, seed: int, private_key: DrawKey | None = None
 ) -> Params:
     """The solo model of one client with these samples. `seed` is the job's.
 
@@ -41,7 +41,7 @@ def train_alone(
     """
     if not len(labels):
         return model.init(seed)
-    solo, own = solo_model(model, recipe), _augmented(images, recipe.shifts)
+    solo, own = solo_model(model, recipe), _augmented(features, recipe.shifts)
     repeated, params = np.tile(labels, 1 + recipe.shifts), solo.init(seed)
     for step in range(recipe.steps):
         params = local_model(
@@ -62,7 +62,7 @@ def train_alone(
 
 def train_all_alone(
     model: Model,
-    samples: Sequence[tuple[Images, Labels]],
+    samples: Sequence[tuple[Features, Labels]],
     recipe: Recipe,
     seed: int,
     *,
@@ -74,11 +74,11 @@ def train_all_alone(
     training = Training(recipe.steps, 1, recipe.step_size)
     start = solo.init(seed)
 
-    def train_one(own: tuple[Images, Labels]) -> Params:
-        images, labels = own
+    def train_one(own: tuple[Features, Labels]) -> Params:
+        features, labels = own
         if not len(labels):
             return start
-        data = LabeledImages(_augmented(images, recipe.shifts), np.tile(labels, 1 + recipe.shifts), classes)
+        data = LabeledSamples(_augmented(features, recipe.shifts), np.tile(labels, 1 + recipe.shifts), classes)
         federated = Federated(solo, data, Partition(np.arange(len(data)), np.array([0, len(data)])), training)
         engine = make_engine(federated)
         batch = np.array([recipe.batch_size], dtype=np.int64)
@@ -99,13 +99,19 @@ def train_all_alone(
 
 def solo_model(model: Model, recipe: Recipe) -> Model:
     """The model with the recipe's penalty."""
-    if isinstance(model, PrivateModel):
-        return model.with_penalty(recipe.penalty)
+    if hasattr(model, "with_penalty"):
+        changed: Model = model.with_penalty(recipe.penalty)
+        return changed
     if is_dataclass(model) and not isinstance(model, type) and hasattr(model, "penalty"):
         return replace(model, penalty=recipe.penalty)
-    if getattr(model, "penalty", None) != recipe.penalty:
+    if getattr(model, "penalty", 0.0) != recipe.penalty:
         raise InputError("this model's penalty cannot be changed; the recipe must have the model's own.")
     return model
+
+
+def can_change_penalty(model: Model) -> bool:
+    """Whether `solo_model` can give the model another penalty."""
+    return hasattr(model, "with_penalty") or (is_dataclass(model) and hasattr(model, "penalty"))
 
 
 def audition_seed(seed: int) -> int:
@@ -113,13 +119,18 @@ def audition_seed(seed: int) -> int:
     return int(key(seed, Purpose.AUDITION))
 
 
-def _augmented(images: Images, shifts: int) -> Images:
-    """The images, followed by copies shifted by one pixel; what leaves the picture is lost, what enters is dark."""
-    copies = [images]
+def _augmented(features: Features, shifts: int) -> Features:
+    """The pictures, followed by copies shifted by one pixel; what leaves a picture is lost, what enters is dark.
+
+    Other samples are repeated as they are.
+    """
+    if features.ndim != PICTURE_DIMENSIONS:
+        return np.tile(features, (1 + shifts, *[1] * (features.ndim - 1)))
+    copies = [features]
     for down, right in SHIFTS[:shifts]:
-        moved = np.zeros_like(images)
-        rows, columns = images.shape[1] - abs(down), images.shape[2] - abs(right)
-        moved[:, max(down, 0) :, max(right, 0) :][:, :rows, :columns] = images[:, max(-down, 0) :, max(-right, 0) :][
+        moved = np.zeros_like(features)
+        rows, columns = features.shape[1] - abs(down), features.shape[2] - abs(right)
+        moved[:, max(down, 0) :, max(right, 0) :][:, :rows, :columns] = features[:, max(-down, 0) :, max(-right, 0) :][
             :, :rows, :columns
         ]
         copies.append(moved)

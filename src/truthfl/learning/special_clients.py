@@ -54,7 +54,7 @@ class SpecialClientRounds:
     def __init__(self, federated: Federated, run: Run, special: SpecialClients) -> None:
         self.federated, self.run, self.special = federated, run, special
         self.partition = run.partition or federated.partition
-        self.predicted_images = federated.data.images[self.partition.rows[special.predicted]]
+        self.predicted_features = federated.data.features[self.partition.rows[special.predicted]]
         self.received: dict[int, list[Params]] = {client: [] for client in special.fabricators}
         rescaling = [client for _, clients in special.rescaled for client in clients.tolist()]
         self.refused_reports = dict.fromkeys([*special.fabricators, *rescaling], 0)
@@ -63,8 +63,8 @@ class SpecialClientRounds:
         """Train rounds first … last − 1, like `Engine.rounds`; `single`: the engine itself if it combines reports."""
         for t in range(first, last):
             common = engine.unpack(inner)
-            if len(self.predicted_images):
-                labels = self.federated.model.predict(common, self.predicted_images)
+            if len(self.predicted_features):
+                labels = self.federated.model.predict(common, self.predicted_features)
                 engine.relabel(self.run, self.special.predicted, labels)
             for behaviour, clients in self.special.rescaled:
                 self._rescale(engine, behaviour, clients, t)
@@ -114,7 +114,7 @@ class SpecialClientRounds:
         return local_model(
             self.federated.model,
             common,
-            self.federated.data.images[self.partition.rows[own]],
+            self.federated.data.features[self.partition.rows[own]],
             self.run.labels[own],
             client=client,
             round_=round_,

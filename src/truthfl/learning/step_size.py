@@ -1,7 +1,7 @@
 """Searches the step size with the least final loss; measures the effect of a scaled report on the loss.
 
 Below the best step size, a client who scales up her report lowers the loss, because this acts like a larger step
-(docs/learning.md). Imports `federated`, `images`, `training` and `mechanism.strategies`.
+(docs/learning.md). Imports `federated`, `labeled_samples`, `training` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.training import train
 from truthfl.mechanism.strategies import Strategies
 
@@ -53,7 +53,7 @@ class StepSearch:
 
 def find_step_size(
     federated: Federated,
-    evaluation: LabeledImages,
+    evaluation: LabeledSamples,
     batch_size: ArrayLike,
     *,
     low: float = 1e-3,
@@ -90,7 +90,7 @@ class ScaledReportEffect:
 
 def effect_of_scaled_reports(
     federated: Federated,
-    evaluation: LabeledImages,
+    evaluation: LabeledSamples,
     batch_size: ArrayLike,
     *,
     step_size: float,
@@ -113,7 +113,7 @@ def effect_of_scaled_reports(
 
 
 def _losses(
-    federated: Federated, evaluation: LabeledImages, batch_size: ArrayLike, steps: NDArray[np.float64], seeds: int
+    federated: Federated, evaluation: LabeledSamples, batch_size: ArrayLike, steps: NDArray[np.float64], seeds: int
 ) -> NDArray[np.float64]:
     batches = np.broadcast_to(np.asarray(batch_size, dtype=float), (len(federated.partition),))
     honest, draws = Strategies.truthful(batches), np.tile(np.arange(seeds), len(steps))

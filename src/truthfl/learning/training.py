@@ -1,8 +1,8 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are. Imports `blas_threads`, `engines`, `federated`, `images`, `single_reports`, `special_clients`, `model`,
-`profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
+round are. Imports `blas_threads`, `engines`, `federated`, `labeled_samples`, `single_reports`, `special_clients`,
+`model`, `profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.engines import Engine, Run, chunk_bounds, make_engine
 from truthfl.learning.federated import Federated
-from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Labels, Params
+from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.model import Features, Labels, Params
 from truthfl.learning.profile import Profile
 from truthfl.learning.runs import make_runs
 from truthfl.learning.single_reports import SingleReports, needs_single_reports
@@ -64,7 +64,7 @@ def train(
     *,
     labels: ArrayLike | None = None,
     step_sizes: ArrayLike | None = None,
-    evaluate_on: Mapping[str, LabeledImages] | None = None,
+    evaluate_on: Mapping[str, LabeledSamples] | None = None,
     every: int | None = None,
     threads: int | None = None,
     progress: Callable[[], None] | None = None,
@@ -101,7 +101,7 @@ def train(
                 special.rounds(used, inner, done, int(moment), single)
             done = int(moment)
             params = engine.unpack(inner)
-            evaluations.append([engine.evaluate(params, data.images, data.labels) for data in data_sets.values()])
+            evaluations.append([engine.evaluate(params, data.features, data.labels) for data in data_sets.values()])
             if progress is not None:
                 progress()
         refused = Counter({} if special is None else special.refused_reports)
@@ -148,5 +148,5 @@ class _ThreadedEngine:
     def _updates(self, run: Run, inner: Params, round_: int, chunks: list[tuple[int, int]]) -> list[Params]:
         return [self.engine.chunk_update(run, inner, round_, first, last) for first, last in chunks]
 
-    def evaluate(self, params: Params, images: NDArray[np.uint8], labels: Labels) -> tuple[float, float]:
-        return self.engine.evaluate(params, images, labels)
+    def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
+        return self.engine.evaluate(params, features, labels)

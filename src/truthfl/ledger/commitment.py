@@ -27,10 +27,11 @@ def secret_from_seed(seed: int) -> str:
     return sha256(f"truthfl test draw {seed}".encode()).hexdigest()
 
 
-def test_set_digest(images: NDArray[np.uint8], labels: NDArray[np.int64]) -> str:
-    """SHA-256 of the test set: its shape, its pictures, its labels."""
-    hasher = sha256(repr(images.shape).encode())
-    hasher.update(np.ascontiguousarray(images).tobytes())
+def test_set_digest(features: NDArray[np.uint8 | np.float32], labels: NDArray[np.int64]) -> str:
+    """SHA-256 of the test set: the type of its features unless they are bytes, their shape, features, labels."""
+    kind = "" if features.dtype == np.uint8 else features.dtype.str
+    hasher = sha256(f"{kind}{features.shape!r}".encode())
+    hasher.update(np.ascontiguousarray(features).tobytes())
     hasher.update(np.ascontiguousarray(labels, dtype="<i8").tobytes())
     return hasher.hexdigest()
 

@@ -12,6 +12,7 @@ MEAN = "mean"
 AGGREGATIONS = (MEAN, "trimmed", "median")
 ALWAYS, FROM_THREE = "always", "in rounds of three or more"  # when reports are masked
 FEWEST_MASKED = 3  # reports in a sum
+LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 DEFAULTS: Mapping[str, object] = {
@@ -22,6 +23,7 @@ DEFAULTS: Mapping[str, object] = {
     "least_participation": 1.0,
     "rescales": False,
     "loss_by_rounds": [],
+    "task": None,
 }
 
 
@@ -58,6 +60,22 @@ def require_sound_loss_by_rounds(values: object) -> None:
     )
     if not sound or (values and (len(values) < 2 or values[-1] != 0)):  # type: ignore[arg-type,index]
         raise InputError("this is no offer: its loss_by_rounds are not numbers from 0 on that end with 0.")
+
+
+def require_sound_task(task: object) -> None:
+    """Raise InputError unless this is None, or a task with its name, document, digest and revision."""
+    if task is None:
+        return
+    sound = isinstance(task, Mapping) and set(task) == {"name", "document", "digest", "revision"}
+    if not sound or not (
+        isinstance(task["name"], str)  # type: ignore[index]
+        and task["name"].isprintable()  # type: ignore[index]
+        and 0 < len(task["name"]) <= LONGEST_TASK_NAME  # type: ignore[index]
+        and isinstance(task["document"], Mapping)  # type: ignore[index]
+        and isinstance(task["digest"], str)  # type: ignore[index]
+        and type(task["revision"]) is int  # type: ignore[index]
+    ):
+        raise InputError("this is no offer: its task has no name, document, digest and revision.")
 
 
 def require_sound_round_terms(agreement_key: object, bound: object, aggregation: object, secure: object) -> None:

@@ -20,6 +20,7 @@ from truthfl.ledger.round_terms import (
     MEAN,
     require_sound_loss_by_rounds,
     require_sound_round_terms,
+    require_sound_task,
     without_defaults,
 )
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
@@ -42,7 +43,8 @@ class JobTerms:
     name, version     of the job; version of its offers (new offers are made when one is declined)
     contract          kind of the mechanism that pays; formula and dropping_out describe it in words
     operator_key      public key of the receipts' signature
-    model, image_shape, classes, rounds, local_steps, step_size, seed    parameters of the training
+    model, image_shape, classes, rounds, local_steps, step_size, seed    parameters of the training; image_shape is that
+                      of one sample's features
     expected_loss     if all clients are honest; loss_error is its standard deviation
     commitment        hash of (test set, number of draws, secret); test_samples is that number
     label_seconds, round_seconds    how long the server waits for labels, and for one report
@@ -57,6 +59,7 @@ class JobTerms:
     least_participation  the smallest share of rounds in which any client is asked
     rescales          whether the reports that are taken in a round count for those that are missing too
     loss_by_rounds    rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; none: not measured
+    task              name, document, digest and revision of what is learned; None for pictures
     """
 
     name: str
@@ -90,6 +93,7 @@ class JobTerms:
     least_participation: float = 1.0
     rescales: bool = False
     loss_by_rounds: tuple[float, ...] = ()
+    task: Mapping[str, Any] | None = None
 
     @property
     def has_audition(self) -> bool:
@@ -317,4 +321,5 @@ def job_terms_from(document: object) -> JobTerms:
     if type(terms.rescales) is not bool:
         raise InputError("this is no offer: rescales is neither true nor false.")
     require_sound_loss_by_rounds(terms.loss_by_rounds)
+    require_sound_task(terms.task)
     return terms

@@ -19,8 +19,9 @@ from truthfl.learning.audition_planning import PILOT_SEED
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build_federation, with_training
 from truthfl.learning.gradients import measure_gradients
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.step_size import find_step_size
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
@@ -44,12 +45,14 @@ class FederationSpec:
     sizes: tuple[int, ...]
     participation: tuple[float, ...] | None = None
     labels: tuple[int, ...] | None = None
+    task: TaskChoice = PICTURES
 
     def settings(self) -> dict[str, Any]:
         """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
         settings = {"data": asdict(self.data), "model": self.model.document(), "sizes": list(self.sizes)}
         absent = self.participation is not None and min(self.participation) < 1.0
         settings |= {"participation": list(self.participation or ())} if absent else {}
+        settings |= {} if self.task == PICTURES else {"task": self.task.document()}
         return settings | ({} if self.labels is None else {"labels": list(self.labels)})
 
 
@@ -122,6 +125,7 @@ def train_cell(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    task: Mapping[str, Any] | None = None,
     rounds: int,
     step_size: float,
     batch_size: Sequence[float],
@@ -132,7 +136,7 @@ def train_cell(
     seeds: Sequence[int],
 ) -> Result:
     """Train once per seed and evaluate every `every` rounds."""
-    federation = federation_of(data, model, sizes, participation)
+    federation = federation_of(data, model, sizes, participation, task=task)
     federated = with_training(federation.pilot if pilot else federation.federated, Training(rounds, 1, step_size))
     strategies = Strategies(labeling_effort, batch_size, report_scale)
     data_sets = {"train": train_loss_samples(federated), "test": federation.test}
@@ -152,6 +156,7 @@ def tune_step(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    task: Mapping[str, Any] | None = None,
     rounds: int,
     batch_size: int,
     low: float,
@@ -159,7 +164,7 @@ def tune_step(
     seeds: int,
 ) -> Result:
     """Search the step size with the least test loss after `rounds` rounds on the server's pilot data."""
-    federation = federation_of(data, model, sizes, participation)
+    federation = federation_of(data, model, sizes, participation, task=task)
     federated = with_training(federation.pilot, Training(rounds, 1, low))
     search = find_step_size(federated, federation.test, batch_size, low=low, high=high, seeds=seeds)
     return {"best": np.array(search.best), "tried": search.tried, "loss": search.loss, "error": search.standard_error}
@@ -171,12 +176,15 @@ def sample_gradients(
     model: Mapping[str, Any],
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
+    task: Mapping[str, Any] | None = None,
     rounds: int,
     step_size: float,
     batch_size: int,
 ) -> Result:
     """Measure gradients along an honest training run on the server's pilot data."""
-    federated = with_training(federation_of(data, model, sizes, participation).pilot, Training(rounds, 1, step_size))
+    federated = with_training(
+        federation_of(data, model, sizes, participation, task=task).pilot, Training(rounds, 1, step_size)
+    )
     gradients = measure_gradients(federated, batch_size=batch_size)
     return {
         "gradient_variance": gradients.gradient_variance,
@@ -185,7 +193,7 @@ def sample_gradients(
     }
 
 
-def train_loss_samples(federated: Federated) -> LabeledImages:
+def train_loss_samples(federated: Federated) -> LabeledSamples:
     """Evenly spaced samples of all clients, with their true labels."""
     rows = federated.partition.rows
     count = min(TRAIN_LOSS_SAMPLES, len(rows))
@@ -198,11 +206,12 @@ def federation_of(
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
+    task: Mapping[str, Any] | None = None,
 ) -> SimulatedFederation:
     """The federation of these JSON values; cached. With `labels`, each client has the samples that she labels."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
     asked = None if labels is None else tuple(labels)
-    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked)
+    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, TaskChoice.of_document(task))
 
 
 @lru_cache(maxsize=8)
@@ -212,8 +221,9 @@ def _federation(
     sizes: tuple[int, ...],
     participation: tuple[float, ...],
     labels: tuple[int, ...] | None,
+    task: TaskChoice,
 ) -> SimulatedFederation:
-    federation = build_federation(data, model, sizes, Training(1), participation)
+    federation = build_federation(data, model, sizes, Training(1), participation, task)
     if labels is None:
         return federation
     federated = ask_for_labels(federation.federated, labels, data.seed)

@@ -82,7 +82,8 @@ def participant_of(settings: Settings) -> Participant:
     return Participant(
         name=settings.name,
         samples=len(images),
-        images=images,
+        samples_for=lambda _: images,
+        image_shape=images.shape[1:],
         labels=labels,
         existing_labels=existing,
         key=read_key(Path(settings.key)),

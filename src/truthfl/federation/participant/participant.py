@@ -1,7 +1,7 @@
-"""`Participant`: a signatory who labels pictures and trains one of truthfl's models; independent of Flower.
+"""`Participant`: a signatory who labels samples and trains a model; independent of Flower.
 
 Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's
-`job_model`, `masking` and `recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
+`job_task`, `masking` and `recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from truthfl.federation.participant.private_keys import key_of_audition, key_of_
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of, task_of
 from truthfl.federation.protocol.masking import Masked
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
 from truthfl.learning.local_training import report_of_round
-from truthfl.learning.model import Images, Labels, Model, Params
+from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
@@ -41,38 +42,49 @@ LabelSource = Callable[[Offer], Labels | None]
 
 @dataclass(eq=False, kw_only=True)
 class Participant(Signatory):
-    """One client with pictures, on her own machine or simulated.
+    """One client with samples, on her own machine or simulated.
 
-    images           her pictures
-    labels           returns the labels for an offer, one per picture; None until all are there; raises InputError if
+    samples_for      returns the features of her samples for an offer, by its task; raises InputError if they do not fit
+    labels           returns the labels for an offer, one per sample; None until all are there; raises InputError if
                      there are others than the offer's classes
+    image_shape      of her pictures; None if her samples are others
+    task             what she says that her samples are for
     existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
+    features_for     by hash: a cache of her samples' features
     masks            by hash: her masks under the offer
     starts           by hash: a cache of the models from which training starts
     """
 
-    images: Images
+    samples_for: Callable[[Offer], Features]
     labels: LabelSource
+    image_shape: tuple[int, ...] | None = None
+    task: TaskChoice = PICTURES
     existing_labels: Labels | None = None
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
+    features_for: dict[str, Features] = field(default_factory=dict)
     masks: dict[str, MaskingClient] = field(default_factory=dict)
     starts: dict[str, Params] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"image_shape": list(self.images.shape[1:])}
+        if self.image_shape is not None:
+            return super().describe() | {"image_shape": list(self.image_shape)}
+        own = {"source": self.task.source()} if self.task.is_own else {}
+        return super().describe() | {"task": self.task.name} | own
 
     def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
         offer = offer_from(document)
-        if offer.job.image_shape != self.images.shape[1:]:
-            raise InputError(f"the offer asks for pictures of shape {offer.job.image_shape}.")
+        fault = self._sample_fault(offer)
+        if fault is not None:
+            participant_folder.put_news(self.folder, fault, over=True)
+            return None
         if offer.job.has_audition:
             recipe = recipe_of(offer.job.recipe)
-            if recipe.shifts and isinstance(model_of(offer.job), PrivateModel):
+            if recipe.shifts and isinstance(model_of(offer.job, self.task), PrivateModel):
                 raise InputError(
                     "the offer's private training has shifted copies, for which its epsilon does not hold."
                 )
@@ -81,6 +93,26 @@ class Participant(Signatory):
             participant_folder.put_news(self.folder, fault, over=True)
             return None
         return super().answer_offer(document)
+
+    def _sample_fault(self, offer: Offer) -> str | None:
+        """A sentence if her samples, or her task, do not fit the offer; None otherwise."""
+        if self.image_shape is not None:
+            if offer.job.task is not None or offer.job.image_shape != self.image_shape:
+                raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
+            return None
+        try:
+            task_of(offer.job, self.task)
+            features = self._features(offer)
+        except InputError as error:
+            return str(error)
+        fits = features.shape[1:] == offer.job.image_shape and len(features) >= offer.client.samples
+        return None if fits else "your samples have another shape than the offer's, or are too few."
+
+    def _features(self, offer: Offer) -> Features:
+        """The features of the samples that the offer asks for."""
+        if offer.hash not in self.features_for:
+            self.features_for[offer.hash] = self.samples_for(offer)
+        return self.features_for[offer.hash][: offer.client.samples]
 
     def _existing_label_fault(self, offer: Offer) -> str | None:
         """A sentence if labels that came with her pictures are not among the job's classes; None otherwise."""
@@ -117,7 +149,7 @@ class Participant(Signatory):
                 trained = audition_model(
                     behaviour(self.behaviour),
                     model,
-                    self.images[: offer.client.samples],
+                    self._features(offer),
                     labels,
                     recipe_of(offer.job.recipe),
                     client=offer.client.index,
@@ -179,7 +211,7 @@ class Participant(Signatory):
                 own_behaviour,
                 model,
                 received,
-                self.images[: offer.client.samples],
+                self._features(offer),
                 labels,
                 client=offer.client.index,
                 round_=round_,
@@ -209,7 +241,7 @@ class Participant(Signatory):
         """Return an offer that she accepted, and its model."""
         if offer_hash not in self.accepted_offers:
             offer = self.accepted_offer(offer_hash)
-            self.accepted_offers[offer_hash] = (offer, model_of(offer.job))
+            self.accepted_offers[offer_hash] = (offer, model_of(offer.job, self.task))
         return self.accepted_offers[offer_hash]
 
 

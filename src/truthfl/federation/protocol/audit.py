@@ -1,7 +1,7 @@
 """Publish the final model and the test set of a job, and recompute the recorded test loss from them.
 
 The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
-the solo models are beside them, and their losses are recomputed too. Imports `job_model`, `recorder`, `rounds`,
+the solo models are beside them, and their losses are recomputed too. Imports `job_task`, `recorder`, `rounds`,
 `files`, `learning` and the ledger.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.round_entries import asked_field
 from truthfl.federation.protocol.rounds import offers_in_round
@@ -21,8 +21,10 @@ from truthfl.files import write_file
 from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.learning.solo_test import solo_losses
+from truthfl.learning.task_choice import TaskChoice
 from truthfl.ledger.commitment import audition_commitment, draw_seed, test_set_digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.solo_evidence import level_shifts
@@ -31,10 +33,10 @@ RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different or
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
-def test_loss(model: Model, params: Params, test: LabeledImages, samples: int, secret: str) -> float:
+def test_loss(model: Model, params: Params, test: LabeledSamples, samples: int, secret: str) -> float:
     """f(w_T, ξ): the mean loss over `samples` draws with replacement from the test set, determined by the secret."""
     drawn = below(bits(key(draw_seed(secret), Purpose.TEST), samples), len(test))
-    return model.loss(params, test.images[drawn], test.labels[drawn])
+    return model.loss(params, test.features[drawn], test.labels[drawn])
 
 
 def published_files(folder: Path, job: str) -> tuple[Path, Path]:
@@ -47,15 +49,24 @@ def solo_file(models: Path, job: str) -> Path:
     return models / f"{job}-solo.npy"
 
 
-def publish_model(folder: Path, job: str, params: Params, test: LabeledImages) -> None:
+def publish_model(folder: Path, job: str, params: Params, test: LabeledSamples) -> None:
     """Write the final model and the test set, each atomically."""
     model_file, test_file = published_files(folder, job)
     write_file(model_file, npy_bytes(params))
-    write_file(test_file, npz_bytes({"images": test.images, "labels": test.labels}, compressed=True))
+    arrays = {features_name(isinstance(test, LabeledImages)): test.features, "labels": test.labels}
+    write_file(test_file, npz_bytes(arrays, compressed=True))
 
 
-def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
-    """Check the draws of the rounds and recompute the test loss from these files; return the first fault or None."""
+def features_name(pictures: bool) -> str:
+    """The name of the test set's features in its file."""
+    return "images" if pictures else "features"
+
+
+def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | None = None) -> str | None:
+    """Check the draws of the rounds and recompute the test loss from these files; return the first fault or None.
+
+    own  the task, if it is one of the operator's own
+    """
     if view.test is None or view.agreement is None:
         raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
     recorded, terms = view.test.document, view.agreement.terms
@@ -70,29 +81,31 @@ def audit(view: JobView, model_file: Path, test_file: Path) -> str | None:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != recorded["model"]:
         return f"{model_file} is not the model that was tested"
-    start = model_digest(model_of(terms).init(terms.seed))
+    model = model_of(terms, own)
+    start = model_digest(model.init(terms.seed))
     if not view.rounds and start != recorded["model"]:
         return "the model that was tested is not the one from which training starts, and there were no rounds"
     if view.rounds and view.rounds[0].document.get("previous", start) != start:
         return "the first round started from another model than the one of the terms"
-    arrays = read_npz(test_file, ["images", "labels"])
-    test = LabeledImages(arrays["images"], arrays["labels"], terms.classes)
-    if test_set_digest(test.images, test.labels) != recorded["test_set"]:
+    name = features_name(terms.task is None)
+    arrays = read_npz(test_file, [name, "labels"])
+    test = LabeledSamples(arrays[name], arrays["labels"], terms.classes)
+    if test_set_digest(test.features, test.labels) != recorded["test_set"]:
         return f"{test_file} is not the test set that the server committed itself to"
-    loss = test_loss(model_of(terms), params, test, recorded["samples"], recorded["secret"])
+    loss = test_loss(model, params, test, recorded["samples"], recorded["secret"])
     if abs(loss - recorded["loss"]) > RELATIVE_TOLERANCE * abs(loss):
         return f"the loss is {recorded['loss']!r} in the ledger; recomputed it is {loss!r}"
-    return _solo_fault(view, solo_file(model_file.parent, view.name), test) if terms.has_audition else None
+    return _solo_fault(view, solo_file(model_file.parent, view.name), test, model) if terms.has_audition else None
 
 
-def tested_losses(model: Model, models: Sequence[Params], test: LabeledImages, secret: str) -> list[float]:
+def tested_losses(model: Model, models: Sequence[Params], test: LabeledSamples, secret: str) -> list[float]:
     """The losses of solo models, on the part of the test set that the secret draws."""
     if not models:
         return []
     return [float(loss) for loss in solo_losses(model, np.stack(models), test, draw_seed(secret))]
 
 
-def _solo_fault(view: JobView, path: Path, test: LabeledImages) -> str | None:
+def _solo_fault(view: JobView, path: Path, test: LabeledSamples, model: Model) -> str | None:
     """Recompute digests, commitments, losses and the shifts of their level from the solo models in this file."""
     assert view.test is not None
     assert view.agreement is not None
@@ -101,7 +114,7 @@ def _solo_fault(view: JobView, path: Path, test: LabeledImages) -> str | None:
     present = [row for row, document in enumerate(recorded) if document["model"] is not None]
     if not present:
         return None
-    models, model = read_npy(path), model_of(terms)
+    models = read_npy(path)
     if models.dtype != np.float32 or models.shape != (len(offers), len(model.init(terms.seed))):
         return f"{path} does not hold the solo models"
     for row in present:

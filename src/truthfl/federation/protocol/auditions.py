@@ -1,7 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. Imports `ask_nodes`, `audit`, `enrolment`, `job_model`, `messages`, `news`, `openings`, `recorder`,
+in the ledger. Imports `ask_nodes`, `audit`, `enrolment`, `job_task`, `messages`, `news`, `openings`, `recorder`,
 `learning`, the ledger and Flower.
 """
 
@@ -19,14 +19,14 @@ from flwr.common.constant import ErrorCode
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.files import write_file
 from truthfl.learning.array_files import npy_bytes
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.solo_evidence import SoloEvidence, audition_of, expected_solo_loss, level_shifts, passes
@@ -50,7 +50,7 @@ def hold_auditions(
     agreement: Agreement,
     labeled: Collection[str],
     folder: Path,
-    test: LabeledImages,
+    test: LabeledSamples,
     secret: str,
     progress: ShowProgress,
 ) -> None:
@@ -108,7 +108,7 @@ def _collect_openings(
     roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals
 ) -> dict[str, Opened]:
     """Ask those who have committed themselves for salt and model; return those that are sound."""
-    start = model_of(agreement.terms).init(agreement.terms.seed)
+    start = model_of(agreement.terms, roster.task).init(agreement.terms.seed)
     opened: dict[str, Opened] = {}
 
     def take(offer: Offer, reply: Message) -> str | None:
@@ -171,11 +171,11 @@ def _record_results(
     opened: Mapping[str, Opened],
     refusals: Refusals,
     folder: Path,
-    test: LabeledImages,
+    test: LabeledSamples,
     secret: str,
 ) -> None:
     """Test the solo models; write them to a file, then all results and refusals to the ledger at once."""
-    offers, model = agreement.offers, model_of(agreement.terms)
+    offers, model = agreement.offers, model_of(agreement.terms, roster.task)
     names = [offer.client.name for offer in offers if offer.client.name in opened]
     losses = tested_losses(model, [opened[name].model for name in names], test, secret)
     solo_loss: dict[str, float | None] = {offer.client.name: None for offer in offers}

@@ -1,6 +1,7 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
-Imports `ask_nodes`, `messages`, `news`, `node_keys`, `stated_limits`, `job`, the ledger, `mechanism.checks`, `texts`
+Imports `ask_nodes`, `messages`, `news`, `node_keys`, `stated_limits`, `job`, `learning.task_choice`, the ledger,
+`mechanism.checks`, `texts`
 and Flower.
 """
 
@@ -21,6 +22,7 @@ from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.node_keys import registrations
 from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
 from truthfl.job import ServerSettings
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import normal_public_line, signed_by
 from truthfl.mechanism.checks import number, whole_number
@@ -37,6 +39,7 @@ class Roster:
 
     names          of the job's clients
     image_shape    of the job's pictures; None if clients train on other data
+    task           what is learned
     authenticated  whether nodes are registered with Flower by name and key; enrolments must then match the registration
     limits         by client: what she may say of herself; empty if any number of samples and any cost will do
     descriptions   by client: the checked enrolment document, as in the ledger
@@ -53,6 +56,7 @@ class Roster:
     authenticated: bool = False
     limits: Mapping[str, StatedLimits] = field(default_factory=dict)
     descriptions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    task: TaskChoice = PICTURES
     node_of: dict[str, int] = field(default_factory=dict)
     handled_nodes: set[int] = field(default_factory=set)
 
@@ -77,7 +81,7 @@ class Roster:
             try:
                 sent = reply_in(reply)
                 require_proof(sent, self.job_name, challenges[node])
-                description = checked_description(sent["document"], self.image_shape)
+                description = checked_description(sent["document"], self.image_shape, self.task)
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
                     raise InputError(f"{name} is not whom this node is registered for.")
@@ -125,9 +129,16 @@ def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:
         raise InputError("a client's description of herself is not signed by the key that it names, for this server.")
 
 
-def checked_description(sent: Mapping[str, Any], image_shape: tuple[int, ...] | None) -> dict[str, Any]:
-    """Return the enrolment document a client sent, without `image_shape`; raise InputError if it is invalid."""
+def checked_description(
+    sent: Mapping[str, Any], image_shape: tuple[int, ...] | None, task: TaskChoice = PICTURES
+) -> dict[str, Any]:
+    """Return the enrolment document a client sent, without what her samples are; raise InputError if it is invalid.
+
+    image_shape  of the job's pictures; None if it has others, or clients need not say what they have
+    """
+    _require_task(sent, task)
     required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
+    required |= set() if task == PICTURES else {"task"} | ({"source"} if task.is_own else set())
     optional = {"labeling_cost", "sample_cost"}
     if not required <= set(sent) <= required | optional:
         raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
@@ -139,6 +150,21 @@ def checked_description(sent: Mapping[str, Any], image_shape: tuple[int, ...] | 
     samples = whole_number("samples", sent["samples"], at_least=1)
     costs = {field: number(field, sent[field], positive=True) for field in sorted(optional & set(sent))}
     return {"name": name, "samples": samples, "public_key": key, **costs}
+
+
+def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
+    """Raise InputError if a client says that her samples are for another task than the job's."""
+    stated, name = plain(sent.get("task", PICTURES.name), 60), plain(sent.get("name", "a client"), 60)
+    if stated != task.name:
+        file = f"FILE.py:{task.name}" if task.is_own else task.name
+        joins = f"she joins with --task {file}" if task != PICTURES else "she joins without --task"
+        raise InputError(f"{name} brings {stated}; this job is on {task.name}: {joins}.")
+    if task.is_own and sent.get("source") != task.source():
+        theirs = plain(sent.get("source", "none"), 60)[:8]
+        raise InputError(
+            f"{name}'s task {task.name} is another than the job's: its source is {theirs}…, the job's "
+            f"{task.source()[:8]}…. The operator's file is the one to install."
+        )
 
 
 def wait_for_clients(roster: Roster) -> None:

@@ -1,7 +1,7 @@
 """Plan a job for the enrolled clients and make their offers.
 
-Imports `enrolment`, `offers`, `pay_limits`, `promise`, `stated_limits`, `adversary.pilot_lies`, `job`, `learning`,
-`mechanism.audition_plan`, `texts` and the ledger.
+Imports `enrolment`, `job_task`, `offers`, `pay_limits`, `promise`, `stated_limits`, `adversary.pilot_lies`, `job`,
+`learning`, `mechanism.audition_plan`, `texts` and the ledger.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.pay_limits import planned_pay, require_within_limits, too_much_in_words
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
@@ -68,7 +69,13 @@ def planned_offers(
     found = search_on_pilot(plan.side, plan)
     promise = replace(promise, lies=_lies_by_client(plan, found), lies_tried=found.points)
     samples = planned_job.server.test_samples
-    task = TrainingTask(planned_job.trained_model.document(), side.test.images.shape[1:], side.test.classes, samples)
+    task = TrainingTask(
+        planned_job.trained_model.document(),
+        side.test.features.shape[1:],
+        side.test.classes,
+        samples,
+        task_terms(planned_job.task, side.task),
+    )
     worth = planned_job.server.loss_value * found.absence.mean
     document = _plan_document(plan) | {"worth": worth.tolist()}
     if plan.audition is not None:

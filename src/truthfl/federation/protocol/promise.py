@@ -36,12 +36,16 @@ class Opening:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """The model in plain values, the shape of the pictures, the names of the classes, the number of test draws."""
+    """The model in plain values, the shape of a sample, the names of the classes, the number of test draws, the task.
+
+    task  as in `JobTerms`
+    """
 
     model: Mapping[str, Any]
     image_shape: tuple[int, ...]
     classes: tuple[str, ...]
     test_samples: int
+    task: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +105,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         operator_key=opening.operator_key,
         model=task.model,
         image_shape=task.image_shape,
+        task=task.task,
         classes=task.classes,
         rounds=promise.training.rounds,
         local_steps=promise.training.local_steps,

@@ -28,7 +28,7 @@ from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, r
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
 from truthfl.learning.aggregation import combined_change, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.entry import Item
 from truthfl.ledger.round_terms import masks_reports
@@ -83,7 +83,9 @@ def joint_weights(agreement: Agreement, taking_part: Agreement) -> dict[str, flo
     return {name: weight / total for name, weight in weights.items()}
 
 
-def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, progress: Callable[[int], None]) -> Params:
+def train_rounds(
+    roster: Roster, training: TrainingRun, test: LabeledSamples, progress: Callable[[int], None]
+) -> Params:
     """Run all rounds that are not in the ledger yet; return the final model.
 
     progress  called with the number of finished rounds
@@ -109,8 +111,8 @@ def train_rounds(roster: Roster, training: TrainingRun, test: LabeledImages, pro
             document |= {"refused": outcome.refused} if outcome.refused else {}
             call, digest = call.next(changed=digests[0] != digests[1]), digests[1]
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
-                loss = training.model.loss(params, test.images, test.labels)
-                document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.images, test.labels)}
+                loss = training.model.loss(params, test.features, test.labels)
+                document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), document)])
             progress(round_ + 1)

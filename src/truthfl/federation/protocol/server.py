@@ -2,7 +2,7 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
-`receipt_delivery`), `approval`, `audit`, `job_model`, `message_codes`, `news`, `promise`, `recorder`, `stated_limits`,
+`receipt_delivery`), `approval`, `audit`, `job_task`, `message_codes`, `news`, `promise`, `recorder`, `stated_limits`,
 `job`, `learning`, the ledger and Flower.
 """
 
@@ -23,7 +23,7 @@ from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.final_model import tell_final_model
-from truthfl.federation.protocol.job_model import model_of
+from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
@@ -34,8 +34,9 @@ from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
 from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.job import DataJob
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
+from truthfl.learning.task_choice import PICTURES
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
@@ -98,15 +99,23 @@ def conduct_job(
     """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
     require_collected(job.contract.mechanism)
     ledger, side = operator.ledger, job.server_side()
-    test_set = test_set_digest(side.test.images, side.test.labels)
+    test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
     ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
     earlier = job_view(name, ledger.entries(name))
-    image_shape = side.test.images.shape[1:]
+    image_shape = side.test.features.shape[1:] if job.task == PICTURES else None
     roster = Roster(
-        grid, ledger, name, job.clients.name, job.server, image_shape, operator.authenticated, limits_of(job)
+        grid,
+        ledger,
+        name,
+        job.clients.name,
+        job.server,
+        image_shape,
+        operator.authenticated,
+        limits_of(job),
+        task=job.task,
     )
     roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
     with _send_news_on_failure(roster):
@@ -127,7 +136,7 @@ def conduct_job(
             assert taking_part is not None
             checkpoint_file = operator.folder / "checkpoints" / name
             acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
-            model = model_of(agreement.terms)
+            model = model_of(agreement.terms, job.task)
             training = TrainingRun(model, agreement, checkpoint_file, taking_part, code_keys, acceptances)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
@@ -148,7 +157,7 @@ def _label_and_audition(
     agreement: Agreement,
     earlier: JobView,
     operator: Operator,
-    test: LabeledImages,
+    test: LabeledSamples,
     progress: ActivityProgress,
 ) -> None:
     """Wait for labels, and hold the audition if the contract pays by one; what the ledger has is not done again."""
@@ -169,7 +178,7 @@ def _label_and_audition(
 
 
 def test_document(
-    model: Model, params: Params, test: LabeledImages, samples: int, secret: str, test_set: str
+    model: Model, params: Params, test: LabeledSamples, samples: int, secret: str, test_set: str
 ) -> dict[str, object]:
     """Test the final model; return the test's ledger document, which reveals the committed test set and secret."""
     loss = test_loss(model, params, test, samples, secret)
@@ -181,7 +190,7 @@ def test_document(
         "samples": samples,
         "secret": secret,
         "loss": loss,
-        "accuracy": model.accuracy(params, test.images, test.labels),
+        "accuracy": model.accuracy(params, test.features, test.labels),
     }
 
 

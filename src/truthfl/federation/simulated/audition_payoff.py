@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from truthfl.federation.protocol.audit import test_loss, tested_losses
-from truthfl.federation.protocol.job_model import model_of
 from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
 from truthfl.job import DataJob
@@ -106,14 +105,14 @@ def honest_solo_loss(
     rows = restricted.partition.rows_of(offer.client.index)
     model: Params = audition_model(
         TRUTHFUL,
-        model_of(offer.job),
-        restricted.data.images[rows],
+        restricted.model,
+        restricted.data.features[rows],
         restricted.data.labels[rows],
         recipe_of(offer.job.recipe),
         client=offer.client.index,
         seed=draws[0],
     )
-    return tested_losses(model_of(offer.job), [model], federation.test, draws[1])[0]
+    return tested_losses(restricted.model, [model], federation.test, draws[1])[0]
 
 
 def simulated_payoffs(

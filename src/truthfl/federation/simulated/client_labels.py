@@ -121,7 +121,7 @@ class ClientLabels:
             self.derived[key] = derived_labels(
                 kind.unlabeled,
                 self.federated.model,
-                self.federated.data.images[self.federated.partition.rows_of(client)],
+                self.federated.data.features[self.federated.partition.rows_of(client)],
                 own,
                 samples_by_hand(kind, len(own), client, job.seed),
                 rounds=job.rounds,

@@ -38,6 +38,7 @@ from truthfl.learning.federations import SimulatedFederation, with_rule, with_tr
 from truthfl.learning.model import Labels
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
+from truthfl.learning.task_choice import PICTURES
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
@@ -197,10 +198,13 @@ def _participant(
 ) -> Participant:
     home = folder / "participants" / _folder_name(job, client)
     rows = federated.partition.rows_of(client)
+    features = federated.data.features[rows]
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),
-        images=federated.data.images[rows],
+        samples_for=lambda _: features,
+        image_shape=features.shape[1:] if job.task == PICTURES else None,
+        task=job.task,
         labels=labels.source(client),
         key=kept_key(home / "key"),
         folder=home,

@@ -15,7 +15,7 @@ from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
 from truthfl.adversary.split import most_labels
 from truthfl.errors import InputError
 from truthfl.job import DataJob
-from truthfl.learning.images import LabeledImages
+from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
@@ -166,10 +166,10 @@ def _checked_splits(runs: int, splits: int | None, usual: int) -> int:
     return splits
 
 
-def _usual_runs(job: DataJob, quick: bool, samples: LabeledImages) -> int:
+def _usual_runs(job: DataJob, quick: bool, samples: LabeledSamples) -> int:
     """The runs of `EFFORTS`; of a network more for pictures smaller than MNIST's, up to those of softmax regression."""
     usual, most = EFFORTS[job.model.kind, quick].runs, EFFORTS["softmax", quick].runs
-    pixels = samples.images[0].size
+    pixels = samples.features[0].size
     return usual if job.model.kind == "softmax" else min(most, max(usual, usual * MNIST_PIXELS // pixels))
 
 

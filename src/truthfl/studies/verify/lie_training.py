@@ -19,6 +19,7 @@ from truthfl.adversary.split import Split, make_split
 from truthfl.learning.asked_samples import ask_for_labels
 from truthfl.learning.constants import measure_constants
 from truthfl.learning.federations import Data, ModelChoice, clients_federation, with_training
+from truthfl.learning.task_choice import TaskChoice
 from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
@@ -73,6 +74,7 @@ def _split_and_batches(
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
+    task: Mapping[str, Any] | None = None,
     split: int,
     rounds: int,
     local_steps: int,
@@ -82,7 +84,9 @@ def _split_and_batches(
     """The split with this seed and training, and the assigned batches."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
     asked = None if labels is None else tuple(labels)
-    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, split)
+    here = _cached_split(
+        Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, TaskChoice.of_document(task), split
+    )
     training = Training(rounds, local_steps, step_size)
     return replace(here, federated=with_training(here.federated, training)), np.asarray(batch_size, dtype=float)
 
@@ -94,11 +98,12 @@ def _cached_split(
     sizes: tuple[int, ...],
     participation: tuple[float, ...],
     labels: tuple[int, ...] | None,
+    task: TaskChoice,
     split: int,
 ) -> Split:
     """The split with this seed, under the pilot and test data of `data.seed`."""
     one_round = Training(1)
-    federated, test = clients_federation(data, model, sizes, one_round, participation, split_seed=split)
+    federated, test = clients_federation(data, model, sizes, one_round, participation, task, split_seed=split)
     if labels is not None:
         federated = ask_for_labels(federated, labels, split)
     return make_split(federated, test, one_round, split)
@@ -111,6 +116,7 @@ def losses_without(
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
+    task: Mapping[str, Any] | None = None,
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -122,7 +128,7 @@ def losses_without(
 
     The array is (1 + clients left out, seeds).
     """
-    federation = federation_of(data, model, sizes, participation, labels)
+    federation = federation_of(data, model, sizes, participation, labels, task)
     federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
     count = len(federated.partition)
     left_out = np.eye(count)[list(without)]
@@ -140,12 +146,13 @@ def bound_constants(
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
+    task: Mapping[str, Any] | None = None,
     rounds: int,
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
     """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
-    pilot = federation_of(data, model, sizes, participation, labels).pilot
+    pilot = federation_of(data, model, sizes, participation, labels, task).pilot
     first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
     measured = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))

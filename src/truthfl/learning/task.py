@@ -1,0 +1,149 @@
+"""`Task`: what is learned: how samples are read, turned into numbers and shown, and by which model they are learned.
+
+Planning, verification, runs, servers, participants and audits know what is learned through this class alone. Imports
+`model`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truthfl.errors import InputError
+from truthfl.learning.model import Features, Model
+
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class ReadSamples:
+    """Samples as a file has them.
+
+    raw       an array whose first axis are the samples: cells of a table (n, columns), texts (n,), pictures
+    labels    names of the classes; None if the file has none
+    columns   names of a table's columns
+    problems  a sentence for each sample that was left out
+    """
+
+    raw: NDArray[Any]
+    labels: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def take(self, rows: NDArray[np.int64]) -> ReadSamples:
+        """The samples at these positions, in this order."""
+        labels = None if self.labels is None else tuple(self.labels[row] for row in rows.tolist())
+        return ReadSamples(self.raw[rows], labels, self.columns)
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """What is learned. Fields are the settings of a job's [task], as JSON values, and those that `fit` adds.
+
+    classes   names of the classes; none: those in the operator's data
+    revision  of a built-in task: raised when it makes other features of the same settings
+    fitted    names of fields that `fit` sets, and that a job file must not
+    """
+
+    classes: tuple[str, ...] = ()
+    revision: ClassVar[int] = 1
+    fitted: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def read(self, path: Path) -> ReadSamples:
+        """The samples in a file or folder: the operator's, with labels, or a participant's."""
+
+    def operator_samples(self, source: str) -> ReadSamples:
+        """The operator's samples, by the source in the job's [data]: a path, or a name that the task knows."""
+        return self.read(Path(source))
+
+    def fit(self, pilot: ReadSamples, known: ReadSamples) -> Self:  # noqa: ARG002
+        """The task with what it measures on the operator's data: by default the names of the classes.
+
+        pilot, known  the samples to plan on, and all that the operator has
+        """
+        return self if self.classes else replace(self, classes=class_names(known.labels or ()))
+
+    def features(self, samples: ReadSamples) -> Features:
+        """The samples as numbers, uint8 or float32, the first axis being the samples."""
+        return np.ascontiguousarray(samples.raw, dtype=np.float32)
+
+    def shown(self, samples: ReadSamples, row: int) -> str:
+        """A sample in words, for the labeling page."""
+        if samples.columns:
+            return "\n".join(f"{name}: {value}" for name, value in zip(samples.columns, samples.raw[row], strict=True))
+        return str(samples.raw[row])
+
+    def model(self, shape: tuple[int, ...]) -> Model | None:  # noqa: ARG002
+        """The model for samples of this shape; None if the job's [model] decides."""
+        return None
+
+    @property
+    def has_own_model(self) -> bool:
+        """Whether the task brings its model, so that a job's [model] does not decide."""
+        return type(self).model is not Task.model
+
+    def write(self, path: Path, samples: ReadSamples) -> None:  # noqa: ARG002
+        """Write samples with their labels so that `read` reads them."""
+        raise InputError(f"{type(self).__name__} writes no files; participants bring their own.")
+
+    def document(self) -> dict[str, Any]:
+        """All fields as JSON values."""
+        return {name: _as_lists(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Self:
+        """The task with these values, which come from somebody else; `InputError` if they are none."""
+        known = {one.name for one in fields(cls)}
+        if not set(document) <= known:
+            unknown = sorted(set(document) - known)[0]
+            raise InputError(f"{cls.__name__} has no field {unknown!r}; its fields are {', '.join(sorted(known))}.")
+        return cls(**{name: _as_tuples(value) for name, value in document.items()})
+
+    def __post_init__(self) -> None:
+        names = self.classes
+        if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
+            raise InputError(f"classes is {names!r}; it must be a list of names.")
+        if len(set(names)) != len(names) or len(names) == 1 or len(names) > MOST_CLASSES:
+            raise InputError(
+                f"classes has {len(names)} names; there must be 2 to {MOST_CLASSES}, all of them distinct."
+            )
+
+    def positions(self, labels: tuple[str, ...], place: str) -> NDArray[np.int64]:
+        """The positions of these labels among the classes; `place` is the file that they are in."""
+        position = {name: k for k, name in enumerate(self.classes)}
+        unknown = [label for label in labels if label not in position]
+        if unknown:
+            known = ", ".join(self.classes[:10]) + (", …" if len(self.classes) > 10 else "")
+            raise InputError(f"{place} has the label {unknown[0]!r}{_more(len(unknown) - 1)}; the classes are {known}.")
+        return np.array([position[label] for label in labels], dtype=np.int64)
+
+
+def class_names(labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The distinct labels: numbers by value, other names by letters."""
+    distinct = set(labels)
+    try:
+        return tuple(sorted(distinct, key=float))
+    except ValueError:
+        return tuple(sorted(distinct))
+
+
+def _more(others: int) -> str:
+    return f" and {others} more that are no classes" if others else ""
+
+
+def _as_lists(value: Any) -> Any:
+    return [_as_lists(one) for one in value] if isinstance(value, tuple | list) else value
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(one) for one in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,1 @@
+"""The tasks that come along: pictures, tables, texts; and those of one's own."""
