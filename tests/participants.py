@@ -10,11 +10,12 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
-from truthfl.ledger.terms import ClientTerms, JobTerms, Offer
+from truthfl.ledger.terms import ClientTerms, Offer
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.contract import Contract
 

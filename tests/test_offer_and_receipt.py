@@ -17,8 +17,9 @@ from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import answer_fault
+from truthfl.ledger.job_terms import job_terms_from
 from truthfl.ledger.signing import new_key
-from truthfl.ledger.terms import job_terms_from, offer_from
+from truthfl.ledger.terms import offer_from
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread

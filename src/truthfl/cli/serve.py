@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from truthfl.federation.protocol.approval import PlanSummary
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
-    from truthfl.ledger.terms import JobTerms
+    from truthfl.ledger.job_terms import JobTerms
 
 POLL_SECONDS = 0.5
 LONGEST_LINE = 1000

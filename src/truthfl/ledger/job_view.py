@@ -10,9 +10,10 @@ from functools import cached_property
 
 from truthfl.errors import InputError
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.schema import KINDS
-from truthfl.ledger.terms import Agreement, JobTerms, Offer, job_terms_from, offer_from
+from truthfl.ledger.terms import Agreement, Offer, offer_from
 
 
 @dataclass(frozen=True, eq=False)

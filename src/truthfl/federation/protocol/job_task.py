@@ -15,7 +15,7 @@ from truthfl.learning.model import Model
 from truthfl.learning.task import Task
 from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger.canonical import canonical_bytes, digest
-from truthfl.ledger.terms import JobTerms
+from truthfl.ledger.job_terms import JobTerms
 
 LONGEST_TASK = 1_000_000  # characters of a task's document
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.money import minor_money
-from truthfl.ledger.terms import JobTerms, offer_from
+from truthfl.ledger.terms import offer_from
 
 
 def _missing(names: list[str]) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.round_terms import MEAN
 from truthfl.ledger.solo_evidence import audition_of
-from truthfl.ledger.terms import Agreement, ClientTerms, JobTerms, Offer
+from truthfl.ledger.terms import Agreement, ClientTerms, Offer
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, require_collected, require_sound

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from truthfl.learning.aggregation import ReportRule
+from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.round_terms import masks_reports
-from truthfl.ledger.terms import JobTerms
 
 
 def report_rule(terms: JobTerms, taking_part: int) -> ReportRule:

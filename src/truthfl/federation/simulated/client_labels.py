@@ -21,7 +21,8 @@ from truthfl.learning.local_training import samples_by_hand
 from truthfl.learning.model import Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
-from truthfl.ledger.terms import JobTerms, Offer
+from truthfl.ledger.job_terms import JobTerms
+from truthfl.ledger.terms import Offer
 from truthfl.mechanism.checks import IntArray
 from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Training
