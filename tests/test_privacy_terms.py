@@ -57,6 +57,7 @@ def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
     masked = replace(offer, job=replace(offer.job, secure_aggregation="always"))
     assert "It is masked" in what_leaves(masked)[-1]
+    assert "if two other participants helped it" in what_leaves(masked)[-1]
 
 
 def test_the_secret_is_kept_and_hers_alone(tmp_path):

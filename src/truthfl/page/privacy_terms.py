@@ -47,9 +47,9 @@ def what_leaves(offer: Offer) -> list[str]:
     )
     if job.secure_aggregation:
         sent.append(
-            f"{rounds} It is masked: the operator sees sums of at least three reports. It could see one of yours alone "
-            "if all whose masks you share helped it, or in a round of which it says falsely that you dropped out; your "
-            "receipt then contradicts what your computer kept."
+            f"{rounds} It is masked: the operator sees sums of at least three reports. It could see yours alone "
+            "if two other participants helped it or were invented by it, or in a round of which it says falsely that "
+            "you dropped out; your receipt then contradicts what your computer kept."
         )
     else:
         sent.append(
