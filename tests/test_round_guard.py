@@ -1,7 +1,9 @@
 """Which rounds a participant answers: those of her contract, once each, in order, from models that follow."""
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from messages import told
 from participants import an_offer
 from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.protocol.recorder import model_digest
-from truthfl.ledger import participant_folder
+from truthfl.ledger import model_slots, participant_folder, round_record
 from truthfl.ledger.documents import final_word
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_file, rounds_of
 from truthfl.ledger.signing import new_key
@@ -156,7 +158,7 @@ def test_without_a_bound_only_the_order_counts(tmp_path):
     node.answer(START, round=0)
     node.answer(at(1e5), round=1)
     assert "without a reason" in node.refuses(at(1e5), round=2)
-    assert not list((tmp_path / "rounds").glob("*.npy"))
+    assert not list((tmp_path / "rounds").glob("*.models"))
 
 
 def test_who_is_asked_rarely_lets_the_model_move_further(tmp_path):
@@ -175,6 +177,74 @@ def test_a_line_that_a_crash_cut_off_is_forgotten(node):
     with rounds_file(node.home, node.offer.hash).open("ab") as file:
         file.write(b"[]\n")
     assert "no record of a round" in told(node.kept)
+
+
+def models_file(node):
+    return rounds_file(node.home, node.offer.hash).with_suffix(".models")
+
+
+def forget(monkeypatch):
+    """As in a new process: what was in memory is gone."""
+    monkeypatch.setattr(model_slots, "_in_memory", ())
+    round_record._forget_aside()
+
+
+def test_a_crash_before_the_record_leaves_the_last_model(node, monkeypatch):
+    node.answer(START, round=0)
+    node.answer(at(1.0), round=1)
+    with open_rounds(node.home, node.offer.hash) as rounds:  # the model of round 2 is written, its record is not
+        rounds.models.keep(model_digest(at(2.0)), at(2.0).data.cast("B"), rounds.last.received)
+    forget(monkeypatch)
+    assert models_file(node).stat().st_size == 2 * START.nbytes
+    assert models_file(node).stat().st_mode & 0o777 == 0o600
+    assert "is 1.5 away from the last one; by the offer it is at most 1" in node.refuses(at(2.5), round=2)
+    node.answer(at(2.0), round=2)
+
+
+@pytest.mark.parametrize("left", [b"", b"junk"])
+def test_who_lost_the_last_model_measures_from_the_first(node, monkeypatch, left):
+    node.answer(START, round=0)
+    node.answer(at(1.0), round=1)
+    models_file(node).write_bytes(left)
+    forget(monkeypatch)
+    assert "is 2.5 away from the last one; by the offer it is at most 2" in node.refuses(at(2.5), round=2)
+    node.answer(at(2.0), round=2)
+    forget(monkeypatch)
+    assert "is 1.5 away" in node.refuses(at(3.5), round=3)
+
+
+def test_what_another_process_answered_is_seen(node):
+    node.answer(START, round=0)
+    child = get_context("fork").Process(target=node.answer, args=(at(0.5),), kwargs={"round": 1})
+    with open_rounds(node.home, node.offer.hash):  # a child has a lock of its own, and waits
+        child.start()
+        child.join(0.2)
+        assert child.is_alive()
+    child.join()
+    assert "round 2 was answered from another model" in node.refuses(at(0.6), round=1)
+    assert "is 1.5 away" in node.refuses(at(2.0), round=2)
+    node.answer(at(1.0), round=2)
+    assert [one.round for one in node.kept()] == [0, 1, 2]
+
+
+def test_a_folder_that_was_put_back_counts(node, tmp_path):
+    node.answer(START, round=0)
+    shutil.copytree(tmp_path / "rounds", tmp_path / "copy")
+    node.answer(at(0.5), round=1)
+    shutil.rmtree(tmp_path / "rounds")
+    (tmp_path / "copy").rename(tmp_path / "rounds")
+    node.answer(at(0.6), round=1)
+    assert [one.received for one in node.kept()] == [model_digest(START), model_digest(at(0.6))]
+
+
+def test_few_files_stay_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(round_record, "MOST_ASIDE", 2)
+    round_record._forget_aside()
+    for number in (0, 1, 2, 3, 0):
+        with open_rounds(tmp_path, f"a{number}") as rounds:
+            rounds.append(RoundRecord(number, 0, "", ""))
+    assert len(round_record._aside) == 2
+    assert len(rounds_of(tmp_path, "a0")) == 2
 
 
 def test_of_very_many_rounds_the_last_are_read(tmp_path):

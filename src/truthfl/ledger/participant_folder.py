@@ -7,6 +7,7 @@ these files: the node writes an offer and waits for the file with the answer. Im
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,18 @@ def put_final(home: Path, offer: Offer, word: dict[str, Any]) -> dict[str, Any]:
 def read_final(home: Path, offer: Offer) -> dict[str, Any] | None:
     """Her signed word on the final model; None if she has not been told it."""
     return _read_if_exists(home / "finals" / f"{offer.hash}.json")
+
+
+def has_final(home: Path, offer: Offer) -> bool:
+    """Whether there is a signed word of hers on the final model."""
+    path = f"{home}/finals/{offer.hash}.json"  # asked in every round, so it is not a Path
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
+    return True
 
 
 def put_receipt(home: Path, receipt: dict[str, Any], job: str) -> Path:

@@ -1,7 +1,8 @@
 """What a participant's node received and sent in each round of an offer: one line of JSON per report, in her folder.
 
-The file is locked while a report is made, so that of two messages at once the second sees what the first left. Imports
-`errors` and `files`.
+The file is locked while a report is made, so that of two messages at once the second sees what the first left. A
+process leaves it open for the next round, and reads it again only if it has changed. Imports `model_slots`, `errors`
+and `files`.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import PRIVATE_FILE_MODE
+from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
 RECENT_BYTES = 100_000  # of the last lines; a line has less than 400
+MOST_ASIDE = 100  # files left open
+
+_encoder = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -41,54 +47,131 @@ class RoundRecord:
 
 
 class RoundFile:
-    """The open, locked file of one offer's rounds."""
+    """The open file of one offer's rounds, to be used while it is locked.
 
-    def __init__(self, path: Path, handle: int) -> None:
-        self._path, self._handle = path, handle
-        size = os.lseek(handle, 0, os.SEEK_END)
-        start = max(0, size - RECENT_BYTES)
-        self._recent = os.pread(handle, size - start, start)
-        if start:
-            self._recent = self._recent[self._recent.find(b"\n") + 1 :]
-        whole = self._recent.rfind(b"\n") + 1  # the last write may have been cut off by a crash
-        if whole < len(self._recent):
-            os.ftruncate(handle, size - len(self._recent) + whole)
-            self._recent = self._recent[:whole]
+    models  the file of the last model, beside it
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.models = ModelSlots(path.removesuffix(".jsonl") + ".models")
+        self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
+        self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
+        self._last: RoundRecord | None = None
 
     @property
     def last(self) -> RoundRecord | None:
         """The last report; None if there is none."""
-        lines = self._recent.rsplit(b"\n", 2)
-        return _record(lines[-2], self._path) if self._recent else None
+        return self._last
+
+    def is_current(self) -> bool:
+        """Read what others have written since it was last locked; False if another file has taken its place."""
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        state = _state(there)
+        if state != self._read:
+            own = os.fstat(self.handle)
+            if (own.st_dev, own.st_ino) != (there.st_dev, there.st_ino):
+                return False
+            self._read_last(own.st_size)
+        return True
 
     def latest_of(self, round_: int) -> RoundRecord | None:
         """The latest report of this round among the recent ones; None if there is none."""
-        records = (_record(line, self._path) for line in reversed(self._recent.splitlines()))
+        lines = self._recent(os.fstat(self.handle).st_size).splitlines()
+        records = (_record(line, self.path) for line in reversed(lines))
         return next((record for record in records if record.round == round_), None)
 
     def append(self, record: RoundRecord) -> None:
-        line = json.dumps(asdict(record), separators=(",", ":")).encode() + b"\n"
+        line = _encoder.encode(vars(record)).encode() + b"\n"
+        read, self._read = self._read, None
         try:
-            os.write(self._handle, line)
+            written = os.write(self.handle, line)
         except OSError as error:
-            raise ServiceError(f"{self._path} cannot be written: {error.strerror}.") from None
-        self._recent += line
+            raise ServiceError(f"{self.path} cannot be written: {error.strerror}.") from None
+        if written != len(line):
+            raise ServiceError(f"{self.path} cannot be written: there is no room for a line.")
+        self._last, self._read = record, (*read[:-1], read[-1] + len(line)) if read else None
+
+    def close(self) -> None:
+        self.models.close()
+        os.close(self.handle)
+
+    def _read_last(self, size: int) -> None:
+        self.models.close()
+        recent = self._recent(size)
+        whole = recent.rfind(b"\n") + 1  # the last write may have been cut off by a crash
+        if whole < len(recent):
+            os.ftruncate(self.handle, size - len(recent) + whole)
+        self._last = _record(recent[:whole].rsplit(b"\n", 2)[-2], self.path) if whole else None
+        self._read = _state(os.fstat(self.handle))
+
+    def _recent(self, size: int) -> bytes:
+        """The end of the file, from the beginning of a line on."""
+        start = max(0, size - RECENT_BYTES)
+        recent = os.pread(self.handle, size - start, start)
+        return recent[recent.find(b"\n") + 1 :] if start else recent
 
 
 @contextmanager
 def open_rounds(home: Path, offer_hash: str) -> Iterator[RoundFile]:
     """Open and lock the rounds of this offer, in the participant's folder `home`; make the file if there is none."""
-    path = rounds_file(home, offer_hash)
+    rounds = _locked(_path(home, offer_hash))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
-    except OSError as error:
-        raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield RoundFile(path, handle)
+        yield rounds
     finally:
-        os.close(handle)
+        fcntl.flock(rounds.handle, fcntl.LOCK_UN)
+        _put_aside(rounds)
+
+
+def _locked(path: str) -> RoundFile:
+    """The file, for nobody else: one that was put aside if it is still the one at this path, or newly opened."""
+    while True:
+        with _aside_lock:
+            rounds = _aside.pop(path, None)
+        try:
+            rounds = rounds or _opened(path)
+            fcntl.flock(rounds.handle, fcntl.LOCK_EX)
+            if rounds.is_current():
+                return rounds
+            rounds.close()
+        except BaseException as error:
+            if rounds is not None:
+                rounds.close()
+            if isinstance(error, OSError):
+                raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+            raise
+
+
+def _opened(path: str) -> RoundFile:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return RoundFile(path)
+
+
+def _put_aside(rounds: RoundFile) -> None:
+    """Leave a file open for the next round, unless that of another thread is; close those not used for longest."""
+    with _aside_lock:
+        unused = [rounds] if _aside.setdefault(rounds.path, rounds) is not rounds else []
+        while len(_aside) > MOST_ASIDE:
+            unused.append(_aside.pop(next(iter(_aside))))
+    for other in unused:
+        other.close()
+
+
+def _forget_aside() -> None:
+    """In a new process: the files are the parent's, and a lock of one process would be that of both."""
+    global _aside_lock
+    _aside_lock = Lock()
+    for rounds in _aside.values():
+        rounds.close()
+    _aside.clear()
+
+
+_aside: dict[str, RoundFile] = {}  # open files by path, not locked, that no thread uses
+_aside_lock = Lock()
+os.register_at_fork(after_in_child=_forget_aside)
 
 
 def rounds_of(home: Path, offer_hash: str) -> list[RoundRecord]:
@@ -105,12 +188,21 @@ def rounds_of(home: Path, offer_hash: str) -> list[RoundRecord]:
 
 def rounds_file(home: Path, offer_hash: str) -> Path:
     """The file of this offer; the hash comes from the server and must not name another folder."""
+    return Path(_path(home, offer_hash))
+
+
+def _path(home: Path, offer_hash: str) -> str:
     if not (offer_hash.isascii() and offer_hash.isalnum()):
         raise InputError("this is no hash of an offer.")
-    return home / ROUNDS / f"{offer_hash}.jsonl"
+    return f"{home}/{ROUNDS}/{offer_hash}.jsonl"  # made in every round, where a Path takes longer than the reading
 
 
-def _record(line: bytes, path: Path) -> RoundRecord:
+def _state(file: os.stat_result) -> tuple[int, ...]:
+    """What tells whether a file has been written or replaced."""
+    return file.st_dev, file.st_ino, file.st_size
+
+
+def _record(line: bytes, path: Path | str) -> RoundRecord:
     try:
         return RoundRecord(**json.loads(line))
     except (ValueError, TypeError):

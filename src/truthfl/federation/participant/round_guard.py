@@ -2,7 +2,7 @@
 
 An operator who may choose the models that she trains from can make her reports tell more of her data than the joint
 training needs. A server that was stopped repeats a few rounds; that is allowed within limits. Imports
-`received_models`, `files`, `learning`, the ledger's `participant_folder`, `round_record`, `round_terms`, `terms`.
+`received_models`, `learning`, the ledger's `participant_folder`, `round_record`, `round_terms`, `terms`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.received_models import REPEATABLE_ROUNDS
-from truthfl.files import write_file
-from truthfl.learning.array_files import npy_bytes, read_npy
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
-from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds, rounds_file
+from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
 from truthfl.ledger.round_terms import MEAN
 from truthfl.ledger.terms import Offer
 
@@ -51,7 +49,7 @@ def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
     round_, attempt, unchanged = fields.get("round"), fields.get("attempt", 0), fields.get("unchanged", 0)
     if not all(type(number) is int and number >= 0 for number in (round_, attempt, unchanged)):
         raise InputError("the message's round, attempt or unchanged is no whole number from 0 on.")
-    return AskedRound(int(str(round_)), attempt, unchanged, received, masked="peers" in fields)
+    return AskedRound(cast(int, round_), attempt, unchanged, received, masked="peers" in fields)
 
 
 @contextmanager
@@ -67,19 +65,21 @@ def answering(
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
-    if participant_folder.read_final(home, offer) is not None:
+    if participant_folder.has_final(home, offer):
         raise InputError("the final model of this job is signed for; no more rounds are answered.")
     with open_rounds(home, offer.hash) as rounds:
         last = rounds.last
         record = _first_record(asked) if last is None else _next_record(asked, last, rounds)
         if model is not None and start is not None:
-            _require_near(home, offer, asked, last, model, start)
+            _require_near(rounds, offer, asked, model, start())
 
         def sent(report: str) -> None:
             if model is not None and offer.job.report_bound:
-                write_file(_model_file(home, offer), npy_bytes(model), private=True, sync=False)
-            if last is None or replace(record, sent=report) != last:  # who asks the same again adds no line
-                rounds.append(replace(record, sent=report))
+                content = np.ascontiguousarray(model, dtype="<f4").data.cast("B")
+                rounds.models.keep(asked.received, content, None if last is None else last.received)
+            sent_record = replace(record, sent=report)
+            if sent_record != last:  # who asks the same again adds no line
+                rounds.append(sent_record)
 
         yield sent
 
@@ -97,7 +97,7 @@ def _next_record(asked: AskedRound, last: RoundRecord, rounds: RoundFile) -> Rou
     if asked.round == last.round and asked.received == last.received:
         return record
     if asked.round > last.round:
-        return replace(record, unchanged=_unchanged(asked, last))
+        return replace(record, unchanged=_unchanged(asked, last)) if asked.received == last.received else record
     if asked.attempt == last.attempt:
         what = "was answered from another model" if asked.round == last.round else "is over"
         raise InputError(f"round {number:,} {what}; each is answered once, in order.")
@@ -124,23 +124,23 @@ def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
     return last.unchanged + 1
 
 
-def _require_near(
-    home: Path, offer: Offer, asked: AskedRound, last: RoundRecord | None, model: Params, start: Callable[[], Params]
-) -> None:
+def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Params, initial: Params) -> None:
     """Raise InputError unless the model is the first one, or as near to the last as the offer's bound allows."""
-    initial = start()
     if model.shape != initial.shape or not np.isfinite(model).all():
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
     if asked.round == 0 and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
     if not offer.job.report_bound or asked.round == 0:
         return
-    path, earlier, steps = _model_file(home, offer), initial, asked.round
-    if last is not None and path.exists():
-        earlier, steps = read_npy(path), asked.round - last.round
+    last, earlier, steps = rounds.last, initial, asked.round
+    kept = None if last is None else rounds.models.model(last.received, model.nbytes)
+    if last is not None and kept is not None:  # else it was lost in a crash, or she has answered no round
+        earlier, steps = np.frombuffer(kept, dtype="<f4"), asked.round - last.round
         if asked.attempt > last.attempt:  # both may have moved from where the server went back to
             steps += 2 * REPEATABLE_ROUNDS
-    distance = math.sqrt(float(np.square(model.astype(np.float64) - earlier).sum()))  # a norm by BLAS wakes threads
+    apart = model - earlier
+    with np.errstate(over="ignore"):  # infinity is far away
+        distance = math.sqrt(float(np.square(apart, out=apart).sum(dtype=np.float64)))  # a norm by BLAS wakes threads
     bound = steps * _largest_change(offer)
     if distance > bound:
         raise InputError(
@@ -157,8 +157,3 @@ def _largest_change(offer: Offer) -> float:
     """
     robust = 1.0 if offer.job.aggregation == MEAN else 2.0
     return BOUND_SLACK * robust * offer.job.report_bound / offer.job.least_participation
-
-
-def _model_file(home: Path, offer: Offer) -> Path:
-    """The file of the last model that was received."""
-    return rounds_file(home, offer.hash).with_suffix(".npy")
