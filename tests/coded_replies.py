@@ -2,8 +2,9 @@
 
 from flwr.app import ConfigRecord
 
-from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, array_bytes_digest, code_key, with_code
+from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, code_key, with_code
 from truthfl.federation.protocol.messages import MODEL, ROUND
+from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.ledger import participant_folder
 
 

@@ -16,11 +16,13 @@ from truthfl.federation.protocol.enrolment import Roster, require_proof
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,
-    array_bytes_digest,
     code_key,
     has_code,
     with_code,
 )
+from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
+from truthfl.federation.protocol.recorder import model_digest
 from truthfl.ledger import participant_folder
 from truthfl.ledger.agreement_keys import (
     AgreementKey,
@@ -67,6 +69,19 @@ def test_the_digest_of_arrays_covers_names_types_shapes_and_bytes():
     arrays += [Array("int32", (2,), "numpy.ndarray", b"12345678"), Array("float32", (2,), "numpy.ndarray", b"12345679")]
     records = [ArrayRecord({"params": array}) for array in arrays] + [ArrayRecord({"other": arrays[0]})]
     assert len({array_bytes_digest(record) for record in records}) == len(records)
+
+
+def test_a_digest_that_a_record_keeps_is_of_what_is_in_it():
+    record = model_record(np.float32([1, 2]))
+    assert received_model(record)[1] == received_model(record)[1] == model_digest(np.float32([1, 2]))
+    first = array_bytes_digest(record)
+    assert array_bytes_digest(record) == first
+    record[PARAMS].data = model_record(np.float32([1, 3]))[PARAMS].data
+    assert array_bytes_digest(record) == array_bytes_digest(model_record(np.float32([1, 3]))) != first
+    assert received_model(record)[1] == model_digest(np.float32([1, 3]))
+    record[PARAMS].shape = (2, 1)
+    assert array_bytes_digest(record) != array_bytes_digest(model_record(np.float32([1, 3])))
+    assert received_model(record)[0].tolist() == [1, 3]
 
 
 def test_agreement_keys_are_kept_for_their_owner_alone(tmp_path):

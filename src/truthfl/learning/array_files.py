@@ -90,13 +90,6 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -
     return packed.getvalue()
 
 
-def npy_bytes(array: NDArray[Any]) -> bytes:
-    """The content of an .npy file with this array."""
-    packed = BytesIO()
-    np.save(packed, array, allow_pickle=False)
-    return packed.getvalue()
-
-
 def short_reason(error: BaseException) -> str:
     """The first line of an error, without its full stop."""
     text = str(error).strip().splitlines()

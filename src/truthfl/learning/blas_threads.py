@@ -1,23 +1,32 @@
 """`one_blas_thread`: matrix products in one thread each, while runs are distributed over the cores.
 
-Imports nothing of truthfl.
+Sums are then the same for any number of cores. Imports nothing of truthfl.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limits the BLAS libraries that were loaded when this was first called."""
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limited
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limits the BLAS libraries that were loaded when this was first called; those with one thread are left alone."""
+    several = [(library, count) for library in _libraries() if (count := library.get_num_threads()) != 1]
+    for library, _ in several:
+        library.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for library, count in several:
+            library.set_num_threads(count)
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # looks through all loaded libraries, which takes milliseconds
+def _libraries() -> list[Any]:
+    """Looks through all loaded libraries, which takes milliseconds."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)

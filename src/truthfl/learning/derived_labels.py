@@ -1,17 +1,15 @@
 """Labels that a client derives from the samples she labeled by hand, once, before training.
 
-Imports `behaviour` and `model`.
+Imports `behaviour`, `blas_threads` and `model`.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from truthfl.learning.behaviour import Unlabeled
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.model import Features, Labels, Model
 
 MOST_DISTANCES = 1 << 22  # computed at a time
@@ -69,13 +67,7 @@ def own_model_labels(
     """
     params = model.init(seed).copy()
     weight = np.full(len(known), 1.0 / len(known), dtype=np.float32)
-    with np.errstate(all="ignore"), _blas_threads().limit(limits=1, user_api="blas"):  # as on one core
+    with np.errstate(all="ignore"), one_blas_thread():
         for _ in range(steps):
             params -= np.float32(step_size) * model.weighted_gradient(params, known, labels, weight)
         return model.predict(params, others)
-
-
-@lru_cache(maxsize=1)
-def _blas_threads() -> ThreadpoolController:
-    """Cached, since creating it takes longer than training a small model."""
-    return ThreadpoolController()

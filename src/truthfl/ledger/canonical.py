@@ -11,12 +11,13 @@ from truthfl.errors import InputError
 
 Document = Mapping[str, Any]
 
+_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def canonical_bytes(document: Document) -> bytes:
     """JSON with sorted keys and no spaces, in UTF-8; numbers as Python writes them, so that they read back exactly."""
     try:
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        return text.encode("utf-8")
+        return _encoder.encode(document).encode("utf-8")
     except (TypeError, ValueError, RecursionError, UnicodeEncodeError) as error:
         raise InputError(f"a document cannot be written down: {error}.") from None
 

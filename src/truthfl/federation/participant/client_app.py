@@ -1,6 +1,6 @@
 """A participant's Flower ClientApp.
 
-Imports `participant`, `signatory`, the protocol's `message_codes` and `messages`, and Flower.
+Imports `participant`, `round_guard`, `signatory`, the protocol's `message_codes`, `messages`, `record_digests`, Flower.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from flwr.clientapp import ClientApp
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
+from truthfl.federation.participant.round_guard import asked_round
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,
-    array_bytes_digest,
     has_code,
     has_document_code,
     with_code,
@@ -40,9 +40,9 @@ from truthfl.federation.protocol.messages import (
     ROUND,
     document_in,
     document_record,
-    model_in,
     model_record,
 )
+from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
 
 SignatoryOf = Callable[[Context], Signatory]
 ParticipantOf = Callable[[Context], Participant]
@@ -153,15 +153,16 @@ def client_app(participant_of: ParticipantOf) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        assignment, arrays = message.content.config_records.get(DOCUMENT), message.content.array_records.get(MODEL)
-        if assignment is None or arrays is None:
+        assignment, arrays = message.content.get(DOCUMENT), message.content.get(MODEL)
+        if not isinstance(assignment, ConfigRecord) or not isinstance(arrays, ArrayRecord):
             raise InputError("the message has no model, or does not say for which offer.")
         participant, offer_hash = participant_of(context), str(assignment["offer"])
         require_from_operator(participant, assignment, arrays)
-        common = model_in(arrays)
-        with participant.answering(offer_hash, assignment, common) as sent:
-            made = participant.report(offer_hash, common, int(assignment["round"]))  # type: ignore[arg-type]
-            report = model_record(participant.sent_report(offer_hash, assignment, common, made))
+        common, digest = received_model(arrays)
+        asked = asked_round(assignment, digest)
+        with participant.answering(offer_hash, asked, common) as sent:
+            made = participant.report(offer_hash, common, asked.round)
+            report = model_record(participant.sent_report(offer_hash, assignment, asked, common, made))
             sent_digest = array_bytes_digest(report)
             sent(sent_digest)
         record = round_record(participant, assignment, sent_digest)

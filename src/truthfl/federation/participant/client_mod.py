@@ -1,6 +1,6 @@
 """Let any Flower ClientApp take part in a paid job, without changes to its training code.
 
-Imports `client_app`, `signatory`, `node_settings`, `round_guard`, the protocol's `messages` and `message_codes`,
+Imports `client_app`, `signatory`, `node_settings`, `round_guard`, the protocol's `messages` and `record_digests`,
 `ledger.signing` and Flower.
 """
 
@@ -18,8 +18,8 @@ from truthfl.federation.participant.client_app import add_query_handlers, requir
 from truthfl.federation.participant.node_settings import decision, settings_from
 from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.participant.signatory import Signatory
-from truthfl.federation.protocol.message_codes import array_bytes_digest
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, ROUND, arrays_digest
+from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.ledger.signing import read_key
 
 BATCH_SIZE = "batch-size"

@@ -7,15 +7,18 @@ the receipt. Imports the protocol's `masking`, `files`, `learning.model` and the
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.masking import MOST_PEERS, Masked, in_fixed_point, mask_sum, pair_key, round_key
-from truthfl.files import write_file
+from truthfl.files import PRIVATE_FILE_MODE, write_file
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, is_agreement_line
 from truthfl.ledger.canonical import canonical_bytes, read_document
@@ -54,9 +57,14 @@ class MaskingClient:
     delivered: dict[tuple[int, int], MaskedRound] | None = None
     pair_keys: dict[str, bytes] = field(default_factory=dict)
 
+    @cached_property
+    def line(self) -> str:
+        """Her public agreement key."""
+        return agreement_line(self.key)
+
     def keep_peers(self, acceptances: object) -> None:
         """Check and keep the peers' signed acceptances, given by index; raise InputError if they are not sound."""
-        keys = _peer_keys(self.offer, agreement_line(self.key), acceptances)
+        keys = _peer_keys(self.offer, self.line, acceptances)
         write_file(self._peers_file, canonical_bytes({"acceptances": acceptances}), keep_existing=True, sync=False)
         if self._peers() != keys:
             raise InputError("other peers were named for this offer before.")
@@ -80,9 +88,7 @@ class MaskingClient:
         if earlier is None:
             self._deliver(asked)
         keys = {self._peers()[peer]: self._round_key(peer, asked) for peer in asked.peers}
-        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(
-            keys, agreement_line(self.key), len(change)
-        )
+        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(keys, self.line, len(change))
 
     def keys_of_missing(self, round_: int, attempt: int, missing: Sequence[int]) -> dict[int, bytes]:
         """The keys of one round that she shares with peers whose reports are missing.
@@ -105,7 +111,7 @@ class MaskingClient:
     def _peers_file(self) -> Path:
         return self.home / PEERS / f"{self.offer.hash}.json"
 
-    @property
+    @cached_property
     def _rounds_file(self) -> Path:
         return self.home / MASKED / f"{self.offer.hash}.jsonl"
 
@@ -115,7 +121,7 @@ class MaskingClient:
             if not self._peers_file.exists():
                 return {}
             document = read_document(self._peers_file.read_bytes(), str(self._peers_file))
-            self.peer_keys = _peer_keys(self.offer, agreement_line(self.key), document.get("acceptances"))
+            self.peer_keys = _peer_keys(self.offer, self.line, document.get("acceptances"))
         return self.peer_keys
 
     def _round_key(self, peer: int, asked: MaskedRound) -> bytes:
@@ -147,10 +153,13 @@ class MaskingClient:
 
     def _note(self, line: Mapping[str, Any]) -> None:
         """Append a line to the file of rounds."""
+        path, text = self._rounds_file, canonical_bytes(line) + b"\n"
         try:
-            self._rounds_file.parent.mkdir(parents=True, exist_ok=True)
-            with self._rounds_file.open("ab") as file:
-                file.write(canonical_bytes(line) + b"\n")
+            try:
+                _append_to(path, text)
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _append_to(path, text)
         except OSError as error:
             raise ServiceError(f"{self._rounds_file} cannot be written: {error.strerror}.") from None
 
@@ -162,6 +171,15 @@ class MaskingClient:
             return []
         except (OSError, ValueError):
             raise InputError(f"{self._rounds_file} cannot be read; without it no masked round is answered.") from None
+
+
+def _append_to(path: Path, text: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
+    try:
+        if os.write(handle, text) != len(text):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    finally:
+        os.close(handle)
 
 
 def _peer_keys(offer: Offer, own: str, acceptances: object) -> dict[int, str]:

@@ -1,7 +1,7 @@
 """`Participant`: a signatory who labels samples and trains a model; independent of Flower.
 
 Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's
-`job_task`, `masking` and `recorder`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
+`job_task` and `masking`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -9,24 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
-
-from threadpoolctl import ThreadpoolController
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
 from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
-from truthfl.federation.participant.round_guard import answering, asked_round
+from truthfl.federation.participant.round_guard import AskedRound, answering
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_task import model_of, task_of
 from truthfl.federation.protocol.masking import Masked
-from truthfl.federation.protocol.recorder import model_digest
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
+from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.local_training import report_of_round
 from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
@@ -145,7 +142,7 @@ class Participant(Signatory):
         if kept is None:
             offer, model = self._accepted_offer_and_model(offer_hash)
             labels, secret = self._labels_for(offer), self.noise_secret
-            with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
+            with one_blas_thread():
                 trained = audition_model(
                     behaviour(self.behaviour),
                     model,
@@ -167,11 +164,10 @@ class Participant(Signatory):
         return kept
 
     def answering(
-        self, offer_hash: str, fields: Mapping[str, Any], common: Params
+        self, offer_hash: str, asked: AskedRound, common: Params
     ) -> AbstractContextManager[Callable[[str], None]]:
-        """Refuse a training message with these fields and model unless its round comes next; see `round_guard`."""
+        """Refuse a training message for this round, with this model, unless it comes next; see `round_guard`."""
         offer, model = self._accepted_offer_and_model(offer_hash)
-        asked = asked_round(fields, model_digest(common))
         if offer_hash not in self.starts:
             self.starts[offer_hash] = model.init(offer.job.seed)
         return answering(self.folder, offer, asked, common, lambda: self.starts[offer_hash])
@@ -188,7 +184,7 @@ class Participant(Signatory):
         return self.masks[offer_hash]
 
     def sent_report(
-        self, offer_hash: str, fields: Mapping[str, Any], common: Params, report: Params
+        self, offer_hash: str, fields: Mapping[str, Any], asked: AskedRound, common: Params, report: Params
     ) -> Params | Masked:
         """The report as it leaves her machine: masked if the training message with these fields asks for that."""
         offer, _ = self._accepted_offer_and_model(offer_hash)
@@ -196,7 +192,6 @@ class Participant(Signatory):
             if offer.job.secure_aggregation:
                 self.masking(offer_hash).require_may_be_unmasked()
             return report
-        asked = asked_round(fields, model_digest(common))
         masked_round = MaskedRound(asked.round, asked.attempt, asked.received, tuple(fields["peers"]))
         return self.masking(offer_hash).masked(report - common, float(fields.get("weight", 0.0)), masked_round)
 
@@ -205,8 +200,10 @@ class Participant(Signatory):
         offer, model = self._accepted_offer_and_model(offer_hash)
         labels = self._labels_for(offer)
         own_behaviour = behaviour(self.behaviour)
-        received = received_models(self.folder / RECEIVED / offer_hash, own_behaviour, common, round_)
-        with _blas_threads().limit(limits=1, user_api="blas"):  # the same sums for any number of cores
+        received = [common]
+        if own_behaviour.remembers:
+            received = received_models(self.folder / RECEIVED / offer_hash, own_behaviour, common, round_)
+        with one_blas_thread():
             return report_of_round(
                 own_behaviour,
                 model,
@@ -243,9 +240,3 @@ class Participant(Signatory):
             offer = self.accepted_offer(offer_hash)
             self.accepted_offers[offer_hash] = (offer, model_of(offer.job, self.task))
         return self.accepted_offers[offer_hash]
-
-
-@lru_cache(maxsize=1)
-def _blas_threads() -> ThreadpoolController:
-    """Cached, since creating it takes longer than a small round."""
-    return ThreadpoolController()

@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from truthfl.files import write_file
-from truthfl.learning.array_files import npy_bytes, read_npy
+from truthfl.learning.array_files import read_npy
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.local_training import updated_memory
 from truthfl.learning.model import Params
+from truthfl.learning.npy_format import npy_bytes
 
 RECEIVED = "received"
 REPEATABLE_ROUNDS = 100  # after a crash, the server repeats up to a quarter of a second of rounds
@@ -23,8 +24,6 @@ def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: 
 
     Files are named by round, so that a repeated round ignores the models of later rounds.
     """
-    if not behaviour.remembers:
-        return [common]
     kept = {int(path.stem): path for path in folder.glob("*.npy") if path.stem.isdecimal()}
     earlier = sorted(number for number in kept if number < round_)
     write_file(folder / f"{round_}.npy", npy_bytes(common), sync=False)

@@ -25,8 +25,8 @@ from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.files import write_file
-from truthfl.learning.array_files import npy_bytes
 from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.solo_evidence import SoloEvidence, audition_of, expected_solo_loss, level_shifts, passes

@@ -4,7 +4,8 @@ Before her first round a client is told her peers, by their signed acceptances. 
 client when nobody is missing; else those who delivered are asked for the keys of the masks that they share with those
 who are missing. A sum that is longer than honest reports can make it is left out, and the next rounds add up small
 groups, by which `suspects` finds whose reports make sums too long. Imports `ask_nodes`, `enrolment`, `masking`,
-`message_codes`, `messages`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning`, the ledger and Flower.
+`message_codes`, `messages`, `record_digests`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning`, the
+ledger and Flower.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from truthfl.federation.protocol.masking import Masked, from_fixed_point, is_wit
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,
-    array_bytes_digest,
     coded_training_message,
     has_document_code,
     with_document_code,
 )
 from truthfl.federation.protocol.messages import MASKS, PARAMS, PEERS, document_in, model_record, query_message
+from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
@@ -43,15 +42,6 @@ def codes_with_participants(own: AgreementKey, view: JobView) -> dict[str, bytes
 def code_key(own: AgreementKey, other: str, offer_hash: str) -> bytes:
     """The key of the codes between operator and participant under this offer; `other` is the other's public key."""
     return derived_key(shared_secret(own, other), "truthfl code", offer_hash)
-
-
-def array_bytes_digest(arrays: ArrayRecord) -> str:
-    """A hash of the arrays as they travel: names, types, shapes and bytes."""
-    combined = sha256()
-    for name, array in arrays.items():
-        combined.update(f"{name}\0{array.dtype}\0{tuple(array.shape)}\0{len(array.data)}\0".encode())
-        combined.update(array.data)
-    return combined.hexdigest()
 
 
 def with_code(key: bytes | None, sender: str, fields: Mapping[str, Any], arrays_digest: str) -> dict[str, Any]:

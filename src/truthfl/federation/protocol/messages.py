@@ -1,17 +1,20 @@
-"""Documents and models in Flower messages. Imports Flower, `learning.model` and the ledger's `canonical`."""
+"""Documents and models in Flower messages. Imports Flower, `learning` (`model`, `npy_format`), `ledger.canonical`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Params
+from truthfl.learning.npy_format import array_of_npy, npy_bytes
 from truthfl.ledger.canonical import canonical_bytes, read_document
 
 # Actions of query messages.
@@ -21,6 +24,8 @@ FINAL = "truthfl_final"
 PEERS, MASKS = "truthfl_peers", "truthfl_masks"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
+NUMPY = SType.NUMPY  # how Flower calls arrays that are bytes of .npy files
+FLOATS = np.dtype(np.float32)
 ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt
 MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolment, an answer, a commitment
@@ -58,12 +63,22 @@ def reply_in(message: Message) -> dict[str, Any]:
 
 def model_record(params: Params | NDArray[np.uint32]) -> ArrayRecord:
     """Return a model, or a masked report, as a record with one flat array."""
-    return ArrayRecord({PARAMS: Array(params)})
+    record = ArrayRecord()  # given a dict, it would make every array twice
+    record[PARAMS] = Array(_name(params.dtype), params.shape, NUMPY, npy_bytes(params))
+    return record
+
+
+@lru_cache(maxsize=16)
+def _name(dtype: np.dtype[Any]) -> str:
+    return str(dtype)
 
 
 def model_in(record: ArrayRecord) -> Params:
     """Return the flat array of a record, without checks; clients use it for the server's model."""
-    return np.array(record[PARAMS].numpy(), dtype=np.float32)
+    array = record[PARAMS]
+    if array.stype != NUMPY or array.dtype != "float32":
+        return np.array(array.numpy(), dtype=np.float32)
+    return np.array(array_of_npy(array.data, FLOATS, tuple(array.shape)), dtype=np.float32)
 
 
 def arrays_digest(arrays: ArrayRecord) -> str:

@@ -1,7 +1,7 @@
 """`PaidStrategy`: wraps the strategy of any Flower app and runs it under a contract.
 
 Imports the stages (`enrolment`, `offers`, `rounds`, `final_model`, `server`), `message_codes`, `messages`,
-`pay_limits`, `promise`, `recorder`, `reports`, `round_entries`, `job`, `learning.draws`, the ledger,
+`pay_limits`, `promise`, `record_digests`, `recorder`, `reports`, `round_entries`, `job`, `learning.draws`, the ledger,
 `mechanism.observation` and Flower.
 """
 
@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.final_model import tell_final_model
-from truthfl.federation.protocol.message_codes import OPERATOR, array_bytes_digest, codes_with_participants, with_code
+from truthfl.federation.protocol.message_codes import OPERATOR, codes_with_participants, with_code
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL, arrays_digest
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
 from truthfl.federation.protocol.pay_limits import require_within_limits
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
+from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.reports import AnyArray, report_or_reason
 from truthfl.federation.protocol.round_entries import begin_rounds, round_document

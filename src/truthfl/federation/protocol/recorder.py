@@ -39,7 +39,7 @@ class Checkpoint:
 
 def model_digest(params: Params) -> str:
     """A hash of the model's numbers."""
-    return sha256(np.ascontiguousarray(params, dtype="<f4").tobytes()).hexdigest()
+    return sha256(np.ascontiguousarray(params, dtype="<f4").data).hexdigest()
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

@@ -1,21 +1,23 @@
-"""Validation of the clients' replies in a round. Imports `message_codes`, `messages`, `texts` and Flower.
+"""Validation of the clients' replies in a round.
 
-Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
+Replies are not trusted: only the arrays of a valid report are used; weights come from the contract. Imports
+`message_codes`, `messages`, `record_digests`, `learning.npy_format`, `texts` and Flower.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from io import BytesIO
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, Message
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message
 from numpy.typing import NDArray
 
-from truthfl.federation.protocol.message_codes import PARTICIPANT, array_bytes_digest, has_code
+from truthfl.federation.protocol.message_codes import PARTICIPANT, has_code
 from truthfl.federation.protocol.messages import MODEL, ROUND
+from truthfl.federation.protocol.record_digests import array_bytes_digest
+from truthfl.learning.npy_format import array_of_npy
 from truthfl.texts import plain
 
 AnyArray = NDArray[Any]
@@ -45,11 +47,12 @@ def report_or_reason(
     if reply.has_error():
         return plain(f"error: {str(reply.error.reason).strip()}")
     content = reply.content
-    expected = {MODEL, ROUND} | (set(content.metric_records) if metrics and len(content.metric_records) == 1 else set())
+    measured = set(content.metric_records) if metrics else set()
+    expected = {MODEL, ROUND} | (measured if len(measured) == 1 else set())
     if set(content.keys()) != expected:
         return plain(f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}")
-    assignment, arrays = content.config_records.get(ROUND), content.array_records.get(MODEL)
-    if assignment is None or arrays is None:
+    assignment, arrays = content.get(ROUND), content.get(MODEL)
+    if not isinstance(assignment, ConfigRecord) or not isinstance(arrays, ArrayRecord):
         return "its records are of another kind"
     if assignment.get("offer") != asked["offer"]:
         return "it is for another offer"
@@ -78,8 +81,9 @@ def report_or_reason(
 
 def change_length(report: Arrays, common: Arrays) -> float:
     """The L2 norm of the change of all parameters that are not whole numbers."""
-    changes = (report[name].astype(np.float64) - common[name] for name in common if common[name].dtype.kind == "f")
-    return math.sqrt(math.fsum(float(np.square(change).sum()) for change in changes))
+    floats = (name for name in common if common[name].dtype.kind == "f")
+    changes = (np.subtract(report[name], common[name], dtype=np.float64) for name in floats)
+    return math.sqrt(math.fsum(float(np.square(change, out=change).sum()) for change in changes))
 
 
 def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
@@ -91,13 +95,14 @@ def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
     if received.dtype != str(common.dtype):
         return f"its dtype is {plain(received.dtype, 30)}, not {common.dtype}"
     try:
-        array = np.load(BytesIO(received.data), allow_pickle=False)
+        array = array_of_npy(received.data, common.dtype, common.shape)
     except Exception:  # NumPy may raise anything for untrusted bytes
         return "its bytes are no array"
-    if not isinstance(array, np.ndarray) or array.shape != common.shape or array.dtype != common.dtype:
+    if array.shape != common.shape or array.dtype != common.dtype:
         return "its bytes are another array than it says"
-    if not np.isfinite(array).all():
+    largest = np.abs(array).max(initial=0)  # NaN if there is one
+    if not np.isfinite(largest):
         return "it has NaN or infinity"
-    if np.abs(array).max(initial=0) > LARGEST_NUMBER and array.dtype.kind == "f":
+    if largest > LARGEST_NUMBER and array.dtype.kind == "f":
         return f"it has a number beyond {LARGEST_NUMBER:,.0f}"
     return array

@@ -1,7 +1,7 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `recorder`, `report_rule`, `reports`, `round_entries`,
-`learning`, the ledger and Flower.
+Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `record_digests`, `recorder`, `report_rule`, `reports`,
+`round_entries`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from flwr.app import Message
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
-from truthfl.federation.protocol.message_codes import array_bytes_digest, coded_training_message
+from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
 from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.reports import report_or_reason

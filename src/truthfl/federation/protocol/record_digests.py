@@ -1,0 +1,49 @@
+"""Digests of the arrays in a message, kept with the record so that nodes of one process hash the same bytes once.
+
+Imports `messages`, `recorder` and Flower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from flwr.app import ArrayRecord
+
+from truthfl.federation.protocol.messages import model_in
+from truthfl.federation.protocol.recorder import model_digest
+from truthfl.learning.model import Params
+
+OF_BYTES, OF_NUMBERS = "_truthfl_digest_of_bytes", "_truthfl_digest_of_numbers"  # attributes, which do not travel
+
+
+def array_bytes_digest(arrays: ArrayRecord) -> str:
+    """A hash of the arrays as they travel: names, types, shapes and bytes."""
+
+    def computed() -> str:
+        combined = sha256()
+        for name, dtype, shape, content in _parts(arrays):
+            combined.update(f"{name}\0{dtype}\0{shape}\0{len(content)}\0".encode())
+            combined.update(content)
+        return combined.hexdigest()
+
+    return _kept(arrays, OF_BYTES, computed)
+
+
+def received_model(arrays: ArrayRecord) -> tuple[Params, str]:
+    """The model in a training message, and the digest by which the ledger calls it."""
+    params = model_in(arrays)
+    return params, _kept(arrays, OF_NUMBERS, lambda: model_digest(params))
+
+
+def _parts(arrays: ArrayRecord) -> list[tuple[Any, ...]]:
+    return [(name, array.dtype, tuple(array.shape), array.data) for name, array in arrays.items()]
+
+
+def _kept(arrays: ArrayRecord, name: str, compute: Callable[[], str]) -> str:
+    """The digest that was kept if the record has what it was computed from, down to the bytes; else compute it."""
+    parts, kept = _parts(arrays), vars(arrays).get(name)
+    if kept is None or kept[0] != parts:
+        kept = vars(arrays)[name] = parts, compute()
+    return str(kept[1])
