@@ -8,7 +8,8 @@ A name's module is imported when the name is first used. Imports `federation`, `
     Federated, Profile, train, …    many trainings in one call; `train_plainly` is the simple reference loop
     small_digits, …                 data sets; *_partition: which client holds which samples
     train_alone, solo_losses, …     models that clients train alone, and their test
-    SoftmaxRegression, …            models; `from_torch` and `from_jax` adapt a module or a function
+    SoftmaxRegression, …            models; `from_torch`, `from_jax`, `from_sklearn` adapt a module or a function
+    Task, ReadSamples               what is learned: the base of tasks of one's own
     calibrate, pilot_runs, …        the server's measurements on its own data, before it makes offers
     open_samples, labels_of, …      a participant's samples on disk and her manual labels
     paper_example, …                the paper's errors and claims, computed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.federation.simulated.embedded import run_job as run
     from truthfl.job import plan_job as plan
     from truthfl.job import read_job
-    from truthfl.learning.adapters import from_jax, from_torch
+    from truthfl.learning.adapters import from_jax, from_sklearn, from_torch
     from truthfl.learning.behaviour import Behaviour, Unlabeled, from_strategy
     from truthfl.learning.behaviours import BEHAVIOURS, behaviour
     from truthfl.learning.behaviours import register as register_behaviour
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.fabricators import Echo, Garbage, LastBit
     from truthfl.learning.federated import Federated
     from truthfl.learning.images import LabeledImages
+    from truthfl.learning.labeled_samples import LabeledSamples
     from truthfl.learning.labels import assigned_labels
     from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
     from truthfl.learning.pilot_design import PilotDesign
@@ -43,6 +45,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.solo_test import solo_losses
     from truthfl.learning.solo_training import train_all_alone, train_alone
     from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
+    from truthfl.learning.task import ReadSamples, Task
     from truthfl.learning.training import train
     from truthfl.samples.handmade_labels import labels_of
     from truthfl.samples.label_store import Decision, LabelStore
@@ -63,12 +66,15 @@ __all__ = [
     "Garbage",
     "LabelStore",
     "LabeledImages",
+    "LabeledSamples",
     "LastBit",
     "Partition",
     "PilotDesign",
     "Profile",
+    "ReadSamples",
     "Recipe",
     "SoftmaxRegression",
+    "Task",
     "Unlabeled",
     "assigned_labels",
     "behaviour",
@@ -80,6 +86,7 @@ __all__ = [
     "effect_of_scaled_reports",
     "find_step_size",
     "from_jax",
+    "from_sklearn",
     "from_strategy",
     "from_torch",
     "iid_partition",
@@ -115,12 +122,15 @@ _TARGETS = {  # public name: module and attribute
     "Garbage": "learning.fabricators:Garbage",
     "LabelStore": "samples.label_store:LabelStore",
     "LabeledImages": "learning.images:LabeledImages",
+    "LabeledSamples": "learning.labeled_samples:LabeledSamples",
     "LastBit": "learning.fabricators:LastBit",
     "Partition": "learning.partition:Partition",
     "PilotDesign": "learning.pilot_design:PilotDesign",
     "Profile": "learning.profile:Profile",
+    "ReadSamples": "learning.task:ReadSamples",
     "Recipe": "learning.recipe:Recipe",
     "SoftmaxRegression": "learning.softmax:SoftmaxRegression",
+    "Task": "learning.task:Task",
     "Unlabeled": "learning.behaviour:Unlabeled",
     "assigned_labels": "learning.labels:assigned_labels",
     "behaviour": "learning.behaviours:behaviour",
@@ -132,6 +142,7 @@ _TARGETS = {  # public name: module and attribute
     "effect_of_scaled_reports": "learning.step_size:effect_of_scaled_reports",
     "find_step_size": "learning.step_size:find_step_size",
     "from_jax": "learning.adapters:from_jax",
+    "from_sklearn": "learning.adapters:from_sklearn",
     "from_strategy": "learning.behaviour:from_strategy",
     "from_torch": "learning.adapters:from_torch",
     "iid_partition": "learning.partition:iid_partition",

@@ -1,8 +1,8 @@
-"""Adapters that make a `Model` of a PyTorch module or a JAX function. Imports `model`.
+"""Adapters that make a `Model` of a PyTorch module, a JAX function or an estimator of scikit-learn.
 
-PyTorch and JAX are imported when an adapter is called. Images are passed as float32 in [0, 1]; the module or function
-returns scores, one row per image and one column per class. The loss is the cross-entropy of their softmax plus
-(penalty/2)‖w‖².
+The libraries are imported when an adapter is called. Samples are passed as float32, bytes as numbers in [0, 1]; the
+module or function returns scores, one row per sample and one column per class. The loss is the cross-entropy of their
+softmax plus (penalty/2)‖w‖². Imports `model`, `sklearn_network` and `softmax`.
 """
 
 from __future__ import annotations
@@ -11,56 +11,89 @@ import copy
 import importlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Features, Labels, Params, mean_loss, predicted_classes, share_correct
+from truthfl.learning.sklearn_network import SklearnNetwork
+from truthfl.learning.softmax import SoftmaxRegression
 
 Floats = NDArray[np.float32]
-BLOCK = 512  # features per block; bounds memory
+BLOCK = 512  # samples per block; bounds memory
+PICTURE_DIMENSIONS = 4  # (samples, height, width, channels)
 
 
-def from_torch(module: Any, example_images: Features, *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
-    """A model from a `torch.nn.Module` that takes images (n, channels, height, width) and returns scores (n, classes).
+def from_torch(module: Any, shape: Sequence[int], *, seeded: bool = False, penalty: float = 0.0) -> TorchModel:
+    """A model from a `torch.nn.Module` that takes samples and returns scores (n, classes).
 
+    `shape` is that of one sample's features. Of a picture it is (height, width, channels), and the module gets
+    (n, channels, height, width), as PyTorch's layers expect; all other samples are passed as they are.
     The flat parameters are those of `module.named_parameters()` that require gradients, in this order, each in row
     order; the others stay constant. `init` returns the module's current parameters or, with `seeded`, draws new ones
     by every layer's `reset_parameters`. The module itself is not changed: copies of it are used, on the CPU and in
     evaluation mode (no dropout, stored batch statistics), so that the loss depends on parameters and sample only.
-    `example_images`, bytes (n, height, width, channels), are used to check that the module accepts them.
     """
     torch = _library("torch", "PyTorch")
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"module is of type {type(module).__name__}; it must be a torch.nn.Module.")
     adapted = TorchModel(torch, module, seeded, penalty)
-    adapted.check_images(example_images)
+    adapted.check_shape(shape)
     return adapted
 
 
-def from_jax(
-    apply: Callable[[Any, Any], Any], initial: Any, example_images: Features, *, penalty: float = 0.0
-) -> JaxModel:
-    """A model from a JAX function `apply(parameters, images)` of images (n, height, width, channels).
+def from_jax(apply: Callable[[Any, Any], Any], initial: Any, shape: Sequence[int], *, penalty: float = 0.0) -> JaxModel:
+    """A model from a JAX function `apply(parameters, x)` of samples (n, *shape).
 
     `apply` returns scores. `initial` is a tree of initial parameters (dictionaries, lists, … of arrays), or a function
     from the seed to such a tree. The flat parameters are the leaves in JAX's order (of a dictionary: by sorted keys),
     each in row order. `apply` is compiled once per block size; to keep the number of sizes small, blocks are padded
-    with black images of weight 0 to the next power of two.
+    with samples of zeros and weight 0 to the next power of two.
     """
     jax = _library("jax", "JAX")
     if not callable(apply):
-        raise InputError(f"apply is of type {type(apply).__name__}; it must be a function of parameters and images.")
+        raise InputError(f"apply is of type {type(apply).__name__}; it must be a function of parameters and samples.")
     adapted = JaxModel(jax, apply, initial, penalty)
-    adapted.check_images(example_images)
+    adapted.check_shape(shape)
     return adapted
 
 
+def from_sklearn(
+    estimator: Any, shape: Sequence[int], classes: int, *, penalty: float | None = None
+) -> SoftmaxRegression | SklearnNetwork:
+    """A model like this estimator of scikit-learn, which is not fitted: federated rounds fit it.
+
+    A `LogisticRegression`, or an `SGDClassifier` with log_loss, is a `SoftmaxRegression`; an `MLPClassifier` is a
+    network with its hidden layers and activation. Of two classes both have a score.
+    penalty  by default alpha of an `SGDClassifier`, else 1e-3: C and an MLP's alpha are measured by numbers of samples
+    """
+    name, features = type(estimator).__name__, prod(int(length) for length in shape)
+    if not type(estimator).__module__.startswith("sklearn."):
+        raise InputError(f"estimator is of type {name}; it must be an estimator of scikit-learn.")
+    if name == "LogisticRegression":
+        return SoftmaxRegression(features, classes, 1e-3 if penalty is None else penalty)
+    if name == "SGDClassifier" and estimator.loss == "log_loss":
+        return SoftmaxRegression(features, classes, float(estimator.alpha) if penalty is None else penalty)
+    if name == "MLPClassifier":
+        hidden = estimator.hidden_layer_sizes
+        units = (features, *np.atleast_1d(np.asarray(hidden, dtype=np.int64)).tolist(), classes)
+        return SklearnNetwork(units, estimator.activation, 1e-3 if penalty is None else penalty)
+    raise InputError(
+        "from_sklearn knows LogisticRegression, SGDClassifier with log_loss and MLPClassifier; "
+        + (
+            f"the loss of this SGDClassifier is {estimator.loss}."
+            if name == "SGDClassifier"
+            else f"{name} is none of them: it has no parameters that can be averaged."
+        )
+    )
+
+
 class AdaptedModel(ABC):
-    """Base class: evaluates in blocks of images; a subclass computes scores and gradients of one block."""
+    """Base class: evaluates in blocks of samples; a subclass computes scores and gradients of one block."""
 
     penalty: float
     size: int
@@ -97,26 +130,27 @@ class AdaptedModel(ABC):
             gradient += np.float32(self.penalty * weight.sum(dtype=np.float64)) * params
         return gradient
 
-    def check_images(self, example_images: Features) -> None:
-        """Evaluate two images and set `classes`; raise `InputError` if the model does not accept them."""
-        features = np.asarray(example_images)
-        if features.dtype != np.uint8 or features.ndim != 4 or features.size == 0:
-            raise InputError(
-                f"example_images has type {features.dtype} and shape {features.shape}; it must be uint8, "
-                "(count, height, width, channels)."
-            )
-        examples = features[:2]
+    def with_penalty(self, penalty: float) -> Self:
+        """The same model with another penalty."""
+        changed = copy.copy(self)
+        changed.penalty = penalty
+        return changed
+
+    def check_shape(self, shape: Sequence[int]) -> None:
+        """Evaluate two samples of zeros and set `classes`; raise `InputError` if the model does not accept them."""
+        lengths = tuple(shape)
+        if not lengths or not all(isinstance(length, int | np.integer) and length > 0 for length in lengths):
+            raise InputError(f"shape is {shape!r}; it must be the lengths of one sample's features, such as (30,).")
+        examples = np.zeros((2, *lengths), dtype=np.float32)
         try:
             scores = self._scores(self.init(0), examples)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-            raise InputError(
-                f"the model does not accept images of shape {features.shape[1:]} (height, width, channels): {first}."
-            ) from error
+            raise InputError(f"the model does not accept samples of shape {lengths}: {first}.") from error
         if scores.ndim != 2 or len(scores) != len(examples):
             raise InputError(
-                f"for {len(examples)} images the model returns an array of shape {scores.shape}; it must return "
-                "scores, one row per image and one column per class."
+                f"for {len(examples)} samples the model returns an array of shape {scores.shape}; it must return "
+                "scores, one row per sample and one column per class."
             )
         self.classes = scores.shape[1]
 
@@ -158,11 +192,11 @@ class TorchModel(AdaptedModel):
     def _scores(self, params: Params, features: Features) -> Floats:
         module, _ = self._module_with(params)
         with self.torch.no_grad():
-            return np.asarray(module(self._pixels(features)).numpy())
+            return np.asarray(module(self._inputs(features)).numpy())
 
     def _gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         module, parameters = self._module_with(params)
-        scores = module(self._pixels(features))
+        scores = module(self._inputs(features))
         losses = self.torch.nn.functional.cross_entropy(scores, self.torch.tensor(labels), reduction="none")
         total = losses @ self.torch.tensor(weight)
         return self._flat(self.torch.autograd.grad(total, parameters, materialize_grads=True))
@@ -179,8 +213,11 @@ class TorchModel(AdaptedModel):
                 parameter.copy_(part.view_as(parameter))
         return module, parameters
 
-    def _pixels(self, features: Features) -> Any:
-        return self.torch.tensor(np.ascontiguousarray(features.transpose(0, 3, 1, 2)) * np.float32(1.0 / 255.0))
+    def _inputs(self, features: Features) -> Any:
+        numbers = _numbers(features)
+        if features.ndim == PICTURE_DIMENSIONS:
+            numbers = np.ascontiguousarray(numbers.transpose(0, 3, 1, 2))
+        return self.torch.tensor(numbers)
 
     def _trained(self, module: Any) -> list[Any]:
         return [p for p in module.parameters() if p.requires_grad]
@@ -202,7 +239,7 @@ class JaxModel(AdaptedModel):
         self.size = int(first.size)
 
         def scores(flat: Any, features: Any) -> Any:
-            return apply(tree(flat), features.astype(np.float32) * np.float32(1.0 / 255.0))
+            return apply(tree(flat), _numbers(features))
 
         def weighted_loss(flat: Any, features: Any, labels: Any, weight: Any) -> Any:
             log_probabilities = jax.nn.log_softmax(scores(flat, features))
@@ -227,6 +264,12 @@ def _library(name: str, title: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         raise InputError(f"{title} is not installed; to adapt one of its models, install the package {name}.") from None
+
+
+def _numbers(features: Any) -> Any:
+    """The features as float32; bytes become numbers in [0, 1]."""
+    numbers = features.astype(np.float32)
+    return numbers * np.float32(1.0 / 255.0) if features.dtype == np.uint8 else numbers
 
 
 def _blocks(count: int) -> Iterator[slice]:

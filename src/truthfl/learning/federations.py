@@ -1,8 +1,8 @@
 """Builds federations from plain settings (`Data`, `ModelChoice`), as job files and studies contain them.
 
 There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
-and the test set. Imports `labeled_samples`, `sample_sets`, `task`, `task_choice`, `partition`, `model`, `cnn`,
-`softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
+and the test set. Imports `labeled_samples`, `sample_sets`, `task`, `task_choice`, `tasks.task_model`, `partition`,
+`model`, `cnn`, `softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from truthfl.learning.sample_sets import SampleSets, sample_sets
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.task import ReadSamples, Task
 from truthfl.learning.task_choice import PICTURES, TaskChoice
+from truthfl.learning.tasks.task_model import require_trainable
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.mechanism.setting import Training
 
@@ -160,6 +161,8 @@ def server_side(
     sets = _sets_of(data, task)
     partition = _split(data, sets.pilot, sizes, data.seed + 1)
     network = model.for_samples(sets.pilot, sets.task)
+    if sets.task.has_own_model:
+        require_trainable(network, sets.pilot, type(sets.task).__name__)
     federated = Federated(network, sets.pilot, partition, training, participation=participation)
     return ServerSide(federated, sets.test, partial(_split, data, sets.pilot), task=sets.task)
 

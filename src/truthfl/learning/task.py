@@ -1,7 +1,7 @@
 """`Task`: what is learned: how samples are read, turned into numbers and shown, and by which model they are learned.
 
 Planning, verification, runs, servers, participants and audits know what is learned through this class alone. Imports
-`model`.
+`model`, and `tasks.task_model` for a task that computes its model itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from truthfl.errors import InputError
 from truthfl.learning.model import Features, Model
 
 MOST_CLASSES = 1000
+COMPUTING = ("size", "start", "scores", "gradient")  # methods of a task that computes its model itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,13 @@ class Task(ABC):
     classes   names of the classes; none: those in the operator's data
     revision  of a built-in task: raised when it makes other features of the same settings
     fitted    names of fields that `fit` sets, and that a job file must not
+
+    A model of one's own is what `model` gives, or these four methods; x are features as float32, of bytes in [0, 1]:
+        size(shape)                         the number of parameters, for samples of this shape
+        start(shape, seed)                  the initial parameters, a flat array
+        scores(params, x)                   (samples, classes): the loss is the cross-entropy of their softmax
+        gradient(params, x, labels, weight) Σ_k weight_k times the gradient of sample k's loss, flat
+    With them, an attribute or field `penalty` is the factor λ of (λ/2)‖params‖², which is added to loss and gradient.
     """
 
     classes: tuple[str, ...] = ()
@@ -83,14 +91,22 @@ class Task(ABC):
             return "\n".join(f"{name}: {value}" for name, value in zip(samples.columns, samples.raw[row], strict=True))
         return str(samples.raw[row])
 
-    def model(self, shape: tuple[int, ...]) -> Model | None:  # noqa: ARG002
+    def model(self, shape: tuple[int, ...]) -> Model | None:
         """The model for samples of this shape; None if the job's [model] decides."""
-        return None
+        if not self._computes:
+            return None
+        from truthfl.learning.tasks.task_model import TaskModel
+
+        return TaskModel(self, shape, getattr(self, "penalty", 0.0))
 
     @property
     def has_own_model(self) -> bool:
         """Whether the task brings its model, so that a job's [model] does not decide."""
-        return type(self).model is not Task.model
+        return self._computes or type(self).model is not Task.model
+
+    @property
+    def _computes(self) -> bool:
+        return all(callable(getattr(self, name, None)) for name in COMPUTING)
 
     def write(self, path: Path, samples: ReadSamples) -> None:  # noqa: ARG002
         """Write samples with their labels so that `read` reads them."""

@@ -68,8 +68,16 @@ class TaskChoice:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any] | None) -> TaskChoice:
-        """The choice in these JSON values; pictures if there are none."""
-        return PICTURES if document is None else task_choice(document["use"], document["settings"])
+        """The choice in these JSON values; pictures if there are none.
+
+        `InputError` if the file of a task of one's own is another than it was when the document was made.
+        """
+        if document is None:
+            return PICTURES
+        choice = task_choice(document["use"], document["settings"])
+        if document.get("source", "") != choice.source():
+            raise InputError(f"the file of {choice.name} was changed in the meantime; start again.")
+        return choice
 
 
 PICTURES = TaskChoice()
