@@ -6,10 +6,10 @@ A name's module is imported when the name is first used. Imports `federation`, `
     read_job, plan, run, verify     read a job file; compute its offers; run the job in one process; does lying pay?
     Behaviour, BEHAVIOURS, …        how clients really work; add one with `register_behaviour`
     Federated, Profile, train, …    many trainings in one call; `train_plainly` is the simple reference loop
+    Task, Tables, Texts, …          what is learned: how samples are read and turned into numbers; base of one's own
     small_digits, …                 data sets; *_partition: which client holds which samples
     train_alone, solo_losses, …     models that clients train alone, and their test
     SoftmaxRegression, …            models; `from_torch`, `from_jax`, `from_sklearn` adapt a module or a function
-    Task, ReadSamples               what is learned: the base of tasks of one's own
     calibrate, pilot_runs, …        the server's measurements on its own data, before it makes offers
     open_samples, labels_of, …      a participant's samples on disk and her manual labels
     paper_example, …                the paper's errors and claims, computed
@@ -46,6 +46,8 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.solo_training import train_all_alone, train_alone
     from truthfl.learning.step_size import effect_of_scaled_reports, find_step_size
     from truthfl.learning.task import ReadSamples, Task
+    from truthfl.learning.tasks.tables import Tables
+    from truthfl.learning.tasks.texts import Texts
     from truthfl.learning.training import train
     from truthfl.samples.handmade_labels import labels_of
     from truthfl.samples.label_store import Decision, LabelStore
@@ -74,7 +76,9 @@ __all__ = [
     "ReadSamples",
     "Recipe",
     "SoftmaxRegression",
+    "Tables",
     "Task",
+    "Texts",
     "Unlabeled",
     "assigned_labels",
     "behaviour",
@@ -130,7 +134,9 @@ _TARGETS = {  # public name: module and attribute
     "ReadSamples": "learning.task:ReadSamples",
     "Recipe": "learning.recipe:Recipe",
     "SoftmaxRegression": "learning.softmax:SoftmaxRegression",
+    "Tables": "learning.tasks.tables:Tables",
     "Task": "learning.task:Task",
+    "Texts": "learning.tasks.texts:Texts",
     "Unlabeled": "learning.behaviour:Unlabeled",
     "assigned_labels": "learning.labels:assigned_labels",
     "behaviour": "learning.behaviours:behaviour",

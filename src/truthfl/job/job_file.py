@@ -95,7 +95,8 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
     if task == PICTURES:
         return
     if "source" not in tables.get("data", {}):
-        raise InputError(f"[data] lacks source; name a file with the operator's {task.name}.")
+        known = "".join(f', or "{name}"' for name in task.load().sources)
+        raise InputError(f"[data] lacks source; name a file with the operator's samples{known}.")
     if "model" in tables and task.load().has_own_model:
         raise InputError(f"[model] belongs to the built-in tasks; {task.name} has a model of its own.")
     if tables.get("model", {}).get("kind") == "cnn":

@@ -1,4 +1,4 @@
-"""The section [task] of a job file. Imports `learning.task_choice`."""
+"""The section [task] of a job file. Imports `learning.task` and `learning.task_choice`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from truthfl.errors import InputError
+from truthfl.learning.task import Task
 from truthfl.learning.task_choice import PICTURES, TaskChoice, task_choice
 
 
@@ -21,11 +22,18 @@ def task_from(values: object, folder: Path) -> TaskChoice:
     settings = {name: value for name, value in values.items() if name != "use"}
     try:
         choice = task_choice(values["use"], settings, folder)
-        task = choice.load()
+        _require_settings(TaskChoice(choice.use).load(), settings)
+        choice.load()
     except InputError as error:
         raise type(error)(f"[task] {error}") from None
-    fitted = [name for name in settings if name in task.fitted]
-    if fitted:
-        known = ", ".join(["use", *(one.name for one in fields(task) if one.name not in task.fitted)])
-        raise InputError(f"[task] {fitted[0]} is measured on the operator's data; its fields are {known}.")
     return PICTURES if choice.use == PICTURES.use and not settings else choice
+
+
+def _require_settings(task: Task, settings: Mapping[str, object]) -> None:
+    """Raise `InputError` unless these are fields that a job file may set."""
+    known = [one.name for one in fields(task) if one.name not in task.fitted]
+    for name in settings:
+        if name in task.fitted:
+            raise InputError(f"{name} is measured on the operator's data; the fields are use, {', '.join(known)}.")
+        if name not in known:
+            raise InputError(f"has no field {name!r}; its fields are use, {', '.join(known)}.")

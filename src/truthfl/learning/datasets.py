@@ -100,18 +100,24 @@ def images_from_npz(path: str | os.PathLike[str]) -> LabeledImages:
         raise InputError(f"in {path}, {error}") from None
 
 
-def _package_table(package: str, inside: str, shape: tuple[int, int]) -> ByteArray:
-    """A CSV file `inside` an installed package, as an array of this shape."""
+def package_file(package: str, inside: str) -> Path:
+    """The path of a file `inside` an installed package, which is not imported."""
     spec = importlib.util.find_spec(package)
     folders = (spec and spec.submodule_search_locations) or ()
     path = next((Path(folder, inside) for folder in folders if Path(folder, inside).is_file()), None)
-    distribution = {"sklearn": "scikit-learn"}.get(package, package)
     if path is None:
+        distribution = {"sklearn": "scikit-learn"}.get(package, package)
         raise InputError(f"{inside} of the package {distribution} is missing; `pip install {distribution}` brings it.")
+    return path
+
+
+def _package_table(package: str, inside: str, shape: tuple[int, int]) -> ByteArray:
+    """A CSV file `inside` an installed package, as an array of this shape."""
+    path = package_file(package, inside)
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     if table.shape != shape:
         raise InputError(
-            f"{path} has {table.shape} numbers, not {shape}; another version of {distribution} may have the right file."
+            f"{path} has {table.shape} numbers, not {shape}; another version of {package} may have the right file."
         )
     return table
 

@@ -13,7 +13,7 @@ from truthfl.errors import InputError
 from truthfl.learning.datasets import bundled_mnist, images_from_npz, mnist_from_folder, small_digits
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.labeled_samples import LabeledSamples, split_positions
-from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.task import MOST_CLASSES, ReadSamples, Task
 from truthfl.learning.task_choice import PICTURES, TaskChoice
 
 TEST_SAMPLES = 1000  # default size of a test set that is split off
@@ -42,6 +42,7 @@ def sample_sets(task: TaskChoice, source: str, pilot_samples: int, test_samples:
     read = loaded.operator_samples(source)
     if read.labels is None:
         raise InputError(f"{source} has no labels; the operator's data must have the true classes.")
+    _require_classes(read.labels, source)
     kept = test_samples or TEST_SAMPLES
     _require_left(pilot_samples + kept, len(read), source)
     others, test = split_positions(len(read), kept, seed)
@@ -65,6 +66,17 @@ def _picture_sets(source: str, pilot_samples: int, test_samples: int | None, see
         test = test.split_off(test_samples, seed)[1]
     clients, pilot = train.split_off(pilot_samples, seed + 1)
     return SampleSets(clients, pilot, test, PICTURES.load())
+
+
+def _require_classes(labels: tuple[str, ...], source: str) -> None:
+    different = len(set(labels))
+    if different == 1:
+        raise InputError(f"the labels in {source} are all {labels[0]!r}; there must be two classes or more.")
+    if different > MOST_CLASSES:
+        raise InputError(
+            f"the labels in {source} have {different:,} different values, as {labels[0]!r}; there may be "
+            f"{MOST_CLASSES:,} classes."
+        )
 
 
 def _require_left(kept: int, count: int, source: str) -> None:

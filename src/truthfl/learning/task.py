@@ -30,20 +30,30 @@ class ReadSamples:
     labels    names of the classes; None if the file has none
     columns   names of a table's columns
     problems  a sentence for each sample that was left out
+    file      the file that they are in, as people know it
+    places    where each is in the file, as "line 7"
     """
 
     raw: NDArray[Any]
     labels: tuple[str, ...] | None = None
     columns: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    file: str = ""
+    places: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.raw)
 
     def take(self, rows: NDArray[np.int64]) -> ReadSamples:
         """The samples at these positions, in this order."""
-        labels = None if self.labels is None else tuple(self.labels[row] for row in rows.tolist())
-        return ReadSamples(self.raw[rows], labels, self.columns)
+        chosen = rows.tolist()
+        labels = None if self.labels is None else tuple(self.labels[row] for row in chosen)
+        places = tuple(self.places[row] for row in chosen) if self.places else ()
+        return ReadSamples(self.raw[rows], labels, self.columns, file=self.file, places=places)
+
+    def place(self, row: int) -> str:
+        """Where this sample is, as "line 7 of rows.csv"."""
+        return f"{self.places[row] if self.places else f'sample {row + 1}'} of {self.file or 'the data'}"
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class Task(ABC):
     classes   names of the classes; none: those in the operator's data
     revision  of a built-in task: raised when it makes other features of the same settings
     fitted    names of fields that `fit` sets, and that a job file must not
+    sources   names of data sets that come along with the task
 
     A model of one's own is what `model` gives, or these four methods; x are features as float32, of bytes in [0, 1]:
         size(shape)                         the number of parameters, for samples of this shape
@@ -65,6 +76,7 @@ class Task(ABC):
     classes: tuple[str, ...] = ()
     revision: ClassVar[int] = 1
     fitted: ClassVar[tuple[str, ...]] = ()
+    sources: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def read(self, path: Path) -> ReadSamples:
