@@ -43,6 +43,18 @@ class Wines(Task):
         return np.concatenate([x.T @ chances, chances.sum(axis=0, keepdims=True)]).ravel()
 '''
 
+OWN_STEPS = (
+    NUMPY_TASK
+    + """
+    def local_steps(self, params, x, labels, batches, step_size, penalty):
+        local = np.array(params)
+        for batch in batches:
+            weight = np.full(len(batch), 1 / len(batch), dtype=np.float32)
+            local -= step_size * (self.gradient(local, x[batch], labels[batch], weight) + penalty * local)
+        return local
+"""
+)
+
 WINE_JOB = """
 [task]
 use = "wines.py:Wines"

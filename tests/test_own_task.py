@@ -7,17 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from own_tasks import NUMPY_TASK, own_job_file, wines_file
+from own_tasks import NUMPY_TASK, OWN_STEPS, own_job_file, wines_file
 from truthfl.cli.app import main
 from truthfl.errors import InputError
 from truthfl.federation.protocol.job_task import model_of, task_terms
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.federated import Federated
+from truthfl.learning.federations import ModelChoice
 from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.own_steps import OwnSteps
 from truthfl.learning.partition import iid_partition
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.plain_training import train_plainly
+from truthfl.learning.recipe import Recipe
 from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.solo_training import train_alone
 from truthfl.learning.task_choice import TaskChoice, task_choice
 from truthfl.learning.tasks.task_model import TaskModel, require_trainable
 from truthfl.learning.training import train
@@ -86,6 +91,10 @@ IMPORT_FAULTS = [
         NUMPY_TASK.replace("def gradient", "def slope"),
         "Wines has size, start, scores and lacks gradient; a model of one's own is all four of size, start, scores and "
         "gradient, or made by the method model.",
+    ),
+    (
+        "from truthfl.simulate import Task\nclass Wines(Task):\n    def read(self, path): ...\n    local_steps = read",
+        "Wines has local_steps and no model of its own; it must have one, by model.",
     ),
 ]
 
@@ -255,6 +264,46 @@ def test_an_offer_is_followed_only_with_the_same_source(tmp_path):
         model_of(offered, other)
     with pytest.raises(InputError, match="The server never sends code"):
         model_of(offered)
+
+
+def test_local_training_of_ones_own_is_used_everywhere_and_may_be_gradient_steps(tmp_path):
+    (tmp_path / "own").mkdir()
+    plain, own = written(tmp_path, NUMPY_TASK), written(tmp_path / "own", OWN_STEPS)
+    task, read = fitted(plain, tmp_path)
+    data, choice = wine_samples(task, read), ModelChoice("own", penalty=0.0)
+    gradient_steps, own_steps = (choice.for_samples(data, fitted(one, tmp_path)[0]) for one in (plain, own))
+    assert isinstance(own_steps, OwnSteps)
+    partition, training = iid_partition(120, [40, 30, 50], seed=1), Training(4, 2, 0.1)
+    federations = [Federated(one, data, partition, training) for one in (gradient_steps, own_steps)]
+    strategies = Strategies(1.0, [5, 7, 6], [1.0, 0.5, 1.0])
+    wanted, found = (train(one, strategies, [3], evaluate_on={"test": data}).params[0] for one in federations)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(train_plainly(federations[1], strategies, 3), found, atol=1e-6)
+    recipe = Recipe(6, 16, 0.5, 0.03, 0)
+    alone = [train_alone(one, data.features[:30], data.labels[:30], recipe, 4) for one in (gradient_steps, own_steps)]
+    np.testing.assert_allclose(alone[1], alone[0], atol=1e-6)
+
+
+STEP_FAULTS = [
+    ("return local\n", "return local[1:]\n", "Wines's local_steps gave 41 values of type float32; it must give the "),
+    (
+        "return local\n",
+        "return None\n",
+        "Wines's local_steps gave 1 values of type object; it must give the ",
+    ),
+    ("local = np.array(params)", "local = params", "Wines.local_steps failed (ValueError: output array is read-only)."),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "sentence"), STEP_FAULTS)
+def test_wrong_steps_are_said_in_a_sentence(tmp_path, old, new, sentence):
+    assert old in OWN_STEPS
+    task, read = fitted(written(tmp_path, OWN_STEPS.replace(old, new)), tmp_path)
+    data = wine_samples(task, read)
+    model = ModelChoice("own").for_samples(data, task)
+    with pytest.raises(InputError) as told:
+        train_alone(model, data.features, data.labels, Recipe(1, 8, 0.5, 1e-3, 0), 4)
+    assert str(told.value).startswith(sentence)
 
 
 def cell(choice, source):

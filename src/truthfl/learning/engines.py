@@ -2,7 +2,8 @@
 
 Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
-Imports `federated`, `special_clients`, `draws`, `compiled`, `local_training`, `model`, `partition` and `private_model`.
+Imports `federated`, `special_clients`, `draws`, `compiled`, `local_training`, `model`, `own_steps`, `partition`
+and `private_model`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from truthfl.learning.compiled import (
 from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import local_model
-from truthfl.learning.model import Features, Labels, Params
+from truthfl.learning.model import Features, Labels, Model, Params
+from truthfl.learning.own_steps import OwnSteps
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.special_clients import SpecialClients
@@ -129,8 +131,8 @@ class NumPyEngine:
             chance = uniform(bits_at(key(run.seed, Purpose.AVAILABILITY, clients, round_), 0))
             clients = clients[chance < q]
         share = _share(self.federated, run)
-        if isinstance(self.federated.model, PrivateModel):
-            return self._private_update(run, inner, round_, clients, share)
+        if isinstance(self.federated.model, PrivateModel | OwnSteps):
+            return self._update_by_client(run, inner, round_, clients, share)
         sizes = run.batch_size[clients]
         if self.federated.training.local_steps == 1:
             weight = np.repeat((share / run.batch_size)[clients], sizes)
@@ -146,17 +148,16 @@ class NumPyEngine:
             delta += np.float32(share[client]) * (local - inner)
         return delta
 
-    def _private_update(
+    def _update_by_client(
         self, run: Run, inner: Params, round_: int, clients: NDArray[np.int64], share: NDArray[np.float64]
     ) -> Params:
-        """The sum of the clients' changes by private training, in which each draws and adds noise of her own."""
-        model, merged = self.federated.model, self.federated.merged
-        assert isinstance(model, PrivateModel)
+        """The sum of the clients' changes, each trained alone: with noise of her own, or by the task's own steps."""
+        merged = self.federated.merged
         delta, partition = np.zeros_like(inner), run.partition or self.federated.partition
         for client in clients[share[clients] != 0].tolist():
             own = slice(int(partition.starts[client]), int(partition.starts[client + 1]))
             local = local_model(
-                model if merged[client] == 1 else replace(model, noise=model.noise * float(np.sqrt(merged[client]))),
+                _with_noise_of(self.federated.model, int(merged[client])),
                 inner,
                 self.federated.data.features[partition.rows[own]],
                 run.labels[own],
@@ -282,6 +283,13 @@ class KernelEngine:
         job.step_size = run.step_size
         job.points_to = arrays  # keeps the arrays alive as long as the job
         return job
+
+
+def _with_noise_of(model: Model, merged: int) -> Model:
+    """The model with the noise of so many clients, if it is private."""
+    if merged == 1 or not isinstance(model, PrivateModel):
+        return model
+    return replace(model, noise=model.noise * float(np.sqrt(merged)))
 
 
 def _share(federated: Federated, run: Run, clients: NDArray[np.int64] | slice = EVERYONE) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
 and the test set. Imports `labeled_samples`, `sample_sets`, `task`, `task_choice`, `tasks.task_model`, `partition`,
-`model`, `cnn`, `softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
+`model`, `own_steps`, `cnn`, `softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from truthfl.learning.cnn import ConvolutionalNetwork
 from truthfl.learning.federated import Federated
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model
+from truthfl.learning.own_steps import OwnSteps
 from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.sample_sets import SampleSets, sample_sets
@@ -108,7 +109,7 @@ class ModelChoice:
                     f"[privacy] clip needs the length of each sample's gradient; the model of {type(task).__name__} "
                     "does not tell it."
                 )
-            return own
+            return OwnSteps(own, task) if task.has_own_steps else own
         plain: ConvolutionalNetwork | SoftmaxRegression
         if self.kind == "cnn":
             if len(shape) != PICTURE_DIMENSIONS:

@@ -1,7 +1,7 @@
 """One client's part of one round: H local steps on batches of her data, and her report.
 
 Uses the same random draws as `training`, so that both train the same model. Imports `behaviour`, `draws`, `labels`,
-`model`, `private_draws` and `private_model`.
+`model`, `own_steps`, `private_draws` and `private_model`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
 from truthfl.learning.labels import labeled_by_hand
 from truthfl.learning.model import Features, Labels, Model, Params
+from truthfl.learning.own_steps import OwnSteps
 from truthfl.learning.private_draws import DrawKey, simulated_key, subkey
 from truthfl.learning.private_model import PrivateModel
 
@@ -44,9 +45,12 @@ def local_model(
             gradient = model.noisy_gradient(local, features, labels, batch_size, subkey(key_of_round, step))
             local -= np.float32(step_size) * gradient
         return local
+    keys = [key(seed, Purpose.BATCH, client, round_, step) for step in range(local_steps)]
+    batches = [below(bits(one, batch_size), len(labels)) for one in keys]
+    if isinstance(model, OwnSteps):
+        return model.local_steps(common, features, labels, batches, step_size)
     weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)
-    for step in range(local_steps):
-        batch = below(bits(key(seed, Purpose.BATCH, client, round_, step), batch_size), len(labels))
+    for batch in batches:
         local -= np.float32(step_size) * model.weighted_gradient(local, features[batch], labels[batch], weight)
     return local
 

@@ -20,6 +20,7 @@ from truthfl.learning.model import Features, Model
 
 MOST_CLASSES = 1000
 COMPUTING = ("size", "start", "scores", "gradient")  # methods of a task that computes its model itself
+OWN_STEPS = "local_steps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,9 @@ class Task(ABC):
         scores(params, x)                   (samples, classes): the loss is the cross-entropy of their softmax
         gradient(params, x, labels, weight) Σ_k weight_k times the gradient of sample k's loss, flat
     With them, an attribute or field `penalty` is the factor λ of (λ/2)‖params‖², which is added to loss and gradient.
+    Local training of one's own, in place of gradient steps, for a task with a model of its own:
+        local_steps(params, x, labels, batches, step_size, penalty)   the parameters after one step on each batch, flat;
+                                                                      a batch is an array of positions in x
     """
 
     classes: tuple[str, ...] = ()
@@ -115,6 +119,11 @@ class Task(ABC):
     def has_own_model(self) -> bool:
         """Whether the task brings its model, so that a job's [model] does not decide."""
         return self._computes or type(self).model is not Task.model
+
+    @property
+    def has_own_steps(self) -> bool:
+        """Whether the task trains its model by a method of its own."""
+        return callable(getattr(self, OWN_STEPS, None))
 
     @property
     def _computes(self) -> bool:

@@ -12,9 +12,9 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Features, Model
-from truthfl.learning.task import COMPUTING, ReadSamples, Task
+from truthfl.learning.task import COMPUTING, OWN_STEPS, ReadSamples, Task
 
-CALLED = ("read", "operator_samples", "fit", "features", "shown", "model", "write", "document", *COMPUTING)
+CALLED = ("read", "operator_samples", "fit", "features", "shown", "model", "write", "document", OWN_STEPS, *COMPUTING)
 MODEL_METHODS = ("init", "scores", "loss", "accuracy", "predict", "weighted_gradient")
 
 

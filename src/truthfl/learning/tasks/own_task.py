@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from truthfl.errors import InputError
-from truthfl.learning.task import COMPUTING, Task
+from truthfl.learning.task import COMPUTING, OWN_STEPS, Task
 from truthfl.learning.tasks.guarded_task import failure, guarded
 
 
@@ -81,6 +81,8 @@ def _require_methods(made: type[Task]) -> None:
             f"{made.__name__} has {', '.join(given)} and lacks {', '.join(lacking)}; a model of one's own is all four "
             "of size, start, scores and gradient, or made by the method model."
         )
+    if callable(getattr(made, OWN_STEPS, None)) and not given and made.model is Task.model:
+        raise InputError(f"{made.__name__} has {OWN_STEPS} and no model of its own; it must have one, by model.")
 
 
 def _module_of_file(path: Path, name: str) -> ModuleType:
