@@ -1,11 +1,23 @@
 """How often clients are there, as a job says it: to the pilot, to the clients who are simulated, to the mechanism."""
 
+from dataclasses import replace
+
 import pytest
 
+from audition_jobs import QUICK, audition_job_file
 from small_jobs import ten_client_job_file
 from truthfl import InputError
+from truthfl.cli.plan_output import presence_sentence
+from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.rounds import offers_in_round
+from truthfl.federation.protocol.server import Operator, conduct_job, job_name
+from truthfl.federation.simulated.embedded import grid_of, simulated_participants
 from truthfl.job import read_job
+from truthfl.learning.audition_pilot import some_clients
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.commitment import secret_from_seed
 from truthfl.studies.cells import Cell, FederationSpec, federation_of
 
 
@@ -47,3 +59,37 @@ def test_participation_that_is_no_chance_gets_a_sentence(tmp_path, value, told):
     with pytest.raises(InputError, match=told) as error:
         read_job(ten_client_job_file(tmp_path, f"participation = {value}"))
     assert str(error.value).count("\n") == 0
+
+
+def test_offers_tell_how_often_clients_are_asked_and_rounds_ask_those_who_are_drawn(tmp_path):
+    """An audition in process: Ada is asked in half of the rounds, Cleo in three quarters; nothing is masked then."""
+    rare = ("sample_cost = 0.01", "sample_cost = 0.01\nparticipation = [0.5, 1.0, 0.75, 1.0]")
+    job = read_job(audition_job_file(tmp_path, rare, privacy=""))
+    job = replace(job, server=replace(job.server, most_pay=20.0))
+    assert sorted(some_clients(job.server_side(), 0).participation.tolist()) == [0.5, 0.75, 1.0, 1.0]
+    out = tmp_path / "out"
+    people = simulated_participants(job, job.simulated_federation(), out)
+    with open_ledger(out / "ledger.db") as book:
+        operator = Operator(book, out, kept_key(out / "operator"), secret_from_seed(5), 5)
+        plan = lambda job, side: job.plan(side, QUICK)  # noqa: E731
+        view = conduct_job(grid_of(people), job, job_name(book, job, 5), operator, plan, lambda *_: None)
+        assert check(book.entries()) is None
+    share = {offer.client.name: offer.client.participation for offer in view.agreement.offers}
+    assert share["Ada"] == 0.5
+    assert {share[name] for name in share if name not in ("Ada", "Cleo")} <= {1.0}
+    assert view.agreement.terms.secure_aggregation == ""
+    assert view.agreement.terms.least_participation == 0.5
+    asked = 0
+    for round_, entry in enumerate(view.rounds):
+        drawn = [offer.client.name for offer in offers_in_round(view.taking_part, round_)]
+        assert entry.document.get("asked", list(share)) == drawn
+        asked += "Ada" in drawn
+    assert 0 < asked < len(view.rounds)
+    assert view.asked["Ada"] == asked
+
+
+def test_the_plan_says_that_clients_are_not_always_asked(tmp_path):
+    side = read_job(ten_client_job_file(tmp_path, "participation = 0.5")).server_side()
+    assert presence_sentence(side.pilot).startswith("Clients are asked for a report in 50% of the rounds")
+    assert "not masked" in presence_sentence(side.pilot)
+    assert presence_sentence(read_job(ten_client_job_file(tmp_path)).server_side().pilot) is None

@@ -1,6 +1,6 @@
 """Prints the plan of an audition contract as tables or JSON, for `truthfl plan`.
 
-Imports `output`, `learning.planning`, `adversary.pilot_lies` and `mechanism`.
+Imports `output`, `plan_output`, `learning.planning`, `adversary.pilot_lies` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies
 from truthfl.cli.output import console, table
+from truthfl.cli.plan_output import presence_sentence
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.planning import Plan
 from truthfl.mechanism.audition import Audition
@@ -168,6 +169,8 @@ def sentences(plan: Plan, lies: PilotLies, left_out: list[str], pay_over_cost: f
         "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs more.",
         f"The most anybody gains by other labels or batches, on these curves: {max(choice.gain.max(), 0.0):.2f}.",
     ]
+    if (present := presence_sentence(plan.clients)) is not None:
+        result.append(present)
     if left_out:
         names = ", ".join(left_out[:5]) + (f" and {len(left_out) - 5} more" if len(left_out) > 5 else "")
         result.append(

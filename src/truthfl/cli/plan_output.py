@@ -40,6 +40,7 @@ class Planned:
 
     basis        the loss model in words, for the printed plan
     worth        (clients,) what each client's work is worth to the server, in money, with its standard error
+    screened     whether clients state their costs, and pay is above cost so that the true one is their best statement
     lies         what a short search for lies found on pilot data; None for a job without data
     """
 
@@ -54,6 +55,7 @@ class Planned:
     worth: FloatArray
     worth_error: FloatArray
     lies: PilotLies | None = None
+    screened: bool = False
 
     @property
     def spread(self) -> FloatArray:
@@ -97,6 +99,7 @@ def plan_constants_job(job: ConstantsJob) -> Planned:
         basis=f"{server.bound} bound",
         worth=worth,
         worth_error=np.zeros_like(worth),
+        screened=server.cost_distribution is not None,
     )
 
 
@@ -128,6 +131,7 @@ def plan_data_job(job: DataJob, plan: Plan, lies: PilotLies) -> Planned:
         worth=job.server.loss_value * lies.absence.mean,
         worth_error=job.server.loss_value * lies.absence.error,
         lies=lies,
+        screened=job.server.cost_distribution is not None,
     )
 
 
@@ -224,6 +228,13 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
     evidence = "by search" if deviation.closed_form_gain is None else "formula and search disagree"
     evidence = "formula and search agree" if deviation.confirmed else evidence
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
+    if planned.screened:
+        out.print(
+            f"Costs are private: pay is {_range(deviation.honest_payoff)} above cost if everybody states the job's. "
+            "That is what makes the true cost the best statement, and covers an error of the loss."
+        )
+    if (present := presence_sentence(clients)) is not None:
+        out.print(present)
     for sentence in warnings(planned, cost):
         out.print(sentence)
     idle = free_riding_gain(contract, clients, planned.model, planned.training)
@@ -233,6 +244,18 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             f"Beware: {gainers} of {len(clients)} would gain, up to {idle.max():,.2f}, "
             "by sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
         )
+
+
+def presence_sentence(clients: Clients) -> str | None:
+    """How often clients are asked for a report, and that reports are then not masked; None if always."""
+    low, high = float(clients.participation.min()), float(clients.participation.max())
+    if low == 1.0:
+        return None
+    share = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
+    return (
+        f"Clients are asked for a report in {share} of the rounds, drawn by the job's seed. So reports are not masked "
+        "unless [privacy] secure_aggregation is true: the server sees each of them."
+    )
 
 
 def warnings(planned: Planned, cost: FloatArray) -> list[str]:

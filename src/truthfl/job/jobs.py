@@ -1,7 +1,8 @@
 """The two kinds of jobs and their planning.
 
 A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
-be planned, verified and run. Imports `settings`, `privacy_settings`, `participants`, `learning` and `mechanism`.
+be planned, verified and run. Imports `settings`, `cost_distribution`, `privacy_settings`, `participants`, `learning`
+and `mechanism`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from truthfl.errors import InputError
+from truthfl.job.cost_distribution import cost_distribution, cost_range
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
@@ -30,6 +34,7 @@ from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
 from truthfl.mechanism.setting import Clients, Constants, Training
+from truthfl.mechanism.virtual_cost import CostDistribution
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,9 @@ class ConstantsJob:
     constants: Constants
     server: ServerSettings
     contract: ContractChoice
+
+    def __post_init__(self) -> None:
+        _require_screening(self.server, self.contract, self.clients)
 
     def with_contract(self, kind: str) -> ConstantsJob:
         """The same job with another contract."""
@@ -54,7 +62,13 @@ class ConstantsJob:
         """The mechanism's plan on this loss model, without a margin for errors of the model."""
         server = self.server
         inputs = PlanInputs(
-            self.clients, model, self.training, server.loss_value, budget=server.budget, margin=server.margin
+            self.clients,
+            model,
+            self.training,
+            server.loss_value,
+            budget=server.budget,
+            margin=server.margin,
+            cost_distribution=_distribution(server),
         )
         planned = self.contract.mechanism.plan(inputs)
         require_sound(planned, self.clients, model.truthful_loss(planned.batch_size))
@@ -81,6 +95,7 @@ class DataJob:
                 f"[privacy] secure_aggregation is true and [server] aggregation is {self.server.aggregation!r}; of "
                 "masked reports only the mean can be computed."
             )
+        _require_screening(self.server, self.contract, self.clients)
 
     @property
     def trained_model(self) -> ModelChoice:
@@ -167,7 +182,35 @@ class DataJob:
             test_samples=self.server.test_samples,
             tune_step=self.tune_step,
             design=design,
+            cost_distribution=_distribution(self.server),
+            stated=None if self.clients.stated is None else np.array(self.clients.stated),
         )
+
+
+def _distribution(server: ServerSettings) -> CostDistribution | None:
+    return None if server.cost_distribution is None else cost_distribution(server.cost_distribution)
+
+
+def _require_screening(server: ServerSettings, contract: ContractChoice, clients: Clients | Participants) -> None:
+    """Raise `InputError` if a distribution of costs does not go with the rest of the job."""
+    if server.cost_distribution is None:
+        return
+    if contract.kind != CONSTANTS_CONTRACT:
+        raise InputError(
+            f'[server] cost_distribution is for [contract] kind = "lceme"; of {contract.kind!r} no menu is known that '
+            "makes the true cost the best statement."
+        )
+    if server.budget is not None:
+        raise InputError(
+            "[server] cost_distribution and budget are both given; what a menu costs depends on what people state."
+        )
+    low, high = cost_range(server.cost_distribution)
+    for position, cost in enumerate(clients.sample_cost.tolist()):
+        if not low <= cost <= high:
+            raise InputError(
+                f"[clients] sample_cost of {clients.label(position)} is {cost:g}; by [server] cost_distribution costs "
+                f"are from {low:g} to {high:g}."
+            )
 
 
 def plan_job(job: ConstantsJob | DataJob, design: PilotDesign | None = None) -> Mechanism:

@@ -6,6 +6,7 @@ Imports `learning.behaviour`, `learning.behaviours` and `mechanism.checks`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class Participants:
     behaviour      the client's behaviour in simulations: a name registered in `learning.behaviours`, or (not in a
                    file) a `Behaviour`
     name           the client's name in tables and messages
+    stated         (not in a file) who of them states her own sample cost, in a job with a distribution of costs; None
+                   for all
     """
 
     dataset_size: tuple[int, ...]
@@ -42,6 +45,7 @@ class Participants:
     behaviour: tuple[str | Behaviour, ...]
     name: tuple[str, ...]
     participation: FloatArray
+    stated: tuple[bool, ...] | None
 
     def __init__(
         self,
@@ -76,6 +80,17 @@ class Participants:
             known_behaviour(name_or_behaviour)
         object.__setattr__(self, "behaviour", behaviours)
         object.__setattr__(self, "name", all_names)
+        object.__setattr__(self, "stated", None)
+
+    def with_stated(self, stated: Sequence[bool]) -> Participants:
+        """The same clients, of whom these state their own sample cost."""
+        other = copy(self)
+        object.__setattr__(other, "stated", tuple(stated))
+        return other
+
+    def label(self, position: int) -> str:
+        """The name of the client at this position in messages."""
+        return self.name[position]
 
     @property
     def label_cost(self) -> FloatArray:

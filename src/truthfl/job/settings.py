@@ -1,14 +1,16 @@
 """Settings of the operator: sections [server] and [contract] of a job file.
 
-Imports `learning.aggregation` and `mechanism`.
+Imports `cost_distribution`, `learning.aggregation` and `mechanism`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.job.cost_distribution import cost_distribution
 from truthfl.learning.aggregation import MEAN, require_aggregation
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.bounds import paper_bound, sound_bound
@@ -23,7 +25,7 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
 BUDGET_BOUNDS = ("expected", "caps")
-LATER_FIELDS = ("aggregation", "fewest_samples", "most_expected_pay")  # not in the documents of version 0.1
+LATER_FIELDS = ("aggregation", "cost_distribution", "fewest_samples", "most_expected_pay")  # not in version 0.1
 LONGEST_CURRENCY = 20
 
 
@@ -47,6 +49,8 @@ class ServerSettings:
     confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
     test_samples       number of test samples over which the final loss is averaged
     aggregation        how the reports of a round are combined: "mean", "trimmed" or "median"
+    cost_distribution  of the contract "lceme": the distribution of private sample costs, by the name and the parameters
+                       of a SciPy distribution; None if the costs of [clients] are known
     loss_variance      of a `ConstantsJob`: variance of the loss between test samples
     currency           name of the money
     minor_units        number of the ledger's whole units in one unit of the job's money
@@ -65,6 +69,7 @@ class ServerSettings:
     confidence: float = 0.95
     test_samples: int = 1
     aggregation: str = MEAN
+    cost_distribution: Mapping[str, Any] | None = None
     loss_variance: float = 0.0
     currency: str = "cent"
     minor_units: int = 1
@@ -91,6 +96,8 @@ class ServerSettings:
                 f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
             )
         require_aggregation(self.aggregation)
+        if self.cost_distribution is not None:
+            cost_distribution(self.cost_distribution)
         for field in ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds"):
             number(field, getattr(self, field), positive=True)
         if not isinstance(self.currency, str) or not _is_word(self.currency):

@@ -190,11 +190,19 @@ def measure_joint_curve(side: ServerSide, batch_size: int) -> JointCurve:
 
 
 def some_clients(side: ServerSide, draw: int) -> Federated:
-    """A federation of clients drawn anew from the pilot data, evenly chosen of all sizes."""
-    sizes = np.sort(side.pilot.partition.sizes)
-    chosen = sizes[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
-    partition: Partition = side.draw_clients(tuple(chosen.tolist()), 500 + draw)
-    return Federated(side.pilot.model, side.pilot.data, partition, side.pilot.training, rule=side.pilot.rule)
+    """A federation of clients drawn anew from the pilot data, evenly chosen of all sizes; they take part as often."""
+    sizes = side.pilot.partition.sizes
+    chosen = np.argsort(sizes, kind="stable")
+    chosen = chosen[np.linspace(0, len(sizes) - 1, min(len(sizes), JOINT_CLIENTS)).astype(int)]
+    partition: Partition = side.draw_clients(tuple(sizes[chosen].tolist()), 500 + draw)
+    return Federated(
+        side.pilot.model,
+        side.pilot.data,
+        partition,
+        side.pilot.training,
+        participation=side.pilot.participation[chosen],
+        rule=side.pilot.rule,
+    )
 
 
 def measure_presence_curve(side: ServerSide, batches: FloatArray) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from truthfl.learning.audition_details import AuditionDetails, AuditionSettings
 from truthfl.learning.audition_planning import plan_on_pilot
@@ -28,6 +28,7 @@ from truthfl.mechanism.contract import Contract
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
 from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
+from truthfl.mechanism.virtual_cost import CostDistribution
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +81,13 @@ def make_plan(
     test_samples: int = 1,
     tune_step: bool = True,
     design: PilotDesign | None = None,
+    cost_distribution: CostDistribution | None = None,
+    stated: NDArray[np.bool_] | None = None,
 ) -> Plan:
-    """Tune the step size if `tune_step`, fit the loss model, and plan the mechanism's contract on it."""
+    """Tune the step size if `tune_step`, fit the loss model, and plan the mechanism's contract on it.
+
+    cost_distribution, stated   see `PlanInputs`
+    """
     if Evidence.SOLO_LOSS in mechanism.needs:
         settings = AuditionSettings(loss_value, budget, budget_bounds, margin, confidence, most_pay, test_samples)
         count = len(side.pilot.partition)
@@ -141,6 +147,8 @@ def make_plan(
             margin=margin,
             confidence=confidence,
             loss_error=lambda batches: error_and_variance(batches)[0],
+            cost_distribution=cost_distribution,
+            stated=stated,
         )
     )
     require_sound(contract, clients, fitted.model.truthful_loss(contract.batch_size))

@@ -44,6 +44,7 @@ class ClientTerms:
     pay              parameters of her pay, with the mechanism's names
     audition_cost    assumed cost of training alone once
     lies             of the lies that were tried on average the best of each kind, and what each would do if she told it
+    stated           whether sample_cost is what she stated, and the terms her item of a screening menu
     """
 
     name: str
@@ -58,6 +59,7 @@ class ClientTerms:
     pay: Mapping[str, float]
     audition_cost: float = 0.0
     lies: tuple[TriedLie, ...] = ()
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Offer:
         client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
         if self.job.recipe is None:
             del client["audition_cost"]
+        if not self.client.stated:
+            del client["stated"]
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
     def envelope(self) -> dict[str, Any]:
@@ -207,6 +211,8 @@ def offer_from(envelope: Document) -> Offer:
     client["lies"] = tuple(tried_lie_from(lie) for lie in lies)
     if not isinstance(client["pay"], Mapping):
         raise InputError("this is no offer: its pay has no terms.")
+    if type(client.get("stated", False)) is not bool:
+        raise InputError("this is no offer: stated is neither true nor false.")
     return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document), signature)
 
 

@@ -1,7 +1,7 @@
 """The LCEME contract: pay falls linearly with the final test loss, at the slope at which honest work is best.
 
 docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `observation`, `formulas`
-and `checks`; planned by `lceme_plan`.
+and `checks`; planned by `lceme_plan` or `screened_plan`.
 """
 
 from __future__ import annotations
@@ -51,10 +51,14 @@ class Contract(Mechanism):
 
     @classmethod
     def plan(cls, inputs: PlanInputs) -> Contract:
-        """The contract with the server's best batches and a margin that covers the loss model's error."""
-        from truthfl.mechanism.lceme_plan import plan_lceme
+        """The contract with the server's best batches and a margin that covers the loss model's error.
 
-        return plan_lceme(inputs)
+        With a distribution of costs, who states her cost gets her item of a screening menu.
+        """
+        from truthfl.mechanism.lceme_plan import plan_lceme
+        from truthfl.mechanism.screened_plan import plan_screened
+
+        return plan_lceme(inputs) if inputs.cost_distribution is None else plan_screened(inputs)
 
     def reward(self, test_loss: ArrayLike) -> FloatArray:
         """r_i = Ω_i − Φ_i f(w_T, ξ) + c_l for every client; for losses of shape (…) the result is (…, N)."""

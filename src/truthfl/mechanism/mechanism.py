@@ -25,6 +25,7 @@ from truthfl.mechanism.setting import Clients, Training
 
 if TYPE_CHECKING:
     from truthfl.mechanism.audition_plan import AuditionMeasurement
+    from truthfl.mechanism.virtual_cost import CostDistribution
 
 NOT_TERMS = ("batch_size", "name")
 LOSSES_TRIED = 101
@@ -41,6 +42,8 @@ class PlanInputs:
     confidence   probability with which honest pay is not below its cost
     loss_error   function from batch sizes to the standard deviation of the loss at settlement around the expected loss
     audition     what the audition contract needs besides; None for other contracts
+    cost_distribution  of private sample costs, for a contract with a screening menu; None if costs are known
+    stated       (clients,) who states her own cost, which is then her `sample_cost`; None for all
     """
 
     clients: Clients
@@ -52,6 +55,8 @@ class PlanInputs:
     confidence: float = 0.95
     loss_error: Callable[[FloatArray], float] = lambda _: 0.0
     audition: AuditionMeasurement | None = None
+    cost_distribution: CostDistribution | None = None
+    stated: NDArray[np.bool_] | None = None
 
     def best_batch_sizes(self) -> FloatArray:
         """The server's best batch sizes D' on the loss model, within the budget."""

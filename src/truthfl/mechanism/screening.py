@@ -55,7 +55,18 @@ class ScreeningMenu:
 
     def batch_size(self, reported_cost: ArrayLike) -> FloatArray:
         """D'(ĉ)."""
-        return np.clip(self._unlimited(self._costs(reported_cost)), 1.0, self._largest)
+        return self.batch_size_at(self._costs(reported_cost))
+
+    def batch_size_at(self, cost: FloatArray) -> FloatArray:
+        """D' at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
+        return np.clip(self._unlimited(cost), 1.0, self._largest)
+
+    def cost_at(self, batch_size: FloatArray) -> FloatArray:
+        """The cost of the menu's item with these batch sizes, of shape (…, N) and within what D' takes."""
+        low = np.full_like(batch_size, self.virtual_cost.lowest)
+        high = np.full_like(batch_size, self.virtual_cost.highest)
+        cost = bisect(lambda cost: self._unlimited(cost) >= batch_size, low, high)
+        return np.clip(cost, self._full_data, self._one_sample)
 
     def slope(self, reported_cost: ArrayLike) -> FloatArray:
         """Φ(ĉ)."""
@@ -66,7 +77,10 @@ class ScreeningMenu:
 
     def rent(self, reported_cost: ArrayLike) -> FloatArray:
         """rent(ĉ), the payoff of an honest client, due to the privacy of her cost; integrated piece by piece."""
-        cost = self._costs(reported_cost)
+        return self.rent_at(self._costs(reported_cost))
+
+    def rent_at(self, cost: FloatArray) -> FloatArray:
+        """The rent at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
         top = np.full_like(cost, self.virtual_cost.highest)
         rent: FloatArray = self._largest * np.clip(self._full_data - cost, 0.0, None)
         rent += np.clip(top - np.maximum(cost, self._one_sample), 0.0, None)

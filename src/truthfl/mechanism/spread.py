@@ -49,8 +49,13 @@ def confidence_margin(contract: Mechanism, standard_error: float, *, confidence:
 
     when gap + F̂* is an estimate with this standard error. Added to the base, it changes no incentive.
     """
+    return pay_slope(contract) * covered_error(standard_error, confidence=confidence)
+
+
+def covered_error(standard_error: float, *, confidence: float = 0.95) -> float:
+    """z se: by no more than this an estimate with this standard error is too low, with this confidence."""
     error = number("standard_error", standard_error, at_least=0.0)
     chance = number("confidence", confidence)
     if not 0.5 <= chance < 1.0:
         raise InputError(f"confidence is {chance:g}; it must be a number from 0.5 up to, but not, 1.")
-    return pay_slope(contract) * (NormalDist().inv_cdf(chance) * error)
+    return NormalDist().inv_cdf(chance) * error

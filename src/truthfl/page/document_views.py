@@ -42,6 +42,10 @@ READ_ERRORS = (
     OSError,
     TruthflError,
 )
+STATED_COST = (
+    "You stated what a sample costs you. This is the offer of a menu in which the true cost is the best statement: "
+    "with a higher or a lower one you would have been left with less."
+)
 
 
 def last_offer(home: Path) -> Offer | None:
@@ -114,6 +118,14 @@ def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, compu
     return view
 
 
+def _explanation(offer: Offer) -> list[str]:
+    """Sentences that say how her pay is determined."""
+    sentences = offer.mechanism.explanation(lambda amount: _money(offer, amount))
+    if offer.client.stated:
+        sentences.append(STATED_COST)
+    return sentences
+
+
 def _offer_view(
     home: Path, offer: Offer, key: PrivateKey | None, labeling: float | None, computing: float | None
 ) -> dict[str, Any]:
@@ -123,7 +135,7 @@ def _offer_view(
     expected, of_pay = outlooks(offer, costs), spread(offer)
     computed = {
         "spread": asdict(of_pay) | {"zero_loss": of_pay.zero_loss if math.isfinite(of_pay.zero_loss) else None},
-        "explanation": offer.mechanism.explanation(lambda amount: _money(offer, amount)),
+        "explanation": _explanation(offer),
         "outlooks": [asdict(outlook) for outlook in expected],
         "audition": audition_view(offer),
         "privacy": privacy_view(offer),

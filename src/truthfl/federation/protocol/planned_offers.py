@@ -57,7 +57,7 @@ def planned_offers(
             reason = plain(error).rstrip(".") if len(error.clients) == 1 else _NO_OFFER
             left_out |= dict.fromkeys((asked[k] for k in error.clients), reason)
             continue
-        promise = _promise(plan, job)
+        promise = _promise(plan, planned_job)
         pay = planned_pay(promise, job.server)
         too_much = np.flatnonzero(pay.too_much).tolist()
         if not too_much or len(too_much) == len(promise.clients):
@@ -128,6 +128,7 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         secure_aggregation=_secure_aggregation(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
         loss_by_rounds=() if audition is None else audition.loss_by_rounds,
+        stated=() if job.server.cost_distribution is None else job.clients.stated or (),
     )
 
 
@@ -193,13 +194,12 @@ def _with_enrolled_clients(roster: Roster, job: DataJob, names: list[str]) -> Da
         reckoned(roster.descriptions[name], roster.limits[name], float(clients.labeling_cost[row]))
         for name, row in zip(names, rows, strict=True)
     ]
-    return job.with_clients(
-        Participants(
-            name=names,
-            dataset_size=[client.samples for client in own],
-            labeling_cost=[client.labeling_cost for client in own],
-            sample_cost=[client.sample_cost for client in own],
-            behaviour=[clients.behaviour[row] for row in rows],
-            participation=[float(clients.participation[row]) for row in rows],
-        )
+    enrolled = Participants(
+        name=names,
+        dataset_size=[client.samples for client in own],
+        labeling_cost=[client.labeling_cost for client in own],
+        sample_cost=[client.sample_cost for client in own],
+        behaviour=[clients.behaviour[row] for row in rows],
+        participation=[float(clients.participation[row]) for row in rows],
     )
+    return job.with_clients(enrolled.with_stated([client.stated for client in own]))

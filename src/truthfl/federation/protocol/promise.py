@@ -58,6 +58,7 @@ class Promise:
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
     report_bound, aggregation, secure_aggregation, loss_by_rounds   see `JobTerms`
+    stated      for each client whether her sample cost is her own statement, if any is
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
 
@@ -74,6 +75,7 @@ class Promise:
     aggregation: str = MEAN
     secure_aggregation: str = ""
     loss_by_rounds: tuple[float, ...] = ()
+    stated: Sequence[bool] = ()
 
     @property
     def expected_loss(self) -> float:
@@ -136,6 +138,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
 def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
     clients, lies = promise.clients, promise.lies or [()] * len(promise.clients)
     audition_cost = promise.audition_cost or [0.0] * len(clients)
+    stated = promise.stated or [False] * len(clients)
     terms = promise.contract.terms()
     pay = np.stack(list(terms.values()), axis=1).tolist() if terms else [[]] * len(clients)
     return [
@@ -152,6 +155,7 @@ def _client_terms(promise: Promise, roster: Roster) -> list[ClientTerms]:
             pay=dict(zip(terms, pay[i], strict=True)),
             audition_cost=float(audition_cost[i]),
             lies=lies[i],
+            stated=stated[i],
         )
         for i, name in enumerate(clients.name or ())
     ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.job import DataJob
+from truthfl.job.cost_distribution import cost_range
 
 LEAST_COST_SHARE = 0.01  # of the job's cost; a lower statement is a mistake, or meant to break the plan
 
@@ -23,28 +24,35 @@ class StatedLimits:
     most_samples    further samples of hers are not asked for
     label_cost      of one label
     sample_cost     of one sample in one round's gradient
+    cost_range      the lowest and the highest sample cost that she may state, in a job with a distribution of costs
     """
 
     fewest_samples: int
     most_samples: int
     label_cost: float
     sample_cost: float
+    cost_range: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
 class ReckonedClient:
-    """What the plan reckons with: her samples, the cost of labeling them all, the cost of one in one gradient."""
+    """What the plan reckons with: her samples, the cost of labeling them all, the cost of one in one gradient.
+
+    stated  whether the last is her own statement, in a job with a distribution of costs
+    """
 
     samples: int
     labeling_cost: float
     sample_cost: float
+    stated: bool = False
 
 
 def limits_of(job: DataJob) -> dict[str, StatedLimits]:
     """The limits of each of the job's clients; she need not bring more than the job says that she has."""
-    clients = job.clients
+    clients, distribution = job.clients, job.server.cost_distribution
+    costs = None if distribution is None else cost_range(distribution)
     return {
-        name: StatedLimits(min(job.server.fewest_samples, size), size, float(label_cost), float(sample_cost))
+        name: StatedLimits(min(job.server.fewest_samples, size), size, float(label_cost), float(sample_cost), costs)
         for name, size, label_cost, sample_cost in zip(
             clients.name, clients.dataset_size, clients.label_cost, clients.sample_cost, strict=True
         )
@@ -59,9 +67,14 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
             f"{description['name']} brings {samples} sample{'s' * (samples > 1)}; the job asks for "
             f"{limits.fewest_samples} or more."
         )
+    own_cost = description.get("sample_cost")
+    if own_cost is not None and limits.cost_range is not None:
+        low, high = limits.cost_range
+        if not low <= own_cost <= high:
+            raise InputError(f"sample_cost is {own_cost:g}; the job takes costs from {low:g} to {high:g}.")
     stated = {
         "labeling_cost": (description.get("labeling_cost"), limits.label_cost * samples),
-        "sample_cost": (description.get("sample_cost"), limits.sample_cost),
+        "sample_cost": (own_cost if limits.cost_range is None else None, limits.sample_cost),
     }
     for field, (cost, job_cost) in stated.items():
         if cost is not None and cost < LEAST_COST_SHARE * job_cost:
@@ -72,11 +85,16 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
 
 
 def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:
-    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`."""
+    """The lower of her own and the job's numbers; `labeling_cost` is the job's, of all `most_samples`.
+
+    In a job with a distribution of costs, the sample cost that she states is taken as it is.
+    """
     brought = description["samples"]
     samples = min(limits.most_samples, brought)
     labeling = labeling_cost * (samples / limits.most_samples)
     if "labeling_cost" in description:
         labeling = min(labeling, float(description["labeling_cost"]) * (samples / brought))
-    sample_cost = min(limits.sample_cost, float(description.get("sample_cost", limits.sample_cost)))
-    return ReckonedClient(samples, labeling, sample_cost)
+    sample_cost = float(description.get("sample_cost", limits.sample_cost))
+    if limits.cost_range is not None:
+        return ReckonedClient(samples, labeling, sample_cost, stated="sample_cost" in description)
+    return ReckonedClient(samples, labeling, min(limits.sample_cost, sample_cost))

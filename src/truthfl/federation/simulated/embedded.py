@@ -210,6 +210,7 @@ def _participant(
         folder=home,
         decide=lambda offer: True,  # noqa: ARG005
         behaviour=job.clients.behaviour[client],
+        sample_cost=None if job.server.cost_distribution is None else float(job.clients.sample_cost[client]),
     )
 
 
