@@ -27,7 +27,7 @@ from truthfl.samples import pictures
 calls, decode = [], pictures.decode
 pictures.decode = lambda *given: calls.append(1) or decode(*given)
 made = participant_of(Settings(**json.loads(sys.argv[1])))
-print(len(calls), made.samples, hashlib.sha256(made.images.tobytes()).hexdigest())
+print(len(calls), made.samples, hashlib.sha256(made.samples_for(None).tobytes()).hexdigest())
 """
 
 

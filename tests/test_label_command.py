@@ -1,10 +1,12 @@
 """`truthfl label` as people use it: its address, its files, its sentences."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -62,6 +64,23 @@ def test_export_and_import(tmp_path, data):
     assert labels_of(tmp_path / "other" / "labels.db", [ids[1]], ("cat", "dog")).tolist() == [1]
 
 
+def test_rows_of_a_table_are_labeled_exported_and_taken_in(tmp_path):
+    (tmp_path / "rows.csv").write_text("age,city\n31,Paris\n45,Bergen\n")
+    source = open_samples(tmp_path / "rows.csv")
+    with closing(LabelStore(tmp_path / "home" / "labels.db")) as store:
+        store.decide(Decision("a-nonce", source.ids[1], "label", "yes"))
+    rows = ("--data", tmp_path / "rows.csv", "--task", "tables", "--classes", "no,yes")
+    done = run(*rows, "--home", tmp_path / "home", "--export", tmp_path / "out.json")
+    assert done.stdout == f"1 labels of 2 samples written to {tmp_path / 'out.json'}.\n"
+    tasks = json.loads((tmp_path / "out.json").read_text())
+    assert tasks[1]["data"]["text"] == "age: 45\ncity: Bergen"
+    del tasks[1]["data"]["truthfl_id"]  # it is found by what is shown, too
+    (tmp_path / "out.json").write_text(json.dumps(tasks))
+    done = run(*rows, "--home", tmp_path / "other", "--import", tmp_path / "out.json")
+    assert done.stdout.startswith("1 labels taken in from ")
+    assert labels_of(tmp_path / "other" / "labels.db", source.ids[1:], ("no", "yes")).tolist() == [1]
+
+
 def test_an_offers_classes_are_the_ones_that_count(tmp_path, data):
     ada = Ada(tmp_path)
     ada.gets_offer(classes=("cat", "dog"))
@@ -75,6 +94,7 @@ def test_an_offers_classes_are_the_ones_that_count(tmp_path, data):
     ("arguments", "sentence"),
     [
         (["--data", "nowhere"], "nowhere does not exist"),
+        (["--task", "sounds"], "task is 'sounds'; it must be pictures, tables, texts"),
         (["--classes", "one"], "two or more different names"),
         (["--classes", "a,a"], "two or more different names"),
         (["--key", "nokey"], "nokey cannot be read"),

@@ -47,12 +47,13 @@ def without_numbers(found):
 
 
 @pytest.mark.parametrize("ending", ["json", "csv"])
-@pytest.mark.parametrize("kind", ["folder", "text"])
+@pytest.mark.parametrize("kind", ["folder", "text", "row"])
 def test_there_and_back(tmp_path, stores, ending, kind):
     if kind == "folder":
         source = open_samples(draw_pictures(tmp_path / "data", 5))
     else:
-        (tmp_path / "t.csv").write_text('text\none\ntwo\n"three, four"\nfive\nfive\n')
+        header = {"text": "text", "row": "words"}[kind]
+        (tmp_path / "t.csv").write_text(f'{header}\none\ntwo\n"three, four"\nfive\nfive\n')
         source = open_samples(tmp_path / "t.csv")
     store = worked(stores(tmp_path / "a"), source.ids)
     file = tmp_path / "out" / f"labels.{ending}"

@@ -321,6 +321,23 @@ def test_texts(browser, tmp_path):
     assert labels_of(tmp_path / "home" / "labels.db", source.ids, ("praise", "blame")).tolist() == [0, 1]
 
 
+def test_rows_of_a_table(browser, tmp_path):
+    (tmp_path / "rows.csv").write_text("age,city,label\n31,Paris,no\n45,<b>Bergen</b>,no\n")
+    source = open_samples(tmp_path / "rows.csv")
+    with open_page(tmp_path / "home", source, ("no", "yes")) as opened, looking(browser, opened.url) as page:
+        page.wait_for_selector("text=age: 31")
+        press(page, "y")
+        assert page.inner_text("#stage") == "age: 45\ncity: <b>Bergen</b>"
+        assert page.inner_text("#announcement").endswith("Row 2 of 2.")
+        press(page, "n", DONE)
+        assert "2 rows have a label" in page.inner_text("#done-words")
+        page.click("text=Look them over")
+        page.click("#grid >> text=age: 45")
+        assert page.inner_text("#large-title") == "Row 2"
+        assert "icture" not in page.inner_text("body")
+    assert labels_of(tmp_path / "home" / "labels.db", source.ids, ("no", "yes")).tolist() == [1, 0]
+
+
 def test_slips_are_mended_in_the_review_by_keyboard_alone(browser, tmp_path):
     data, home = draw_pictures(tmp_path / "data", 6), tmp_path / "home"
     with open_page(home, open_samples(data), DIGITS) as opened, looking(browser, opened.url) as page:

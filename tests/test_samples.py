@@ -15,6 +15,7 @@ from PIL import Image
 from messages import told
 from participants import draw_pictures
 from truthfl.learning import array_files
+from truthfl.learning.tasks.texts import Texts
 from truthfl.samples import pictures
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_exchange import export_text
@@ -203,12 +204,38 @@ def test_texts(tmp_path):
     assert set(again.ids) == {source.ids[0], source.ids[1]}
     assert len(again.problems) == 4
     assert "trained on pictures" in told(load_pictures, again)
-    csv.write_text("id,words\n1,2\n")
-    assert "no column 'text'" in told(open_samples, csv)
     csv.write_text(f"text\nshort\n{'x' * 200_000}\n")
     assert len(open_samples(csv)) == 1
     csv.write_bytes(b"text\n\xff\xfe\n")
     assert "UTF-8" in told(open_samples, csv)
+
+
+def test_rows_of_a_table(tmp_path):
+    csv = tmp_path / "rows.csv"
+    csv.write_text("age,city,label\n31,Paris,yes\n45,Bergen,no\n31,Paris,no\n")
+    source = open_samples(csv)
+    assert source.kind == "row"
+    assert source.media(1).content.decode() == "age: 45\ncity: Bergen"
+    assert [sample.name for sample in source.samples] == ["line 2", "line 3", "line 4"]
+    assert source.ids[2] == f"{source.ids[0]}-2"  # neither an id nor what is shown has the label
+    csv.write_text("age,city\n31,Paris\n45,Bergen\n31,Paris\n")
+    assert open_samples(csv).ids == source.ids
+    np.savez(tmp_path / "rows.npz", rows=np.array([["45", "Bergen"]]), columns=np.array(["age", "city"]))
+    assert open_samples(tmp_path / "rows.npz").ids == source.ids[1:2]
+    csv.write_text("age;city\n31;Paris\n")
+    assert "separated by commas" in told(open_samples, csv)
+    assert "no picture" in told(source.pixels, 0)
+
+
+def test_a_task_that_is_named_reads_the_file(tmp_path):
+    csv = tmp_path / "mixed.csv"
+    csv.write_text("body,stars\nVery good.,5\nVery bad.,1\n")
+    assert open_samples(csv).kind == "row"
+    texts = open_samples(csv, Texts(text="body", label="stars"))
+    assert texts.kind == "text"
+    assert [texts.media(i).content.decode() for i in range(2)] == ["Very good.", "Very bad."]
+    csv.write_text("text\nVery good.\n")
+    assert open_samples(csv).ids == texts.ids[:1]
 
 
 def test_pictures_of_different_sizes_cannot_be_trained_on(tmp_path):

@@ -1,4 +1,7 @@
-"""`truthfl label`: label samples in the browser. Imports `files` and, when called, `page`, `samples` and the ledger."""
+"""`truthfl label`: label samples in the browser.
+
+Imports `files` and, when called, `learning.task_choice`, `page`, `samples` and the ledger.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,14 @@ HOME = Path("truthfl-home")
 
 def label(
     data: Annotated[
-        Path, typer.Option(help="Folder of PNG or JPEG files, .npz or idx file of pictures, .csv or .jsonl of texts.")
+        Path,
+        typer.Option(help="Folder of PNG or JPEG files, .npz or idx file of pictures, .csv or .jsonl file of others."),
     ],
     home: Annotated[Path, typer.Option(help="Folder for labels.db and the job's documents.")] = HOME,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Reads the data: tables, texts, FILE.py:Class, or FILE.toml with a [task]."),
+    ] = None,
     classes: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
     ] = None,
@@ -39,21 +47,30 @@ def label(
         Path | None, typer.Option("--import", metavar="FILE", help="Take labels in from such a file.")
     ] = None,
 ) -> None:
-    """Label pictures or texts in a page in your own browser; nothing leaves this machine.
+    """Label pictures, texts or rows of a table in a page in your own browser; nothing leaves this machine.
 
-    Every decision is on the disk before the next picture shows, so it can be left and gone on with at any time. With
+    Every decision is on the disk before the next one shows, so it can be left and gone on with at any time. With
     --export or --import, labels are written or taken in, and no page is opened.
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
     from truthfl.samples.open_samples import open_samples
 
-    source = open_samples(data)
+    source = open_samples(data) if task is None else _open_by_task(data, task)
     print_unreadable_samples(source)
     if export is not None or import_ is not None:
         _exchange(home, source, _classes(classes), export, import_)
         return
     _serve(home, source, _classes(classes), _key(home, key), port, no_browser)
+
+
+def _open_by_task(data: Path, task: str) -> Source:
+    """The samples as the task that a person named reads them."""
+    from truthfl.learning.task_choice import PICTURES, TaskChoice
+    from truthfl.samples.open_samples import open_samples
+
+    choice = TaskChoice.of_argument(task)
+    return open_samples(data, None if choice == PICTURES else choice.load())
 
 
 def open_in_browser(url: str, home: Path) -> None:
@@ -78,8 +95,7 @@ def _serve(
     from truthfl.page.open_page import open_page
 
     with open_page(home, source, classes, key, port=port) as opened:
-        kind = "texts" if source.kind == "text" else "pictures"
-        print(f"{len(source):,} {kind} from {source.place}; labels are kept in {home / 'labels.db'}.")
+        print(f"{len(source):,} {source.kind}s from {source.place}; labels are kept in {home / 'labels.db'}.")
         print(f"The page, for this machine alone: {opened.url}")
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:

@@ -6,6 +6,7 @@ Imports `task`, and the task's own module when it is loaded.
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -79,6 +80,23 @@ class TaskChoice:
             raise InputError(f"the file of {choice.name} was changed in the meantime; start again.")
         return choice
 
+    @classmethod
+    def of_argument(cls, text: str) -> TaskChoice:
+        """The task that a person names with --task.
+
+        A task's name, "FILE.py:Class", "module:Class", or a .toml file with a section [task], such as a job's.
+        """
+        if text.endswith(".toml"):
+            return _of_section(Path(text))
+        if ":" not in text and text not in BUILT_IN:
+            raise InputError(
+                f"task is {text!r}; it must be {', '.join(BUILT_IN)}, FILE.py:Class, module:Class, or a .toml file "
+                "with a section [task]."
+            )
+        choice = task_choice(text, {})
+        choice.load()
+        return choice
+
 
 PICTURES = TaskChoice()
 
@@ -96,6 +114,32 @@ def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) ->
     except (TypeError, ValueError):
         raise InputError("its settings must be texts, finite numbers, true or false, and lists of these.") from None
     return TaskChoice(use, text)
+
+
+def absolute_argument(text: str) -> str:
+    """What a person says with --task, with an absolute path, so that a process in another folder finds the file."""
+    if text.endswith(".toml"):
+        return str(Path(text).resolve())
+    return task_choice(text, {}).use
+
+
+def _of_section(path: Path) -> TaskChoice:
+    """The task in the section [task] of this file."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8")).get("task")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is not valid TOML: {error}.") from None
+    if not isinstance(values, Mapping) or "use" not in values:
+        raise InputError(f"{path} has no section [task] with use; it must say what is learned.")
+    settings = {name: value for name, value in values.items() if name != "use"}
+    choice = task_choice(values["use"], settings, path.parent)
+    measured = [name for name in settings if name in TaskChoice(choice.use).load().fitted]
+    if measured:
+        raise InputError(f"[task] {measured[0]} in {path} is measured by the operator; leave it out.")
+    choice.load()
+    return choice
 
 
 @lru_cache(maxsize=16)

@@ -28,7 +28,7 @@ from truthfl.page.document_names import NO_DOCUMENTS
 from truthfl.page.numbers import calculation_term, money, overflow_allowed
 from truthfl.page.offer_outlook import outlooks, own_costs, spread
 from truthfl.page.pay_plot import offer_plot, receipt_plot
-from truthfl.page.privacy_terms import privacy_view
+from truthfl.page.privacy_terms import privacy_view, sample_noun
 from truthfl.page.receipt_check import contradiction, own_receipt_fault
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
@@ -143,6 +143,7 @@ def _offer_view(
     }
     return computed | {
         "offer": _offer_terms(offer),
+        "noun": sample_noun(offer),
         "hash": offer.hash,
         "answer": answer_to(home, offer),
         "costs": asdict(costs),

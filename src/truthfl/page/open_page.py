@@ -57,7 +57,7 @@ def open_page(
     classes: Sequence[str],
     key: PrivateKey | None = None,
     *,
-    existing_labels: Sequence[int] | None = None,
+    existing_labels: Sequence[int | str] | None = None,
     port: int = 0,
 ) -> Iterator[OpenPage]:
     """Serve the page until the context ends.
@@ -65,7 +65,7 @@ def open_page(
     home             the participant's folder, with her documents and labels.db
     classes          names of the classes, if there is no offer
     key              signs answers to offers
-    existing_labels  labels in the sample file itself, as indices of classes; they are shown and cannot be changed
+    existing_labels  labels in the sample file itself, indices or names of classes; they are shown, and not changed
     port             0 for any free one
     """
     store = LabelStore(home / FILE_NAME)

@@ -29,32 +29,44 @@ def privacy_view(offer: Offer) -> dict[str, Any]:
     }
 
 
+def sample_noun(offer: Offer) -> str:
+    """What a sample of the offer's job is called: "picture", "text" or "row"."""
+    if offer.job.task is None:
+        return "picture"
+    return "text" if offer.job.task["name"] == "texts" else "row"
+
+
 def what_leaves(offer: Offer) -> list[str]:
     """What the participant's machine sends in this job, one sentence each."""
-    job, client = offer.job, offer.client
+    job, client, noun = offer.job, offer.client, sample_noun(offer)
+    size = " and of what size" if noun == "picture" else ""
     sent = [
-        "Your name, your public key, how many pictures you have and of what size, and the costs that you state.",
+        f"Your name, your public key, how many {noun}s you have{size}, and the costs that you state.",
         "Your signed answers: to this offer, and that you have the final model.",
     ]
     if job.has_audition:
         sent.append(
-            f"A model that your computer trains alone on your {client.samples:,} labeled pictures. The operator sees "
+            f"A model that your computer trains alone on your {client.samples:,} labeled {noun}s. The operator sees "
             "it. It tells roughly how often each class is among your labels and, somewhat better than by chance, "
-            "whether a picture that the operator has is one of yours."
+            f"whether a {noun} that the operator has is one of yours."
         )
-    rounds = (
-        f"In each of {job.rounds:,} rounds, how about {client.batch_size:,} of your pictures would change the model."
-    )
+    asked = f"about {client.batch_size:,} of your {noun}s"
+    rounds = f"In each of {job.rounds:,} rounds, how {asked} would change the model."
     if job.secure_aggregation:
         sent.append(
             f"{rounds} It is masked: the operator sees sums of at least three reports. It could see yours alone "
             "if two other participants helped it or were invented by it, or in a round of which it says falsely that "
             "you dropped out; your receipt then contradicts what your computer kept."
         )
-    else:
+    elif noun == "picture":
         sent.append(
             f"{rounds} The operator sees each by itself: from one it can read how often each label is in it and some "
             "of the pictures, and from all together most of your labels and many of your pictures."
+        )
+    else:
+        sent.append(
+            f"{rounds} The operator sees each by itself. How much can be read from that was not measured for {noun}s; "
+            f"take it that it is most of your labels and many of your {noun}s."
         )
     return sent
 
@@ -63,15 +75,16 @@ def noise_words(offer: Offer, promised: PromisedPrivacy | None) -> str:
     """What clipping and noise promise, in words."""
     if promised is None:
         return "No noise is added to what is sent, so nothing is promised of what can be learned from it."
+    noun = sample_noun(offer)
     if not promised.noise:
         return (
-            f"Each picture's part of a change is shortened to {promised.clip:g}. No noise is added, so nothing is "
+            f"Each {noun}'s part of a change is shortened to {promised.clip:g}. No noise is added, so nothing is "
             "promised of what can be learned."
         )
     much = " That is a weak promise." if promised.epsilon > MUCH else ""
     return (
-        f"Each picture's part of a change is shortened to {promised.clip:g}, and noise of {promised.noise:g} times "
-        f"that is added: whether any one picture is among your {offer.client.samples:,} changes the odds of anything "
+        f"Each {noun}'s part of a change is shortened to {promised.clip:g}, and noise of {promised.noise:g} times "
+        f"that is added: whether any one {noun} is among your {offer.client.samples:,} changes the odds of anything "
         f"that the operator sees in this job by a factor of at most e^{promised.epsilon:.1f}, except with probability "
         f"{promised.delta:g}.{much} Several jobs add up."
     )

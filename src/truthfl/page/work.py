@@ -8,7 +8,7 @@ one list of classes; a request with another edition gets a `StaleError`. Imports
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -56,9 +56,9 @@ class Work:
         source: Source,
         classes: Sequence[str],
         store: LabelStore,
-        existing_labels: Sequence[int] | None = None,
+        existing_labels: Sequence[int | str] | None = None,
     ) -> None:
-        """`existing_labels`: labels in the sample file itself, as indices of classes; they cannot be changed."""
+        """`existing_labels`: labels in the sample file itself, indices or names of classes; they cannot be changed."""
         self.home, self.source, self.store = home, source, store
         self.existing_labels = None if existing_labels is None else list(existing_labels)
         self.classes = tuple(classes)
@@ -103,7 +103,7 @@ class Work:
             "requested": assignment.requested,
             "accepted": assignment.accepted,
             "has_labels": self.existing_labels is not None,
-            "labels": self.existing_labels or [index.get(state.label or "", -1) for state in states],
+            "labels": self._existing_labels(index) or [index.get(state.label or "", -1) for state in states],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, state in enumerate(states) if state.flagged],
             "unreadable": {str(at): reason for at, reason in self.unreadable.copy().items()},
@@ -111,13 +111,17 @@ class Work:
             "pauses": [round((b - a).total_seconds(), 3) for a, b in pairwise(times)],
         }
 
+    def _existing_labels(self, index: Mapping[str, int]) -> list[int]:
+        """The labels in the sample file itself, as indices of classes; -1 for those of no class."""
+        return [index.get(label, -1) if isinstance(label, str) else label for label in self.existing_labels or ()]
+
     def media(self, edition: str, position: int, convert: Conversion | None = None) -> Media:
         """The sample at a position, converted if it is a picture; one that cannot be read is recorded as unreadable."""
         self._checked_assignment(edition, position)
         with self._decoding:
             try:
                 media = self.source.media(position)
-                if convert is None or self.source.kind == "text":
+                if convert is None or self.source.kind != "picture":
                     return media
                 return convert(media, self.source.samples[position].name)
             except UnreadableError as error:

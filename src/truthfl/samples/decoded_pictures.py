@@ -1,28 +1,23 @@
-"""Cache file of decoded pictures: a process that opens the same folder again maps it and decodes nothing.
+"""Cache of decoded pictures: a process that opens the same folder again maps a file and decodes nothing.
 
-A participant's node handles each message in a new process, so decoded pictures must be in a file to be reused. The
-file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is added,
-removed, changed or renamed. It holds a SHA-256, a line of JSON and the pixels, no labels. If it is damaged or cannot
-be written, the pictures are decoded. Imports `sample`, `pixels`, `files`, `learning.model`.
+The file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is
+added, removed, changed or renamed. It holds no labels. If it is damaged or cannot be written, the pictures are decoded.
+Imports `array_cache`, `sample`, `pixels`, `learning.model`.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-import numpy as np
-
-from truthfl.errors import ServiceError
-from truthfl.files import write_file
 from truthfl.learning.model import Images
+from truthfl.samples.array_cache import read_cached, write_cached
 from truthfl.samples.pixels import load_pictures
 from truthfl.samples.sample import Problem, Source
 
 CACHE = "cache/pictures.bin"
-REVISION = 1  # to be increased when the decoder gives other pixels than before
+REVISION = 2  # to be increased when the decoder gives other pixels than before, or the file gets another form
 
 
 def load_cached(source: Source, home: Path) -> tuple[Source, Images]:
@@ -31,8 +26,7 @@ def load_cached(source: Source, home: Path) -> tuple[Source, Images]:
     loaded = _read(path, key, source)
     if loaded is None:
         loaded = load_pictures(source)
-        with suppress(ServiceError):  # without the cache the next process decodes again
-            write_file(path, _content(key, source, *loaded), private=True, sync=False)
+        _write(path, key, source, *loaded)
     return loaded
 
 
@@ -41,34 +35,23 @@ def _key(source: Source) -> str:
     return sha256(json.dumps(identity).encode()).hexdigest()
 
 
-def _content(key: str, source: Source, readable: Source, images: Images) -> bytes:
+def _write(path: Path, key: str, source: Source, readable: Source, images: Images) -> None:
     position = {sample.id: number for number, sample in enumerate(source.samples)}
     header = {
-        "key": key,
         "kept": [position[sample.id] for sample in readable.samples],
         "problems": [(problem.name, problem.reason) for problem in readable.problems[len(source.problems) :]],
-        "shape": images.shape,
     }
-    line = json.dumps(header).encode() + b"\n"
-    digest = sha256(line)
-    digest.update(images.data)
-    return b"".join((digest.hexdigest().encode(), b"\n", line, images.data))
+    write_cached(path, key, header, images)
 
 
 def _read(path: Path, key: str, source: Source) -> tuple[Source, Images] | None:
     """Content of the cache file; None if it does not exist, has another key, or is damaged."""
+    cached = read_cached(path, key)
+    if cached is None:
+        return None
+    header, pixels = cached
     try:
-        with path.open("rb") as file:
-            expected, line = file.readline().strip().decode(), file.readline()
-            header = json.loads(line)
-            if header["key"] != key:
-                return None
-            pixels = np.asarray(np.memmap(file, np.uint8, "r", offset=file.tell()))
-        digest = sha256(line)
-        digest.update(pixels.data)
-        if digest.hexdigest() != expected:
-            return None
         problems = [Problem(*fields) for fields in header["problems"]]
-        return source.subset(header["kept"], problems), pixels.reshape(header["shape"])
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return source.subset(header["kept"], problems), pixels
+    except (KeyError, TypeError, IndexError):
         return None

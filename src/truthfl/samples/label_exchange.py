@@ -22,7 +22,7 @@ from truthfl.samples.label_store import LabelStore
 from truthfl.samples.matching import Matcher
 from truthfl.samples.sample import Source
 
-FIELD = {"picture": "image", "text": "text"}
+FIELD = {"picture": "image", "text": "text", "row": "text"}
 ID = "truthfl_id"
 COLUMNS = ("name", ID, "label", "skipped", "flagged")
 MAX_BYTES = 256_000_000

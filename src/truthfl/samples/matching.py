@@ -1,7 +1,7 @@
-"""Matching of an imported label to a sample: by id if there is one, otherwise by path or by text. Imports `sample`.
+"""Matching of an imported label to a sample: by id if there is one, otherwise by path or by the text that is shown.
 
 Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal
-digits and a hyphen before the names of uploaded files; they are ignored.
+digits and a hyphen before the names of uploaded files; they are ignored. Imports `sample`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ UPLOAD_PREFIX = re.compile(r"^[0-9a-f]{8}-")
 
 
 class Matcher:
-    """Finds samples of one source by id, path or text."""
+    """Finds samples of one source by id, by a picture's path, or by the text that is shown of others."""
 
     def __init__(self, source: Source) -> None:
         self.ids = frozenset(source.ids)
         self.by_name = {sample.name: sample.id for sample in source.samples}
-        self.texts = source.kind == "text"
+        self.prefix = None if source.kind == "picture" else f"{source.kind} ".encode()  # of a content id
         self.by_last_part: defaultdict[str, list[str]] = defaultdict(list)
         for sample in source.samples:
             self.by_last_part[sample.name.rsplit("/", 1)[-1]].append(sample.id)
 
     def find(self, sample_id: str, name: str) -> str | None:
-        """The id of the matching sample; None if there is none. `name` is a picture's path or address, or a text."""
+        """The id of the sample, None if there is none; `name` is a picture's path or address, or what is shown."""
         if sample_id:
             return sample_id if sample_id in self.ids else None
-        if self.texts:
-            text_id = content_id(b"text ", name.strip().encode("utf-8", "replace"))
-            return text_id if text_id in self.ids else None
+        if self.prefix is not None:
+            content = content_id(self.prefix, name.strip().encode("utf-8", "replace"))
+            return content if content in self.ids else None
         if name in self.by_name:
             return self.by_name[name]
         return self._by_path(_path_in(name))

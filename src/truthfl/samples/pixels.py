@@ -19,7 +19,10 @@ def load_pictures(source: Source) -> tuple[Source, Images]:
     All pictures must have the same size. If one has colours, all get three channels.
     """
     if source.kind != "picture":
-        raise InputError(f"{source.place} holds texts; a model is trained on pictures.")
+        named = {"text": "texts", "row": "tables"}[source.kind]
+        raise InputError(
+            f"{source.place} holds {source.kind}s; a model is trained on pictures unless --task is {named}."
+        )
     readable: list[int] = []
     arrays: list[Pixels] = []
     problems: list[Problem] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the page starts without NumPy
 
 ID_LENGTH = 32
 
-Kind = Literal["picture", "text"]
+Kind = Literal["picture", "text", "row"]  # a row of a table, or a sample of another kind that is shown in words
 Pixels: TypeAlias = "NDArray[np.uint8]"
 
 

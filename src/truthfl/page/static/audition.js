@@ -4,11 +4,11 @@ import { make } from "./dom.js";
 import { chance, count, duration, loss, money, number } from "./format.js";
 
 // Paragraphs that explain the audition to somebody who has never heard of one.
-export function auditionWords({ offer, audition }) {
+export function auditionWords({ offer, audition, noun }) {
   return [
     `First your computer works alone. When your ${count(offer.samples, "label")} are there, and before anything of the others’ work ` +
       "reaches you, it trains a small model on your labels, by itself and in a way that is the same for everybody.",
-    "The server tests that model on pictures of its own. The result is its loss, a number for how wrong it is: lower is better. " +
+    `The server tests that model on ${noun}s of its own. The result is its loss, a number for how wrong it is: lower is better. ` +
       `With honest labels about ${loss(audition.level)} is expected, give or take ${loss(audition.spread)}. If the others’ own ` +
       "models all do better or worse, more or less is expected of yours, too.",
     `Above ${loss(audition.limit)}, as things are expected, you are stopped: you take no part in the joint training and are paid ` +
@@ -29,8 +29,8 @@ export function payLines({ offer, audition, spread }) {
   ];
 }
 
-export function hardPictures({ offer, audition }) {
-  return "Pictures differ, and so do the models trained on them: who happens to hold unusually hard ones is paid less, who holds " +
+export function hardSamples({ offer, audition, noun }) {
+  return `${noun.charAt(0).toUpperCase()}${noun.slice(1)}s differ, and so do the models trained on them: who happens to hold unusually hard ones is paid less, who holds ` +
     `easy ones more, about ${money(audition.label_deviation, offer)} give or take (standard deviation).`;
 }
 
@@ -40,9 +40,9 @@ export function offerPlotWords({ offer, audition, spread }) {
 }
 
 // The recipe by which she trains alone, for the small print.
-export function recipeWords({ steps, batch_size: batch, step_size: step, penalty, shifts }) {
-  const copies = shifts === 0 ? "" : `; of each picture also ${shifts} shifted by one pixel`;
-  return `${count(steps, "step")} of ${count(batch, "picture")} each, drawn at random, step size ${step}, penalty ${penalty}${copies}.`;
+export function recipeWords({ steps, batch_size: batch, step_size: step, penalty, shifts }, noun) {
+  const copies = shifts === 0 ? "" : `; of each ${noun} also ${shifts} shifted by one pixel`;
+  return `${count(steps, "step")} of ${count(batch, noun)} each, drawn at random, step size ${step}, penalty ${penalty}${copies}.`;
 }
 
 // How the audition of a receipt ended.

@@ -20,7 +20,7 @@ const stage = new Stage(byId("stage"), state);
 const first = queue.next(-1);
 stage.prepare(first === null ? [] : [first]);
 const pace = new Pace(state.pauses);
-const noun = state.kind === "text" ? "Text" : "Picture";
+const noun = { picture: "Picture", text: "Text", row: "Row" }[state.kind];
 const buttons = classButtons(byId("classes"), state.classes, (number) => unlessBusy(() => label(number)));
 let current = null;
 let busy = false;
@@ -112,7 +112,7 @@ async function show(at, message = "") {
   current = at;
   byId("done").hidden = true;
   byId("stage").hidden = false;
-  if (state.kind === "picture") element.alt = `Picture ${queue.numberOf(at)}`;
+  if (state.kind === "picture") element.alt = `${noun} ${queue.numberOf(at)}`;
   stage.show(element);
   document.body.dataset.at = at;
   updateState(message);

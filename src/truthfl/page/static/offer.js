@@ -1,19 +1,19 @@
 // The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
 import { NO_RESPONSE, RequestError, getJson, postJson } from "./api.js";
-import { auditionWords, hardPictures, offerPlotWords, payLines, recipeWords } from "./audition.js";
+import { auditionWords, hardSamples, offerPlotWords, payLines, recipeWords } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
 import { chance, count, duration, loss, money, number, parameter } from "./format.js";
 import { plot } from "./plot.js";
 import { watchDocuments } from "./new_documents.js";
 
 const KINDS = { // by kind of lie: title and explanation
-  honest: ["Honest work", "Look at every picture, use the whole batch, report what came out."],
+  honest: ["Honest work", "Look at every sample, use the whole batch, report what came out."],
   "fewer labels": ["Label fewer", "Train on those you labeled alone."],
   "random labels": ["Label at random", "Some by hand at most; the others get labels by chance."],
-  "labels by machine": ["Let a machine label", "A model, or pictures that look alike, label those that you do not."],
+  "labels by machine": ["Let a machine label", "A model, or samples that are alike, label those that you do not."],
   "fabricated report": ["Make up your report", "Compute nothing; send something made of what you received."],
-  "more labels": ["Label more", "More pictures than you are asked for."],
+  "more labels": ["Label more", "More samples than you are asked for."],
   "other batch": ["Use another batch", "A smaller or a larger one."],
   "scaled report": ["Scale your report", "Send more or less than what came out."],
   "other recipe": ["Train alone in another way", "Longer, or otherwise than the offer says."],
@@ -51,18 +51,18 @@ async function load() {
   showAnswer(view);
 }
 
-function showTask({ offer, spread, audition }) {
+function showTask({ offer, spread, audition, noun }) {
   byId("title").textContent = `An offer to ${offer.client}`;
   byId("again").hidden = offer.version === 1;
   const rounds = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
-  const [label, then] = audition === null ? [`Label ${count(offer.samples, "picture")}`, "Then your computer trains on them by itself"]
-    : [`Label ${offer.samples.toLocaleString("en")} of your pictures`, "Then your computer trains on them by itself: first alone, the audition, then together with the others"];
+  const [label, then] = audition === null ? [`Label ${count(offer.samples, noun)}`, "Then your computer trains on them by itself"]
+    : [`Label ${offer.samples.toLocaleString("en")} of your ${noun}s`, "Then your computer trains on them by itself: first alone, the audition, then together with the others"];
   byId("lead").textContent = `${label}, once, in ${offer.classes.length} classes. ` +
     `${then}, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
     `You have ${duration(offer.label_seconds)} for the labels. ` +
-    "Your pictures and labels stay on this machine; below is what leaves it, and what can be learned from that.";
+    `Your ${noun}s and labels stay on this machine; below is what leaves it, and what can be learned from that.`;
   pairs(byId("facts"), [
-    [audition === null ? "pictures" : "pictures to label", offer.samples.toLocaleString("en")],
+    [audition === null ? `${noun}s` : `${noun}s to label`, offer.samples.toLocaleString("en")],
     ["batch size", offer.batch_size.toLocaleString("en")],
     ["rounds", offer.rounds.toLocaleString("en")],
     ["expected pay", money(spread.expected, offer), "key"],
@@ -75,10 +75,11 @@ function showAudition(view) {
   byId("computing-what").textContent = view.audition === null ? "" : ": rounds and audition";
   if (view.audition === null) return;
   byId("audition-words").replaceChildren(...auditionWords(view));
-  byId("hard-words").textContent = hardPictures(view);
+  byId("hard-words").textContent = hardSamples(view);
 }
 
-function showPrivacy({ privacy }) {
+function showPrivacy({ privacy, noun }) {
+  byId("stay").textContent = `Your ${noun}s and your labels stay here. This is sent to the operator:`;
   byId("leaves").replaceChildren(...privacy.leaves.map((sentence) => make("li", {}, sentence)));
   byId("noise-words").textContent = privacy.noise_words;
 }
@@ -150,7 +151,7 @@ function comparedToHonest(outlook, offer) {
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 
-function showSmallPrint({ offer, audition, hash, fingerprints }) {
+function showSmallPrint({ offer, audition, hash, fingerprints, noun }) {
   const code = (text) => make("span", { class: "code" }, text);
   pairs(byId("print"), [
     ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
@@ -158,7 +159,7 @@ function showSmallPrint({ offer, audition, hash, fingerprints }) {
     ["If you drop out", offer.dropping_out],
     ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round` +
       (audition === null ? "." : `, ${duration(offer.audition_seconds)} for the model that you train alone.`)],
-    ...(audition === null ? [] : [["Training alone", recipeWords(offer.recipe)]]),
+    ...(audition === null ? [] : [["Training alone", recipeWords(offer.recipe, noun)]]),
     ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
     ["Commitment", code(offer.commitment)],
     ["This offer’s hash", code(hash)],
@@ -172,11 +173,11 @@ function payParameters(pay) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-function showAnswer({ offer, answer, has_labels: hasLabels, cannot_sign: obstacle }) {
+function showAnswer({ offer, answer, noun, has_labels: hasLabels, cannot_sign: obstacle }) {
   const container = byId("answer");
   const words = {
     acceptance: ["You accepted this offer.", "Your signature is kept beside it. " +
-      (hasLabels ? "Your pictures have labels already: leave truthfl running." : "Next: label your pictures.")],
+      (hasLabels ? `Your ${noun}s have labels already: leave truthfl running.` : `Next: label your ${noun}s.`)],
     refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
   }[answer];
   if (words) {
@@ -199,7 +200,7 @@ function showAnswer({ offer, answer, has_labels: hasLabels, cannot_sign: obstacl
 function confirm(offer, accepted) {
   byId("sign-title").textContent = accepted ? "Accept and sign?" : "Decline and sign?";
   byId("sign-words").textContent = accepted
-    ? `You label ${count(offer.samples, "picture")} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
+    ? `You label ${count(offer.samples, view.noun)} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
     : "The server goes on without you. This cannot be taken back.";
   byId("sign-yes").textContent = accepted ? "Sign: I accept" : "Sign: I decline";
   const offerHash = view.hash;

@@ -14,6 +14,7 @@ const state = await getJson("api/work").catch((error) => {
   alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
   throw error;
 });
+const noun = { picture: "Picture", text: "Text", row: "Row" }[state.kind];
 const queue = new Queue(state);
 const stage = new Stage(byId("large-stage"), state);
 const buttons = classButtons(byId("large-classes"), state.classes, (number) => relabel(opened, number));
@@ -56,7 +57,7 @@ function open(chosen) {
   positions = positionsIn(chosen);
   shownCount = 0;
   byId("group-title").textContent = positions.length === 0 ? `${chosen.name}: none` : chosen.name;
-  byId("grid").classList.toggle("texts", state.kind === "text");
+  byId("grid").classList.toggle("texts", state.kind !== "picture");
   byId("grid").replaceChildren();
   showMore();
 }
@@ -70,10 +71,10 @@ function showMore() {
 }
 
 function thumb(at, first) {
-  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1", dir: state.kind === "text" ? "auto" : null,
-    "aria-label": `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}` });
+  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1", dir: state.kind === "picture" ? null : "auto",
+    "aria-label": `${noun} ${queue.numberOf(at)}` });
   const address = `thumbs/${state.edition}/${at}`;
-  if (state.kind === "text") {
+  if (state.kind !== "picture") {
     fetch(address).then((response) => response.text()).then((text) => button.prepend(text), () => {});
   } else {
     button.append(make("img", { src: address, alt: "", loading: "lazy", width: 80, height: 80 }));
@@ -85,7 +86,7 @@ function thumb(at, first) {
 
 async function enlarge(at) {
   opened = at;
-  byId("large-title").textContent = `${state.kind === "text" ? "Text" : "Picture"} ${queue.numberOf(at)}`;
+  byId("large-title").textContent = `${noun} ${queue.numberOf(at)}`;
   press(buttons, queue.labels[at]);
   byId("large-flag").setAttribute("aria-pressed", String(queue.flagged.has(at)));
   byId("large-stage").replaceChildren();

@@ -15,7 +15,7 @@ export class Stage {
 
   // Promise of the element of a sample.
   get(at) {
-    if (!this.loaded.has(at)) this.loaded.set(at, this.kind === "text" ? this.text(at) : this.picture(at));
+    if (!this.loaded.has(at)) this.loaded.set(at, this.kind === "picture" ? this.picture(at) : this.text(at));
     return this.loaded.get(at);
   }
 
