@@ -22,6 +22,7 @@ from truthfl.texts import plain, plain_name
 
 if TYPE_CHECKING:
     from truthfl.federation.deployed.flower_servers import SuperNode
+    from truthfl.federation.participant.node_settings import Settings
     from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
 
@@ -33,11 +34,19 @@ RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for a
 
 def join(
     server: Annotated[str, typer.Option(help="HOST:PORT of the operator's server.")],
-    data: Annotated[Path, typer.Option(help="Folder of PNG or JPEG files, an idx file, or an .npz file.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder of PNG or JPEG files, an idx or .npz file; with --task, the file it reads.")
+    ],
     name: Annotated[str, typer.Option(help="The name that the job knows you by.")],
     key: Annotated[Path, typer.Option(help="Your private key, made by truthfl keys participant.")],
     root: Annotated[Path | None, typer.Option(help="The operator's ca.crt; without it, loopback without TLS.")] = None,
     home: Annotated[Path, typer.Option(help="Your folder: offers, answers, receipts.")] = Path("truthfl-home"),
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="What is learned: pictures, tables, texts, FILE.py:Class, module:Class, or FILE.toml."
+        ),
+    ] = "pictures",
     accept: Annotated[bool, typer.Option("--accept", help="Accept any offer; you are asked otherwise.")] = False,
     if_it_pays: Annotated[
         bool, typer.Option("--accept-if-it-pays", help="Accept if the expected pay covers the costs you state.")
@@ -52,7 +61,8 @@ def join(
 ) -> None:
     """Take part: answer the offer, label, train on your own data, get your receipt. Your data stay where they are.
 
-    Where pictures have no labels yet, or the offer is yours to answer, a page opens in your browser.
+    Where samples have no labels yet, or the offer is yours to answer, a page opens in your browser. A task of the
+    operator's own is loaded only from the file or module that you name; a FILE.toml has the [task] of the job.
 
     Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
     """
@@ -63,9 +73,10 @@ def join(
         ACCEPT_IF_IT_PAYS,
         ASK,
         Settings,
-        labeled_pictures,
+        labels_came_along,
         participant_of,
     )
+    from truthfl.learning.task_choice import absolute_argument
     from truthfl.ledger import participant_folder
     from truthfl.studies.reproduce.publication import require_writable
 
@@ -81,13 +92,13 @@ def join(
         if not 0 <= cost < float("inf"):
             raise InputError(f"{field} is {cost}; it must be a number from 0 on.")
     accept_policy = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
-    with_page = (accept_policy == ASK or labeled_pictures(data) is None) if page is None else page
+    paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
+    settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost, absolute_argument(task))
+    with_page = (accept_policy == ASK or not labels_came_along(settings)) if page is None else page
     if accept_policy == ASK and not with_page and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
     make_private_folder(home)
     require_writable(home)
-    paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
-    settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost)
     samples = participant_of(settings).samples
     _require_reachable(host, port)
     _require_clock(host, port, root)
@@ -97,7 +108,7 @@ def join(
     shown = _ShownDocuments(offers, len(participant_folder.receipts(home)))
     try:
         with ExitStack() as open_pages:
-            opened_page = _open_page(open_pages, home, data, key, no_browser) if with_page else None
+            opened_page = _open_page(open_pages, settings, no_browser) if with_page else None
             with start_supernode(
                 home,
                 host,
@@ -172,17 +183,21 @@ def _keep_open(page: OpenPage) -> None:
         print()
 
 
-def _open_page(open_pages: ExitStack, home: Path, data: Path, key: Path, no_browser: bool) -> OpenPage:
+def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool) -> OpenPage:
     from truthfl.cli.label import DIGITS, open_in_browser, print_unreadable_samples
-    from truthfl.federation.participant.node_settings import labeled_pictures, samples_of
+    from truthfl.federation.participant.node_settings import samples_to_show
+    from truthfl.learning.task import class_names
     from truthfl.ledger.signing import read_key
     from truthfl.page.open_page import open_page
 
-    readable, _ = samples_of(data, home)  # the same pictures that the node trains on
-    print_unreadable_samples(readable)
-    labeled = labeled_pictures(data)
-    labels = None if labeled is None else labeled.labels.tolist()
-    page = open_pages.enter_context(open_page(home, readable, DIGITS, read_key(key), existing_labels=labels))
+    home = Path(settings.home)
+    source, labels = samples_to_show(settings)  # the same samples that the node trains on
+    print_unreadable_samples(source)
+    names = tuple(label for label in labels or () if isinstance(label, str))
+    classes = class_names(names) if names else DIGITS
+    page = open_pages.enter_context(
+        open_page(home, source, classes, read_key(Path(settings.key)), existing_labels=labels)
+    )
     print(f"Your page, for this machine alone: {page.url}", flush=True)
     if not no_browser:
         open_in_browser(page.url, home)
@@ -221,19 +236,19 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
     from truthfl.page.offer_outlook import pay_deviation
-    from truthfl.page.privacy_terms import noise_words, promised_to, what_leaves
+    from truthfl.page.privacy_terms import noise_words, promised_to, sample_noun, what_leaves
 
-    job, client, deviation = offer.job, offer.client, pay_deviation(offer)
+    job, client, deviation, noun = offer.job, offer.client, pay_deviation(offer), sample_noun(offer)
     alone = " train a model on them alone," if job.has_audition else ""
     classes = plain(", ".join(map(str, job.classes)))
     print(
-        f"Offer of job {plain(job.name)}: label {client.samples} pictures ({classes}),{alone} then "
+        f"Offer of job {plain(job.name)}: label {client.samples} {noun}s ({classes}),{alone} then "
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
         f"Expected pay {offer.expected_pay:,.2f} {plain(job.currency, 30)}, give or take {deviation:,.2f}; "
         f"your cost is taken to be {offer.cost:,.2f}.\n{plain(job.formula, LONGEST_TERM)}.\n"
         f"{plain(job.dropping_out, LONGEST_TERM)}",
     )
-    print("Your pictures and labels stay on this machine. What leaves it:", *what_leaves(offer), sep="\n- ")
+    print(f"Your {noun}s and labels stay on this machine. What leaves it:", *what_leaves(offer), sep="\n- ")
     print(noise_words(offer, promised_to(offer)), flush=True)
     if ask:
         accepted = typer.confirm("Do you accept?")

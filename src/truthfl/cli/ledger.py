@@ -1,7 +1,7 @@
 """`truthfl ledger`: show, check, anchor and export a ledger.
 
-Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger and
-`federation.protocol.audit`.
+Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger, `learning.task_choice`,
+and `audit` and `job_task` of `federation.protocol`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from truthfl.files import write_file
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
+    from truthfl.learning.task_choice import TaskChoice
     from truthfl.ledger.book import Ledger
     from truthfl.ledger.entry import Entry
     from truthfl.ledger.job_view import JobView
@@ -72,12 +73,17 @@ def check(
     ] = None,
     model: Annotated[Path | None, typer.Option(help="The published model (.npy), to recompute the loss.")] = None,
     test: Annotated[Path | None, typer.Option(help="The published test set (.npz), to recompute the loss.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="FILE.py:Class", help="The operator's own task, to recompute the loss."),
+    ] = None,
     job: JobName = None,
 ) -> None:
     """Recompute everything: hashes, signatures, commitment, loss, pay; name the first wrong row (exit code 1).
 
-    The loss is recomputed where model and test set are: in `models` beside a ledger that is a file, or as given. That
-    rows were removed from the ledger's end is found with a receipt, or an anchor that was made before.
+    The loss is recomputed where model and test set are: in `models` beside a ledger that is a file, or as given. A job
+    on a task of the operator's own needs that task, since code is loaded only from what you name with --task. That rows
+    were removed from the ledger's end is found with a receipt, or an anchor that was made before.
 
     Example: truthfl ledger check truthfl-run/ledger.db
     """
@@ -85,6 +91,7 @@ def check(
     from truthfl.ledger.checking import check as first_fault
     from truthfl.ledger.job_view import job_view
 
+    own = None if task is None else _named_task(task)
     if (model is None) != (test is None):
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
     with open_for_reading(address) as opened_ledger:
@@ -99,7 +106,7 @@ def check(
     ]
     for name in names if fault is None else ():
         view = job_view(name, [entry for entry in entries if entry.job == name])
-        fault, sentence = _loss_fault(view, address, model, test)
+        fault, sentence = _loss_fault(view, address, model, test, own)
         results += [sentence, *_missing_receipts(view)]
         if fault is not None:
             fault = f"job {name}: {fault}"
@@ -189,8 +196,17 @@ def _stage(view: JobView) -> str:
     return f"{len(view.enrolments)} clients enrolled, {len(view.answers)} answers to {len(view.offers)} offers"
 
 
-def _loss_fault(view: JobView, address: str, model: Path | None, test: Path | None) -> tuple[str | None, str]:
+def _named_task(text: str) -> TaskChoice:
+    from truthfl.learning.task_choice import TaskChoice
+
+    return TaskChoice.of_argument(text)
+
+
+def _loss_fault(
+    view: JobView, address: str, model: Path | None, test: Path | None, own: TaskChoice | None
+) -> tuple[str | None, str]:
     from truthfl.federation.protocol.audit import audit, published_files
+    from truthfl.federation.protocol.job_task import own_task_name
 
     if view.test is None:
         return None, f"Job {view.name} has not been tested yet."
@@ -198,7 +214,10 @@ def _loss_fault(view: JobView, address: str, model: Path | None, test: Path | No
         model, test = published_files(Path(address).parent, view.name)
         if "://" in address or not model.exists() or not test.exists():
             return None, f"Job {view.name}: the loss was not recomputed; its model and test set are not here."
-    return audit(view, model, test), f"Job {view.name}: the loss {view.test.document['loss']:.6f} was recomputed."
+    needed = None if view.agreement is None else own_task_name(view.agreement.terms)
+    if needed is not None and (own is None or own.name != needed):
+        return None, f"Job {view.name}: the loss was not recomputed; its task is {needed}: say --task FILE.py:{needed}."
+    return audit(view, model, test, own), f"Job {view.name}: the loss {view.test.document['loss']:.6f} was recomputed."
 
 
 def _missing_receipts(view: JobView) -> list[str]:

@@ -1,11 +1,11 @@
 """The settings of a participant's node, passed as Flower's node config, and reading the data they name.
 
-Imports `participant`, `private_keys`, `samples`, `learning`, `mechanism.formulas` and the ledger.
+Imports `participant`, `private_keys`, `task_data`, `samples`, `learning`, `mechanism.formulas` and the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,11 +15,13 @@ import numpy as np
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import LabelSource, Participant
 from truthfl.federation.participant.private_keys import kept_secret
+from truthfl.federation.participant.task_data import TaskData
 from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.asked_samples import asked_order
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.model import Images, Labels
+from truthfl.learning.model import Features, Images, Labels
 from truthfl.learning.recipe import recipe_of
+from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
@@ -39,13 +41,14 @@ ACCEPT_ALL, ACCEPT_IF_IT_PAYS, ASK = "all", "if it pays", "ask"
 class Settings:
     """The settings of one participant's node.
 
-    data                        her pictures: an .npz file with `images` and optionally `labels`, an idx file, or a
-                                folder of PNG and JPEG files
+    data                        her samples; pictures are in an .npz file with `images` and optionally `labels`, an idx
+                                file, or a folder of PNG and JPEG files
     home                        her folder of offers, answers, receipts
     key                         the file of her private key
     accept                      "all": accept any offer; "if it pays": those whose expected pay covers her costs;
                                 "ask": she answers on her page or in the terminal
     labeling_cost, sample_cost  the costs she states; 0 states none
+    task                        what her samples are for, as `TaskChoice.of_argument` reads it
     """
 
     name: str
@@ -55,6 +58,7 @@ class Settings:
     accept: str = ASK
     labeling_cost: float = 0.0
     sample_cost: float = 0.0
+    task: str = PICTURES.use
 
     def node_config(self) -> dict[str, str | int | float | bool]:
         return {name.replace("_", "-"): value for name, value in vars(self).items()}
@@ -78,18 +82,27 @@ def settings_from(node_config: Mapping[str, object]) -> Settings:
 @lru_cache(maxsize=8)
 def participant_of(settings: Settings) -> Participant:
     """Return the participant with these settings and the data they name."""
-    images, labels, existing = pictures_and_labels(Path(settings.data), Path(settings.home))
+    of_task = _task_data(settings)
+    samples_for: Callable[[Offer], Features]
+    shape: tuple[int, ...] | None = None
+    existing: Labels | None = None
+    if of_task is None:
+        images, labels, existing = pictures_and_labels(Path(settings.data), Path(settings.home))
+        samples, samples_for, shape = len(images), lambda _: images, images.shape[1:]
+    else:
+        samples, samples_for, labels = len(of_task.listing.ids), of_task.features, of_task.labels
     return Participant(
         name=settings.name,
-        samples=len(images),
-        samples_for=lambda _: images,
-        image_shape=images.shape[1:],
+        samples=samples,
+        samples_for=samples_for,
+        image_shape=shape,
+        task=PICTURES if of_task is None else of_task.choice,
         labels=labels,
         existing_labels=existing,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
         noise_secret=kept_secret(Path(settings.home)),
-        decide=lambda offer: decision(settings, offer, samples=len(images)),
+        decide=lambda offer: decision(settings, offer, samples=samples),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,
     )
@@ -106,6 +119,29 @@ def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource, La
     source, images = samples_of(data, home)
     ids = source.ids
     return images, lambda offer: handmade_labels(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
+
+
+def labels_came_along(settings: Settings) -> bool:
+    """Whether her samples have labels already, in the file itself."""
+    of_task = _task_data(settings)
+    return labeled_pictures(Path(settings.data)) is not None if of_task is None else of_task.read.labels is not None
+
+
+def samples_to_show(settings: Settings) -> tuple[Source, list[int] | list[str] | None]:
+    """Her samples in labeling order, and the labels in the file itself: numbers or names of classes, or None."""
+    of_task = _task_data(settings)
+    if of_task is not None:
+        return of_task.source, of_task.existing_labels
+    labeled = labeled_pictures(Path(settings.data))
+    readable, _ = samples_of(Path(settings.data), Path(settings.home))
+    return readable, None if labeled is None else labeled.labels.tolist()
+
+
+@lru_cache(maxsize=8)
+def _task_data(settings: Settings) -> TaskData | None:
+    """Her samples, read once, if her task is another than pictures."""
+    choice = TaskChoice.of_argument(settings.task)
+    return None if choice == PICTURES else TaskData(Path(settings.data), Path(settings.home), choice)
 
 
 def samples_of(data: Path, home: Path) -> tuple[Source, Images]:

@@ -29,7 +29,7 @@ from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
-from truthfl.learning.task_choice import PICTURES, TaskChoice
+from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
@@ -93,15 +93,20 @@ class Participant(Signatory):
 
     def _sample_fault(self, offer: Offer) -> str | None:
         """A sentence if her samples, or her task, do not fit the offer; None otherwise."""
-        if self.image_shape is not None:
-            if offer.job.task is not None or offer.job.image_shape != self.image_shape:
-                raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
-            return None
+        offered = PICTURES.name if offer.job.task is None else str(offer.job.task["name"])
+        if offered in BUILT_IN and offered != self.task.name:
+            how = "without --task" if offered == PICTURES.name else f"with --task {offered}"
+            return f"the offer is on {offered}; you brought {self.task.name}: join again {how}. Nothing is trained."
         try:
             task_of(offer.job, self.task)
-            features = self._features(offer)
+            if self.image_shape is None:
+                features = self._features(offer)
         except InputError as error:
             return str(error)
+        if self.image_shape is not None:
+            if offer.job.image_shape != self.image_shape:
+                raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
+            return None
         fits = features.shape[1:] == offer.job.image_shape and len(features) >= offer.client.samples
         return None if fits else "your samples have another shape than the offer's, or are too few."
 

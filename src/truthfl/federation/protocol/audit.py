@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.job_task import OtherTaskError, model_of
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.round_entries import asked_field
 from truthfl.federation.protocol.rounds import offers_in_round
@@ -82,7 +82,10 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")
     if model_digest(params) != recorded["model"]:
         return f"{model_file} is not the model that was tested"
-    model = model_of(terms, own)
+    try:
+        model = model_of(terms, own)
+    except OtherTaskError as error:
+        return f"its {error.difference}"
     start = model_digest(model.init(terms.seed))
     if not view.rounds and start != recorded["model"]:
         return "the model that was tested is not the one from which training starts, and there were no rounds"

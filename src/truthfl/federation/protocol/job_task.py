@@ -20,6 +20,14 @@ from truthfl.ledger.job_terms import JobTerms
 LONGEST_TASK = 1_000_000  # characters of a task's document
 
 
+class OtherTaskError(InputError):
+    """The task that this program's user named is another than the job's; `difference` says so by their digests."""
+
+    def __init__(self, difference: str) -> None:
+        super().__init__(f"the offer's {difference}: get the operator's file and join again. Nothing is trained.")
+        self.difference = difference
+
+
 def task_terms(choice: TaskChoice, fitted: Task) -> dict[str, Any] | None:
     """The task as a part of a job's terms; None for pictures.
 
@@ -37,6 +45,11 @@ def task_terms(choice: TaskChoice, fitted: Task) -> dict[str, Any] | None:
         "digest": task_digest(document, choice.source()),
         "revision": fitted.revision,
     }
+
+
+def own_task_name(terms: JobTerms) -> str | None:
+    """The name of the job's task if it is one of the operator's own; None if it comes along."""
+    return None if terms.task is None or terms.task["name"] in BUILT_IN else str(terms.task["name"])
 
 
 def task_digest(document: Mapping[str, Any], source: str) -> str:
@@ -63,17 +76,19 @@ def task_of(terms: JobTerms, own: TaskChoice | None = None) -> Task:
             f"the offer is for a task of the operator's own, {name}; join with --task FILE.py:{name}. The server never "
             "sends code."
         )
-    task = type(choice.load()).of_document(document)
+    try:
+        task = type(choice.load()).of_document(document)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the offer's task {name} has other fields than it should ({type(error).__name__}).") from None
     if task.revision != revision:
         raise InputError(
             f"the offer's task {name} has revision {revision}; here it is {task.revision}: update truthfl."
         )
     actual = task_digest(document, choice.source())
     if actual != stated:
-        raise InputError(
-            f"the offer's task is {name} {stated[:8]}…; yours is {actual[:8]}…: get the operator's file and join "
-            "again. Nothing is trained."
-        )
+        raise OtherTaskError(f"task is {name} {stated[:8]}…; yours is {actual[:8]}…")
     return task
 
 

@@ -1,0 +1,188 @@
+"""`TaskData`: a participant's samples of a task other than pictures, as numbers for an offer, with their labels.
+
+Her own task reads the file before there is an offer: how many samples, in which order, with which ids. The task in the
+offer, which was fitted on the operator's data, makes the numbers. Both results are cached in her folder, since each
+message may be handled in a new process. Imports the protocol's `job_task`, `samples`, `learning`, the ledger, `files`
+and `texts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from truthfl.errors import InputError, ServiceError
+from truthfl.federation.protocol.job_task import task_of
+from truthfl.files import write_file
+from truthfl.learning.asked_samples import asked_order
+from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.model import Features, Labels
+from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.task_choice import TaskChoice
+from truthfl.ledger.canonical import digest
+from truthfl.ledger.terms import Offer
+from truthfl.mechanism.checks import IntArray
+from truthfl.samples.array_cache import read_cached, write_cached
+from truthfl.samples.handmade_labels import handmade_labels
+from truthfl.samples.kept_order import in_kept_order
+from truthfl.samples.label_store import FILE_NAME as LABELS
+from truthfl.samples.sample import Source
+from truthfl.samples.task_samples import read_by, source_of
+from truthfl.texts import plain
+
+ORDER, FEATURES = "cache/samples.json", "cache/features.bin"
+REVISION = 1  # to be increased when the cached files get another form
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Her samples in the order in which they are labeled: their rows in the file, and their ids."""
+
+    rows: tuple[int, ...]
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Her samples as numbers, and their labels if the file has them; in the order in which they are labeled."""
+
+    features: Features
+    labels: Labels | None
+
+
+@dataclass(eq=False)
+class TaskData:
+    """The samples in a participant's file or folder.
+
+    home      her folder, with labels.db and the cached files
+    choice    the task that she named
+    prepared  by offer: a cache
+    """
+
+    data: Path
+    home: Path
+    choice: TaskChoice
+    prepared: dict[str, Prepared] = field(default_factory=dict)
+
+    @cached_property
+    def read(self) -> ReadSamples:
+        """Her samples as her own task reads them."""
+        return read_by(self.choice.load(), self.data)
+
+    @cached_property
+    def source(self) -> Source:
+        """Her samples for the labeling page, in the order in which they are labeled."""
+        task = self.choice.load()
+        source = source_of(self.read, task, str(self.data))
+        if self.read.labels is None:
+            return in_kept_order(source, self.home)
+        return source.subset(_order_of(self.read.labels), ())
+
+    @property
+    def existing_labels(self) -> list[str] | None:
+        """The labels in the file, in the order of `source`; None if it has none."""
+        labels = self.read.labels
+        return None if labels is None else [labels[sample.row] for sample in self.source.samples]
+
+    @cached_property
+    def listing(self) -> Listing:
+        """Her samples in the order in which they are labeled."""
+        path, key = self.home / ORDER, self._key()
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["key"] == key:
+                return Listing(tuple(kept["rows"]), tuple(kept["ids"]))
+        listing = Listing(tuple(sample.row for sample in self.source.samples), self.source.ids)
+        content = {"key": key, "rows": listing.rows, "ids": listing.ids}
+        with suppress(ServiceError):  # without the file the next process reads her samples again
+            write_file(path, json.dumps(content), private=True, sync=False)
+        return listing
+
+    def features(self, offer: Offer) -> Features:
+        """Her samples as numbers, by the offer's task; `InputError` if they do not fit it."""
+        return self._prepared(offer).features
+
+    def labels(self, offer: Offer) -> Labels | None:
+        """Her labels as positions in the offer's classes, in the file or made by hand; None until all are there."""
+        labels = self._prepared(offer).labels
+        if labels is not None:
+            return labels
+        asked = self.listing.ids[: offer.client.samples]
+        return handmade_labels(self.home / LABELS, asked, offer.job.classes)
+
+    def _prepared(self, offer: Offer) -> Prepared:
+        if offer.hash not in self.prepared:
+            terms = offer.job.task
+            path, key = self.home / FEATURES, self._key("" if terms is None else str(terms["digest"]))
+            cached = read_cached(path, key)
+            if cached is None:
+                made = self._made(task_of(offer.job, self.choice), offer)
+                labels = None if made.labels is None else made.labels.tolist()
+                write_cached(path, key, {"labels": labels}, made.features)
+            else:
+                header, features = cached
+                made = Prepared(features, None if header["labels"] is None else np.array(header["labels"], np.int64))
+            self.prepared[offer.hash] = made
+        return self.prepared[offer.hash]
+
+    def _made(self, task: Task, offer: Offer) -> Prepared:
+        read, rows = read_by(task, self.data), np.array(self.listing.rows)
+        if len(read) != len(rows):
+            raise InputError(
+                f"{self.data.name} has {len(rows)} samples by your task and {len(read)} by the offer's; join with "
+                "--task and the operator's [task] in a .toml file."
+            )
+        numbers = task.features(read)
+        if read.labels is None:
+            unlabeled = LabeledSamples(numbers, np.zeros(len(read), np.int64), offer.job.classes)
+            return Prepared(unlabeled.features[rows], None)
+        labels = _positions(read.labels, offer.job.classes, self.data.name)
+        labeled = LabeledSamples(numbers, labels, offer.job.classes)
+        return Prepared(labeled.features[rows], labeled.labels[rows])
+
+    def _key(self, offer_task: str = "") -> str:
+        """Of a cached file: changes with her file, her task and the offer's task."""
+        values = {"revisions": [REVISION, self.choice.load().revision], "data": _identity(self.data)}
+        return digest({**values, "own": self.choice.document(), "offered": offer_task})
+
+
+def _identity(data: Path) -> Any:
+    """Changes with the content of a file, and with names, sizes and times of the files in a folder."""
+    try:
+        if not data.is_dir():
+            return sha256(data.read_bytes()).hexdigest()
+        files = sorted(path for path in data.rglob("*") if path.is_file())
+        return [[str(path.relative_to(data)), path.stat().st_size, str(path.stat().st_mtime_ns)] for path in files]
+    except OSError as error:
+        raise InputError(f"{data} cannot be read: {error.strerror}.") from None
+
+
+def _order_of(labels: Sequence[str]) -> IntArray:
+    """The order in which samples with these labels are asked for: the file's, or a random one if it has class by class.
+
+    An offer may ask for the first samples only, which would then show few classes.
+    """
+    changes = sum(one != other for one, other in pairwise(labels))
+    grouped = changes == len(set(labels)) - 1
+    return asked_order(len(labels), 0, 0) if grouped else np.arange(len(labels))
+
+
+def _positions(labels: Sequence[str], classes: Sequence[str], place: str) -> Labels:
+    """The positions of these labels in the classes; `InputError` if there are others."""
+    position = {name: number for number, name in enumerate(classes)}
+    foreign = [label for label in labels if label not in position]
+    if foreign:
+        raise InputError(
+            f"{len(foreign)} of your labels {'are' if len(foreign) > 1 else 'is'} none of the job's classes, as is "
+            f"{plain(repr(foreign[0]), 60)}; mend {place} and join again. The offer is not answered yet."
+        )
+    return np.array([position[label] for label in labels], dtype=np.int64)
