@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 import pytest
 
 from browsers import Watch, launched
-from participants import Ada, draw_pictures
+from participants import Ada, an_offer, draw_pictures
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import answer_fault
-from truthfl.ledger.signing import write_key
+from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.open_page import open_page
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import LabelStore
@@ -334,6 +334,13 @@ def test_rows_of_a_table(browser, tmp_path):
         page.click("text=Look them over")
         page.click("#grid >> text=age: 45")
         assert page.inner_text("#large-title") == "Row 2"
+        assert "icture" not in page.inner_text("body")
+        task = {"name": "tables", "document": {}, "digest": "", "revision": 1}
+        offer = an_offer(new_key(), new_key(), samples=2, classes=("no", "yes"), image_shape=(3,), task=task)
+        participant_folder.put_offer(tmp_path / "home", offer)
+        page.goto(opened.url.split("/?")[0] + "/offer")
+        page.wait_for_selector("text=Label 2 rows, once, in 2 classes.")
+        page.click("text=The small print")
         assert "icture" not in page.inner_text("body")
     assert labels_of(tmp_path / "home" / "labels.db", source.ids, ("no", "yes")).tolist() == [1, 0]
 

@@ -53,6 +53,18 @@ def test_an_audition_counts_and_is_told():
     assert not any("trains alone" in sentence for sentence in what_leaves(offer))
 
 
+@pytest.mark.parametrize(("name", "noun"), [("tables", "rows"), ("texts", "texts"), ("Mine", "rows")])
+def test_samples_are_called_what_they_are(name, noun):
+    recipe = {"steps": 60, "batch_size": 16, "step_size": 0.5, "penalty": 0.001, "shifts": 0}
+    task = {"name": name, "document": {}, "digest": "", "revision": 1}
+    for model in (PLAIN, NOISY, PLAIN | {"clip": 1.0}):
+        offer = _offer(model=model, task=task, image_shape=(3,))
+        offer = replace(offer, job=replace(offer.job, recipe=recipe))
+        words = " ".join([*what_leaves(offer), noise_words(offer, promised_to(offer))])
+        assert f"how many {noun} you have, and" in words
+        assert "picture" not in words
+
+
 def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
     masked = replace(offer, job=replace(offer.job, secure_aggregation="always"))

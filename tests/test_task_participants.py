@@ -112,7 +112,7 @@ def test_files_labels_by_hand_and_a_mended_file_are_trained_on(done):
 def test_an_unknown_category_is_told_and_she_is_asked_again(done):
     folder, _, found, _, sentences = done
     expected = f"line 9 of {folder / 'cleo.csv'} has 'Oslo' in column city; the job knows Bergen, Paris."
-    assert sentences == [expected]
+    assert sentences == [f"{expected} Mend your file and join again; the offer is not answered yet."]
     assert {offer.job.version for offer in found.agreement.offers} == {1}  # nobody had to be offered anew
 
 
@@ -176,9 +176,9 @@ def table(lines, header="age,city,label"):
     [
         (table([line[:2] for line in rows(40, 2)], "age,town"), "ada.csv has no column 'city'; the job's columns are"),
         (table([(a, c, "maybe" if k < 3 else y) for k, (a, c, y) in enumerate(rows(40, 2))]),
-         "3 of your labels are none of the job's classes, as is 'maybe'; mend ada.csv and join again."),
+         "3 of your labels are none of the job's classes, as is 'maybe' in ada.csv; they are no, yes. Mend"),
         (table([("x", c, y) for _, c, y in rows(40, 2)]), "ada.csv has 'x' in column age; it must be a number."),
-        (table(rows(39, 2)), "too few"),
+        (table(rows(39, 2)), "the offer asks for 40 samples; your file has 39. Mend your file and join again;"),
         (table(rows(40, 2)), None),
     ],
     ids=["column", "label", "number", "fewer", "fits"],

@@ -17,6 +17,7 @@ from truthfl.files import write_file
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
+    from truthfl.learning.task import Task
     from truthfl.ledger.signing import PrivateKey
     from truthfl.samples.sample import Source
 
@@ -56,21 +57,22 @@ def label(
     """
     from truthfl.samples.open_samples import open_samples
 
-    source = open_samples(data) if task is None else _open_by_task(data, task)
+    named = None if task is None else _named_task(task)
+    source = open_samples(data, named)
+    names = _classes(classes, (named and named.classes) or DIGITS)
     print_unreadable_samples(source)
     if export is not None or import_ is not None:
-        _exchange(home, source, _classes(classes), export, import_)
+        _exchange(home, source, names, export, import_)
         return
-    _serve(home, source, _classes(classes), _key(home, key), port, no_browser)
+    _serve(home, source, names, _key(home, key), port, no_browser)
 
 
-def _open_by_task(data: Path, task: str) -> Source:
-    """The samples as the task that a person named reads them."""
+def _named_task(text: str) -> Task | None:
+    """The task that a person named; None for pictures."""
     from truthfl.learning.task_choice import PICTURES, TaskChoice
-    from truthfl.samples.open_samples import open_samples
 
-    choice = TaskChoice.of_argument(task)
-    return open_samples(data, None if choice == PICTURES else choice.load())
+    choice = TaskChoice.of_argument(text)
+    return None if choice == PICTURES else choice.load()
 
 
 def open_in_browser(url: str, home: Path) -> None:
@@ -123,10 +125,10 @@ def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path
         store.close()
 
 
-def _classes(option: str | None) -> tuple[str, ...]:
-    """The names in the option, or the digits if it is None."""
+def _classes(option: str | None, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The names in the option, or the default if it is None."""
     if option is None:
-        return DIGITS
+        return default
     names = tuple(name.strip() for name in option.split(","))
     if len(names) < 2 or not all(names) or len(set(names)) != len(names):
         raise InputError(f"classes is {option!r}; it must be two or more different names, with commas between.")

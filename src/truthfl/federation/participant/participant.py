@@ -99,16 +99,23 @@ class Participant(Signatory):
             return f"the offer is on {offered}; you brought {self.task.name}: join again {how}. Nothing is trained."
         try:
             task_of(offer.job, self.task)
-            if self.image_shape is None:
-                features = self._features(offer)
         except InputError as error:
             return str(error)
         if self.image_shape is not None:
             if offer.job.image_shape != self.image_shape:
                 raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
             return None
-        fits = features.shape[1:] == offer.job.image_shape and len(features) >= offer.client.samples
-        return None if fits else "your samples have another shape than the offer's, or are too few."
+        mend = "Mend your file and join again; the offer is not answered yet."
+        try:
+            features = self._features(offer)
+        except InputError as error:
+            return f"{error} {mend}"
+        if len(features) < offer.client.samples:
+            return f"the offer asks for {offer.client.samples} samples; your file has {len(features)}. {mend}"
+        if features.shape[1:] != offer.job.image_shape:
+            found, asked = list(features.shape[1:]), list(offer.job.image_shape)
+            return f"your samples are numbers of shape {found}; the offer asks for {asked}. {mend}"
+        return None
 
     def _features(self, offer: Offer) -> Features:
         """The features of the samples that the offer asks for."""

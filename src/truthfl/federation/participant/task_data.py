@@ -183,6 +183,6 @@ def _positions(labels: Sequence[str], classes: Sequence[str], place: str) -> Lab
     if foreign:
         raise InputError(
             f"{len(foreign)} of your labels {'are' if len(foreign) > 1 else 'is'} none of the job's classes, as is "
-            f"{plain(repr(foreign[0]), 60)}; mend {place} and join again. The offer is not answered yet."
+            f"{plain(repr(foreign[0]), 60)} in {place}; they are {plain(', '.join(classes), 200)}."
         )
     return np.array([position[label] for label in labels], dtype=np.int64)
