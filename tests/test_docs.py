@@ -12,8 +12,10 @@ import pytest
 from truthfl.job import read_job
 
 ROOT = Path(__file__).parent.parent
-# The commands of federation.md, for several machines at once, are run by test_federation_guide.py.
+# The commands of federation.md and own_task.md, for several machines at once, are run by tests of their own.
+GUIDES = {"federation.md", "own_task.md"}
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+EXECUTED = [page for page in PAGES if page.name not in GUIDES]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -32,7 +34,7 @@ def test_only_languages_that_are_executed(page):
     assert page.read_text().count("```") == 2 * len(FENCE.findall(page.read_text()))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in EXECUTED if blocks(page, "python")], ids=lambda page: page.name)
 def test_python(page):
     text = "\n".join(blocks(page, "python"))
     assert ">>>" in text
@@ -46,7 +48,7 @@ def test_python(page):
 
 @pytest.mark.parametrize(
     ("page", "block"),
-    [(page, block) for page in PAGES if page.name != "federation.md" for block in blocks(page, "console")],
+    [(page, block) for page in EXECUTED for block in blocks(page, "console")],
     ids=lambda x: str(x)[-20:],
 )
 def test_commands(page, block, tmp_path):
@@ -70,14 +72,12 @@ def test_commands(page, block, tmp_path):
         assert obtained == wanted
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in EXECUTED if blocks(page, "toml")], ids=lambda page: page.name)
 def test_jobs(page, tmp_path):
     for block in blocks(page, "toml"):
         path = tmp_path / "job.toml"
         path.write_text(block)
         assert len(read_job(path).clients) > 0
-        if page.name == "federation.md":  # its job is planned by test_federation_guide.py
-            continue
         done = subprocess.run([sys.executable, "-m", "truthfl", "plan", path], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
