@@ -22,7 +22,7 @@ from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plain_training import train_plainly
 from truthfl.learning.recipe import Recipe
 from truthfl.learning.softmax import SoftmaxRegression
-from truthfl.learning.solo_training import train_alone
+from truthfl.learning.solo_training import train_all_alone, train_alone
 from truthfl.learning.task_choice import TaskChoice, task_choice
 from truthfl.learning.tasks.task_model import TaskModel, require_trainable
 from truthfl.learning.training import train
@@ -282,6 +282,9 @@ def test_local_training_of_ones_own_is_used_everywhere_and_may_be_gradient_steps
     recipe = Recipe(6, 16, 0.5, 0.03, 0)
     alone = [train_alone(one, data.features[:30], data.labels[:30], recipe, 4) for one in (gradient_steps, own_steps)]
     np.testing.assert_allclose(alone[1], alone[0], atol=1e-6)
+    for one, wanted in zip((gradient_steps, own_steps), alone, strict=True):
+        samples = [(data.features[:30], data.labels[:30])]
+        np.testing.assert_array_equal(train_all_alone(one, samples, recipe, 4, classes=data.classes)[0], wanted)
 
 
 STEP_FAULTS = [

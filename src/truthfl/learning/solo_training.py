@@ -1,8 +1,8 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `blas_threads`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`, `model`, `partition`,
-`private_draws` and `private_model`.
+`recipe`, `blas_threads`, `compiled`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`, `model`,
+`own_steps`, `partition`, `private_draws` and `private_model`.
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.blas_threads import one_blas_thread
-from truthfl.learning.draws import Purpose, key
+from truthfl.learning.compiled import kernel, supports
+from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.local_training import local_model
 from truthfl.learning.model import Features, Labels, Model, Params
+from truthfl.learning.own_steps import OwnSteps
 from truthfl.learning.partition import Partition
 from truthfl.learning.private_draws import DrawKey, subkey
+from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import Recipe
 from truthfl.mechanism.setting import Training
 
@@ -78,7 +82,10 @@ def train_all_alone(
         features, labels = own
         if not len(labels):
             return start
-        data = LabeledSamples(_augmented(features, recipe.shifts), np.tile(labels, 1 + recipe.shifts), classes)
+        repeated, all_labels = _augmented(features, recipe.shifts), np.tile(labels, 1 + recipe.shifts)
+        if not isinstance(solo, PrivateModel) and (kernel() is None or not supports(solo, repeated)):
+            return _in_numpy(solo, start, repeated, all_labels, recipe, audition_seed(seed))
+        data = LabeledSamples(repeated, all_labels, classes)
         federated = Federated(solo, data, Partition(np.arange(len(data)), np.array([0, len(data)])), training)
         engine = make_engine(federated)
         batch = np.array([recipe.batch_size], dtype=np.int64)
@@ -95,6 +102,26 @@ def train_all_alone(
             with ThreadPoolExecutor(workers) as pool:
                 trained = list(pool.map(train_one, samples))
     return np.stack(trained)
+
+
+def _in_numpy(
+    solo: Model, start: Params, features: Features, labels: Labels, recipe: Recipe, draws_seed: int
+) -> Params:
+    """The solo model by the model's own functions, as `NumPyEngine` trains it; draws are shared among clients."""
+    params, weight = start.copy(), np.full(recipe.batch_size, 1.0 / recipe.batch_size, dtype=np.float32)
+    for batch in _batches(draws_seed, recipe.steps, recipe.batch_size, len(labels)):
+        if isinstance(solo, OwnSteps):
+            params = solo.local_steps(params, features, labels, [batch], recipe.step_size)
+        else:
+            gradient = solo.weighted_gradient(params, features[batch], labels[batch], weight)
+            params -= np.float32(recipe.step_size) * gradient
+    return params
+
+
+@lru_cache(maxsize=64)
+def _batches(seed: int, steps: int, batch_size: int, samples: int) -> NDArray[np.int64]:
+    """The samples that a client draws in each step, (steps, batch); all with so many samples draw the same."""
+    return below(bits(key(seed, Purpose.BATCH, 0, np.arange(steps), 0), batch_size), samples)
 
 
 def solo_model(model: Model, recipe: Recipe) -> Model:
