@@ -26,14 +26,14 @@ ROOMS = {  # name: (centre x, centre y, what it is)
     "job": (4.65, 4.4, "a job file"),
     "samples": (6.55, 4.4, "samples and labels\non disk"),
     "ledger": (8.95, 4.4, "terms, signatures,\nentries, receipts"),
-    "learning": (4.6, 2.6, "data, behaviours, models, training, planning"),
+    "learning": (4.6, 2.6, "tasks, data, behaviours, models, training, planning"),
     "mechanism": (6.6, 0.9, "what to ask and what to pay: pure functions on arrays"),
 }
 NARROW = {"reporting": 1.7, "adversary": 1.8, "job": 1.5, "samples": 2.0, "ledger": 2.2}
 COLOURS = {"mechanism": "#dbeafe", "learning": "#dcfce7", "ledger": "#fef3c7", "cli": "#f1f5f9"}
 
 OBJECTS = {  # name: (centre x, centre y, what it holds, room)
-    "DataJob": (1.5, 8.6, "data, model, clients,\ncontract: a TOML file", "job"),
+    "DataJob": (1.5, 8.6, "task, data, model, clients,\ncontract: a TOML file", "job"),
     "ServerSide": (1.5, 6.8, "pilot federation,\ntest set", "learning"),
     "Plan": (4.6, 6.8, "step size, Calibration\n(LossModel), Mechanism", "learning"),
     "Mechanism": (8.0, 8.6, "batch sizes and terms of\npay, for all clients", "mechanism"),
