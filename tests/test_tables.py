@@ -246,7 +246,7 @@ def test_operators_labels_that_are_no_classes(tmp_path, text, message):
 
 def test_an_unknown_source():
     with pytest.raises(
-        InputError, match=r"source is 'brest'; it must be a .csv, .npz or .parquet file, or one of \"bre"
+        InputError, match=r"there is no file 'brest'; source must be a .csv, .npz or .parquet file, or one of \"bre"
     ):
         sample_sets(TaskChoice("tables"), "brest", 1, 1, 1)
     assert not Path("brest").exists()

@@ -111,7 +111,9 @@ def test_too_long_a_text_is_left_out(tmp_path):
 def test_operators_files_that_do_not_do(tmp_path, content, message):
     with pytest.raises(InputError, match=message):
         sample_sets(TaskChoice("texts"), str(written(tmp_path, "pilot.csv", content)), 1, 1, 1)
-    with pytest.raises(InputError, match=r"source is 'x'; it must be a .csv or .jsonl file, or \"docstrings\"."):
+    with pytest.raises(
+        InputError, match=r"there is no file 'x'; source must be a .csv or .jsonl file, or \"docstrings\"."
+    ):
         sample_sets(TaskChoice("texts"), "x", 1, 1, 1)
 
 

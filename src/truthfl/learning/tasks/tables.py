@@ -70,7 +70,7 @@ class Tables(Task):
             return bundled_table(source)
         if not Path(source).exists():
             known = ", ".join(f'"{name}"' for name in self.sources)
-            raise InputError(f"source is {source!r}; it must be a .csv, .npz or .parquet file, or one of {known}.")
+            raise InputError(f"no file {source!r}; source must be a .csv, .npz or .parquet file, or one of {known}.")
         read = self.read(Path(source))
         if read.labels is None:
             raise InputError(f"{source} has no column {self.label!r}; the operator's data must have the true classes.")
