@@ -20,7 +20,7 @@ from truthfl.adversary.lie_point import (
     ReportKind,
 )
 from truthfl.adversary.lie_space import MOST_NOISE, REPORTS, LieSpace
-from truthfl.learning.behaviour import Unlabeled
+from truthfl.learning.behaviour import SoloRecipe, Unlabeled
 from truthfl.learning.fabricators import Echo, Garbage, LastBit
 
 SPACE = LieSpace((1 / 40, 5.0), 1.5)
@@ -54,6 +54,13 @@ def test_all_points_are_within_the_limits_and_can_be_told_in_words_and_numbers(s
         assert made.name == point.words
         assert made.labels_honestly == (point.labels >= 1)
         assert made.truthful == (point == TRUTH or (point.labels > 1 and point == LiePoint(labels=point.labels)))
+
+
+def test_only_recipes_that_clients_could_follow_are_drawn():
+    some = (SoloRecipe.PRESCRIBED, SoloRecipe.LONGER)
+    assert {point.recipe for point in some_points(1, 200, LieSpace((1 / 40, 5.0), solo=True, recipes=some))} == set(
+        some
+    )
 
 
 def test_the_family_has_every_corner():

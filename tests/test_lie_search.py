@@ -16,7 +16,7 @@ from truthfl.studies.verify.job_verification import EFFORTS, SHARES_OF_RUNS
 from truthfl.studies.verify.verification import SEARCH_SHARE
 
 SPACE = LieSpace((1 / 40, 5.0), 1.5)
-DEFAULT_RUNS = int(SEARCH_SHARE * SHARES_OF_RUNS["main"] * EFFORTS["softmax", False].runs)
+DEFAULT_RUNS = int(SEARCH_SHARE * SHARES_OF_RUNS["main"] * EFFORTS["fast", False].runs)
 
 # As measured on the full MNIST for a client without labels: the rise of the loss by the scale γ of her reports. One
 # unit of loss takes 3600 of her pay of 290; labels cost 200.

@@ -1,18 +1,31 @@
 """Jobs on tables and texts: read, planned, run and checked like jobs on pictures."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from audition_jobs import QUICK, audition_job, audition_job_file
+from truthfl.cli.audition_output import recipe_words
+from truthfl.cli.output import print_json
 from truthfl.errors import InputError
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.job_task import task_of, task_terms
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
+from truthfl.learning.behaviour import SoloRecipe
+from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.recipe import Recipe
+from truthfl.learning.softmax import SoftmaxRegression
+from truthfl.learning.solo_training import possible_recipes
 from truthfl.learning.tasks.tables import Tables
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
+from truthfl.studies.verify.job_verification import speed_class
+
+JOBS = Path(__file__).parents[1] / "benchmarks" / "jobs"
 
 TABLES = '[task]\nuse = "tables"\n\n[data]\nsource = "digits"'
 WINE = """
@@ -129,3 +142,39 @@ def test_clients_rows_can_be_handed_out(done, tmp_path):
     read = Tables().read(tmp_path / "ada.csv")
     assert (scene.task.features(read) == scene.federated.data.features[rows]).all()
     assert scene.task.positions(read.labels, "ada.csv").tolist() == scene.federated.data.labels[rows].tolist()
+
+
+class NoPenalty:
+    """A model of somebody's own, which has no penalty."""
+
+
+def test_lies_have_recipes_that_make_a_difference():
+    rows, pictures = np.zeros((3, 4), dtype=np.float32), np.zeros((3, 8, 8, 1), dtype=np.uint8)
+    softmax = SoftmaxRegression(4, 2)
+    assert SoloRecipe.SHIFTED not in possible_recipes(softmax, rows)
+    assert possible_recipes(softmax, pictures) == tuple(SoloRecipe)
+    assert possible_recipes(NoPenalty(), rows) == (SoloRecipe.PRESCRIBED, SoloRecipe.LONGER)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "speed"),
+    [
+        ("table_digits", np.float32, "slow"),
+        ("table_cancer", np.float32, "slow"),
+        ("texts_docstrings", np.uint8, "fast"),
+    ],
+)
+def test_jobs_are_verified_by_as_many_runs_as_their_speed_allows(name, dtype, speed):
+    job = read_job(JOBS / f"{name}.toml")
+    assert speed_class(job, LabeledSamples(np.zeros((2, 4), dtype=dtype), [0, 1], ["a", "b"])) == speed
+
+
+def test_what_no_pay_elicits_is_null_in_json(capsys):
+    print_json({"pay": np.array([1.5, np.inf]), "of": (float("nan"), 2)})
+    assert json.loads(capsys.readouterr().out) == {"pay": [1.5, None], "of": [None, 2]}
+
+
+def test_shifted_copies_are_of_pictures():
+    recipe = Recipe(60, 64, 0.5, 1e-3, 0)
+    assert recipe_words(recipe, pictures=True) == "60 steps of 64, without shifted copies"
+    assert recipe_words(recipe, pictures=False) == "60 steps of 64"

@@ -34,19 +34,27 @@ class LieSpace:
     batches      smallest and largest batch, as shares of the assigned one
     most_labels  labels made by hand, as a share of those asked for; more than 1 if clients own more samples
     solo         whether a rule pays by solo models: then a lie also has a recipe, and labels without computing
+    recipes      those that clients could follow
     """
 
     batches: tuple[float, float]
     most_labels: float = 1.0
     solo: bool = False
+    recipes: tuple[SoloRecipe, ...] = RECIPES
 
     @classmethod
     def of_job(
-        cls, batch_size: FloatArray, dataset_size: IntArray, most_labels: float = 1.0, *, solo: bool = False
+        cls,
+        batch_size: FloatArray,
+        dataset_size: IntArray,
+        most_labels: float = 1.0,
+        *,
+        solo: bool = False,
+        recipes: tuple[SoloRecipe, ...] = RECIPES,
     ) -> LieSpace:
         """The space of a job with these assigned batches and numbers of samples."""
         smallest, largest = 1.0 / float(np.max(batch_size)), float(np.max(dataset_size / batch_size))
-        return cls((smallest, largest), min(most_labels, MOST_LABELS), solo)
+        return cls((smallest, largest), min(most_labels, MOST_LABELS), solo, recipes)
 
     def draw(self, random: np.random.Generator, count: int) -> list[LiePoint]:
         """`count` different random points, none of them the truth."""
@@ -65,7 +73,11 @@ class LieSpace:
         last = _between(random, SCALES[0], scale) if random.random() < FALLING else scale
         noise = float(random.uniform(0.0, MOST_NOISE)) if random.random() < 0.5 else 0.0
         point = LiePoint(labels, _rest(random), batch, report, scale, last, noise)
-        return self._rounded(replace(point, recipe=_recipe(random)) if self.solo else point)
+        return self._rounded(replace(point, recipe=self._recipe(random)) if self.solo else point)
+
+    def _recipe(self, random: np.random.Generator) -> SoloRecipe:
+        """Half of the time the prescribed recipe."""
+        return SoloRecipe.PRESCRIBED if random.random() < 0.5 else self.recipes[random.integers(len(self.recipes))]
 
     def _labels(self, random: np.random.Generator) -> float:
         return 0.0 if random.random() < NO_LABELS else float(random.uniform(0.0, self.most_labels))
@@ -83,7 +95,9 @@ class LieSpace:
         most = _scales(report)[1]
         noise = min(abs(point.noise + float(random.normal(0.0, NOISE_STEP))), MOST_NOISE) if point.noise else 0.0
         near = LiePoint(labels, rest, batch, report, min(scale, most), min(last, most), noise, point.recipe)
-        return self._rounded(replace(near, recipe=_recipe(random)) if self.solo and random.random() < RETURN else near)
+        return self._rounded(
+            replace(near, recipe=self._recipe(random)) if self.solo and random.random() < RETURN else near
+        )
 
     def _labels_near(self, random: np.random.Generator, labels: float, chance: float) -> float:
         """The share itself, or 1, or 0, or a share near it, by `chance`."""
@@ -122,11 +136,6 @@ def _near(random: np.random.Generator, value: float, chance: float, limits: tupl
 def _scales(report: ReportKind) -> tuple[float, float]:
     """The limits of the factor of such a report."""
     return SCALES if report is ReportKind.SCALED else FABRICATED_SCALES
-
-
-def _recipe(random: np.random.Generator) -> SoloRecipe:
-    """Half of the time the prescribed recipe."""
-    return SoloRecipe.PRESCRIBED if random.random() < 0.5 else RECIPES[int(random.integers(len(RECIPES)))]
 
 
 def _rest(random: np.random.Generator) -> Unlabeled:

@@ -23,6 +23,7 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.planning import Plan
 from truthfl.learning.reduced_federation import reduce_federation
+from truthfl.learning.solo_training import possible_recipes
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
 from truthfl.mechanism.setting import batch_price
@@ -154,7 +155,8 @@ def _searched(stage: _Stage, plan: Plan, runs: int, seed: int) -> tuple[list[Lie
         return gains([stage.payer], points, lied, honest).gain[None]
 
     solo = stage.solo_terms is not None
-    space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size, solo=solo)
+    recipes = possible_recipes(stage.split.federated.model, stage.split.federated.data.features)
+    space = LieSpace.of_job(plan.contract.batch_size, plan.clients.dataset_size, solo=solo, recipes=recipes)
     found = search(measure, space, rungs, 1, seed)
     best = found.best(0)
     others = [point for point in found.best_of_kinds(0) if point != best]

@@ -1,6 +1,6 @@
 """Prints the plan of an audition contract as tables or JSON, for `truthfl plan`.
 
-Imports `output`, `plan_output`, `learning.planning`, `adversary.pilot_lies` and `mechanism`.
+Imports `output`, `plan_output`, `learning.planning`, `learning.recipe`, `adversary.pilot_lies` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from truthfl.cli.output import console, table
 from truthfl.cli.plan_output import presence_sentence
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.planning import Plan
+from truthfl.learning.recipe import Recipe
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_deviation import best_choice
 from truthfl.mechanism.checks import FloatArray
@@ -92,8 +93,8 @@ def _bought(plan: Plan, factor: float) -> dict[str, float]:
     return {"factor": factor, "labels": labels, "loss": loss, "cost": cost, "label_pay": pay, "server_cost": server}
 
 
-def print_audition(plan: Plan, lies: PilotLies, left_out: list[str]) -> None:
-    """Two tables and some sentences."""
+def print_audition(plan: Plan, lies: PilotLies, left_out: list[str], *, pictures: bool = True) -> None:
+    """Two tables and some sentences. `pictures`: whether that is what clients have."""
     details, contract, clients = details_of(plan), plan.contract, plan.clients
     assert isinstance(contract, Audition)
     cost, pay = costs(plan), contract.label_base + contract.joint_base
@@ -144,28 +145,40 @@ def print_audition(plan: Plan, lies: PilotLies, left_out: list[str]) -> None:
                     f"{row['labels']:,.0f}",
                     f"{row['loss']:.4f}",
                     f"{row['cost']:,.0f}",
-                    f"{row['label_pay']:,.0f}",
-                    f"{row['server_cost']:,.0f}",
+                    _amount(row["label_pay"]),
+                    _amount(row["server_cost"]),
                     "least" if row["server_cost"] == best else "",
                 ]
                 for row in bought
             ],
         )
     )
-    for sentence in sentences(plan, lies, left_out, float(pay.sum() / cost.sum())):
+    for sentence in sentences(plan, lies, left_out, float(pay.sum() / cost.sum()), pictures=pictures):
         out.print(sentence)
 
 
-def sentences(plan: Plan, lies: PilotLies, left_out: list[str], pay_over_cost: float) -> list[str]:
-    """What an operator should know besides the tables."""
+def recipe_words(recipe: Recipe, *, pictures: bool) -> str:
+    """How a client trains alone."""
+    shifts = f", {'with' if recipe.shifts else 'without'} shifted copies" if pictures else ""
+    return f"{recipe.steps} steps of {recipe.batch_size}{shifts}"
+
+
+def _amount(value: float) -> str:
+    """A whole amount; a dash for labels that no pay elicits on these curves."""
+    return f"{value:,.0f}" if np.isfinite(value) else "–"
+
+
+def sentences(
+    plan: Plan, lies: PilotLies, left_out: list[str], pay_over_cost: float, *, pictures: bool = True
+) -> list[str]:
+    """What an operator should know besides the tables. `pictures`: whether that is what clients have."""
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
     choice, recipe = best_choice(details.inputs, contract), details.recipe
-    shifts = "with shifted copies" if recipe.shifts else "without shifted copies"
     result = [
         f"Expected joint loss {plan.expected_loss:.4f}; honest pay is {pay_over_cost:.2f} times its cost. A client's "
         f"own model is expected at a loss of {contract.solo_level.min():.3f} to {contract.solo_level.max():.3f} ± "
-        f"{contract.solo_spread.mean():.3f}, trained in {recipe.steps} steps of {recipe.batch_size}, {shifts}.",
+        f"{contract.solo_spread.mean():.3f}, trained in {recipe_words(recipe, pictures=pictures)}.",
         "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs more.",
         f"The most anybody gains by other labels or batches, on these curves: {max(choice.gain.max(), 0.0):.2f}.",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,7 +51,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; dataclasses become objects, arrays lists."""
+    """Print a value as JSON; dataclasses become objects, arrays lists, and numbers that are not finite null."""
     print(json.dumps(_json_value(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
@@ -61,4 +62,6 @@ def _json_value(value: Any) -> Any:
         return {key: _json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_json_value(item) for item in value]
-    return value.tolist() if hasattr(value, "tolist") else value  # NumPy arrays and scalars
+    if hasattr(value, "tolist"):  # NumPy arrays and scalars
+        return _json_value(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,5 +1,5 @@
 """The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `audition_output`, `privacy_output`,
-`job` and `mechanism.deviation`.
+`job`, `learning.task_choice` and `mechanism.deviation`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def plan(
     """
     from truthfl.cli.plan_output import as_json, plan_and_search, plan_constants_job, plan_data_job, print_plan
     from truthfl.job import ConstantsJob, read_job
+    from truthfl.learning.task_choice import PICTURES
     from truthfl.mechanism.deviation import best_deviation
 
     job, privacy, of_noise = read_job(job_file), None, {}
@@ -44,7 +45,7 @@ def plan(
             if json:
                 print_json(audition_json(plan, lies, left_out) | of_noise)
             else:
-                print_audition(plan, lies, left_out)
+                print_audition(plan, lies, left_out, pictures=job.task == PICTURES)
                 _print_if_any(privacy)
             return
         planned = plan_data_job(job, plan, lies)

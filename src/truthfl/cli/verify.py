@@ -34,7 +34,9 @@ def verify(
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files, in place of the job's.")] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST), some 2,000 at least."),
+        typer.Option(
+            help="Training runs, about; 20,000 unless given (1,600 for a CNN on MNIST or a table), some 2,000 at least."
+        ),
     ] = None,
     splits: Annotated[
         int | None, typer.Option(help="Splits on which the best lies are measured; 40 unless given, at least 20.")

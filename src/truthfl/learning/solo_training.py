@@ -1,8 +1,8 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `blas_threads`, `compiled`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`, `model`,
-`own_steps`, `partition`, `private_draws` and `private_model`.
+`recipe`, `behaviour`, `blas_threads`, `compiled`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`,
+`model`, `own_steps`, `partition`, `private_draws` and `private_model`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
+from truthfl.learning.behaviour import SoloRecipe
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.compiled import kernel, supports
 from truthfl.learning.draws import Purpose, below, bits, key
@@ -139,6 +140,13 @@ def solo_model(model: Model, recipe: Recipe) -> Model:
 def can_change_penalty(model: Model) -> bool:
     """Whether `solo_model` can give the model another penalty."""
     return hasattr(model, "with_penalty") or (is_dataclass(model) and hasattr(model, "penalty"))
+
+
+def possible_recipes(model: Model, features: Features) -> tuple[SoloRecipe, ...]:
+    """The changes of a recipe that make a difference to this model and these samples."""
+    without = set() if features.ndim == PICTURE_DIMENSIONS else {SoloRecipe.SHIFTED}
+    without |= set() if can_change_penalty(model) else {SoloRecipe.PENALIZED}
+    return tuple(recipe for recipe in SoloRecipe if recipe not in without)
 
 
 def audition_seed(seed: int) -> int:

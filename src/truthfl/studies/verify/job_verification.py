@@ -1,7 +1,7 @@
 """Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
-Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary` and
-`studies.work`.
+Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary`,
+`learning` and `studies.work`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from truthfl.adversary.lie_search import FEWEST_RUNS as FEWEST_SEARCH_RUNS
 from truthfl.adversary.split import most_labels
 from truthfl.errors import InputError
 from truthfl.job import DataJob
 from truthfl.learning.labeled_samples import LabeledSamples
+from truthfl.learning.solo_training import possible_recipes
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
@@ -49,11 +52,11 @@ class Effort:
     draws: int
 
 
-EFFORTS = {
-    ("softmax", False): Effort(20_000, 14),
-    ("softmax", True): Effort(1_400, 1),
-    ("cnn", False): Effort(1_600, 1),
-    ("cnn", True): Effort(400, 1),
+EFFORTS = {  # by class of speed and `quick`
+    ("fast", False): Effort(20_000, 14),
+    ("fast", True): Effort(1_400, 1),
+    ("slow", False): Effort(1_600, 1),
+    ("slow", True): Effort(400, 1),
 }
 
 
@@ -97,7 +100,8 @@ def verify_job(
     splits   on which the lies that were found are measured
     workers  number of processes; by default the number of cores
     """
-    samples = job.simulated_federation().federated.data
+    federated = job.simulated_federation().federated
+    samples, recipes = federated.data, possible_recipes(federated.model, federated.data.features)
     runs = _usual_runs(job, quick, samples) if runs is None else runs
     splits = _checked_splits(runs, splits, FEWEST_SPLITS if quick else SPLITS)
     _require_samples(job, len(samples))
@@ -107,7 +111,7 @@ def verify_job(
 
     store = Store(folder / "tasks")
     plans, skipped = drawn_plans(
-        job, EFFORTS[job.model.kind, quick].draws, store, seed=seed, progress=stage("planning")
+        job, EFFORTS[speed_class(job, samples), quick].draws, store, seed=seed, progress=stage("planning")
     )
     searched, measured = _places(plans, splits, seed)
     more = most_labels(job.clients.dataset_size, len(samples))
@@ -116,7 +120,7 @@ def verify_job(
         measurements = [
             measure_lies(
                 test,
-                VerificationDesign(searched, measured, share, seed, more, pairs=test is tests[0] or not quick),
+                VerificationDesign(searched, measured, share, seed, more, test is tests[0] or not quick, recipes),
                 store,
                 workers=pool,
                 progress=stage(f"lies under {test.names[0]}"),
@@ -166,11 +170,16 @@ def _checked_splits(runs: int, splits: int | None, usual: int) -> int:
     return splits
 
 
+def speed_class(job: DataJob, samples: LabeledSamples) -> str:
+    """ "fast" if training is softmax regression on bytes, as of pictures and texts, by compiled code; else "slow"."""
+    return "fast" if job.model.kind == "softmax" and samples.features.dtype == np.uint8 else "slow"
+
+
 def _usual_runs(job: DataJob, quick: bool, samples: LabeledSamples) -> int:
     """The runs of `EFFORTS`; of a network more for pictures smaller than MNIST's, up to those of softmax regression."""
-    usual, most = EFFORTS[job.model.kind, quick].runs, EFFORTS["softmax", quick].runs
+    usual, most = EFFORTS[speed_class(job, samples), quick].runs, EFFORTS["fast", quick].runs
     pixels = samples.features[0].size
-    return usual if job.model.kind == "softmax" else min(most, max(usual, usual * MNIST_PIXELS // pixels))
+    return min(most, max(usual, usual * MNIST_PIXELS // pixels)) if job.model.kind == "cnn" else usual
 
 
 def _require_samples(job: DataJob, available: int) -> None:

@@ -1,6 +1,7 @@
 """Searches the lies that gain most under the rules of a test, and measures them on splits that the search did not see.
 
-Imports `lie_trainer`, `pairs`, `regret`, `rule_tests`, `adversary`, `studies.work` and `mechanism.checks`.
+Imports `lie_trainer`, `pairs`, `regret`, `rule_tests`, `adversary`, `learning.behaviour`, `studies.work` and
+`mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Gains, Honest, gains
 from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_search import SearchResult, client_and_split, rungs_of, search
-from truthfl.adversary.lie_space import LieSpace
+from truthfl.adversary.lie_space import RECIPES, LieSpace
+from truthfl.learning.behaviour import SoloRecipe
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, payers_of
@@ -36,6 +38,7 @@ class VerificationDesign:
     seed                of the search and the first seed of the runs
     most_labels         that clients can make in all these splits, as a share of those asked for
     pairs               whether coalitions of two are measured
+    recipes             that clients could follow when they train alone
     """
 
     searched: tuple[Place, ...]
@@ -44,6 +47,7 @@ class VerificationDesign:
     seed: int = 0
     most_labels: float = 1.0
     pairs: bool = True
+    recipes: tuple[SoloRecipe, ...] = RECIPES
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +96,7 @@ def measure_lies(
 ) -> LieMeasurement:
     """Search the lies that gain most under each rule, and measure them on the other splits."""
     sizes, solo = test.draws[0].clients.dataset_size, test.needs(Evidence.SOLO_LOSS)
-    space = LieSpace.of_job(test.draws[0].batch_size, sizes, design.most_labels, solo=solo)
+    space = LieSpace.of_job(test.draws[0].batch_size, sizes, design.most_labels, solo=solo, recipes=design.recipes)
     found, searched = _search(test, design, space, store, workers, progress)
     points = _finalists(test, design, space, found)
     cases = _measured_cases(test, design, len(points))
