@@ -13,7 +13,7 @@ import truthfl
 from small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.lie_point import KINDS, TRUTH
 from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
-from truthfl.cli.output import _json_value
+from truthfl.cli.output import _json_value, console, table
 from truthfl.cli.plan_output import (
     Planned,
     as_json,
@@ -207,3 +207,11 @@ def test_the_command_says_so(tmp_path):
     told_of = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=120).stdout)
     assert len(told_of["clients"]["worth"]) == len(told_of["clients"]["worth_error"]) == 4
     assert {"words", "kind", "labels", "gain", "loss_rise"} <= set(told_of["lies"][0])
+
+
+def test_a_cell_has_several_lines_only_where_it_may(capsys):
+    for lines in (False, True):
+        console().print(table("Lies", ["lie"], [["audition\n  last \x1bbit"]], lines=lines))
+    one, several = capsys.readouterr().out.split("Lies")[1:]
+    assert r"audition\n  last \x1bbit" in one
+    assert [line.rstrip() for line in several.splitlines()[-3:-1]] == [" audition", r"   last \x1bbit"]

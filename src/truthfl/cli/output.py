@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from truthfl.texts import plain
+from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,10 +32,18 @@ def console() -> Console:
     return screen if screen.is_terminal else Console(highlight=False, markup=False, width=PIPE_WIDTH)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: Sequence[int] = (0,)) -> Table:
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    text: Sequence[int] = (0,),
+    lines: bool = False,
+) -> Table:
     """Return a table; `text` has the positions of columns aligned to the left. A line separates a row of totals.
 
-    Names and other texts in it may be of strangers.
+    Names and other texts in it may be of strangers. `lines`: whether a cell may have several lines, which only a table
+    without names of strangers should.
     """
     from rich import box
     from rich.table import Table
@@ -46,7 +54,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     for row in rows:
         if row[0] == "total":
             result.add_section()
-        result.add_row(*map(plain, row))
+        result.add_row(*map(plain_lines if lines else plain, row))
     return result
 
 

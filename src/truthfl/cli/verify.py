@@ -114,7 +114,9 @@ def _verify_by_training(
         print_json(verdicts)
         return
     screen = console()
-    screen.print(table("Does lying pay, in real training?", SHORT_COLUMNS, short_rows(verdicts), text=(0, 8)))
+    screen.print(
+        table("Does lying pay, in real training?", SHORT_COLUMNS, short_rows(verdicts), text=(0, 8), lines=True)
+    )
     own = verdicts[0]
     screen.print(table(f"Clients under {own.rule}", CLIENT_COLUMNS, client_rows(own), text=(0, 4)))
     for sentence in (worth_sentence(own), coalition_sentence(own), scope):
