@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class Participants:
     behaviour: tuple[str | Behaviour, ...]
     name: tuple[str, ...]
     participation: FloatArray
-    stated: tuple[bool, ...] | None
+    stated: tuple[bool, ...] | None = field(init=False)
 
     def __init__(
         self,
