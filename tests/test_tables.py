@@ -221,7 +221,7 @@ def test_only_some_names_are_listed(tmp_path):
         ("age,label\n1,a\n", {"numbers": ("size",)}, "people.csv has no column 'size'; it has age."),
         ("label\na\n", {}, "people.csv has no columns to learn from beside 'label'"),
         ("age,label\n1,a\n2,b\n", {"numbers": ("age",), "ignore": ("age",)}, "'age' is named twice"),
-        ("age,label\n1,a\n2,b\n", {"label": ""}, "label is .*; it must be a list of names"),
+        ("age,label\n1,a\n2,b\n", {"label": ""}, "label is ''; it must be the name of a column"),
         ("age,label\nx,a\n2,b\n", {"numbers": ("age",)}, "line 2 of .*people.csv has 'x' in column age"),
     ],
     ids=range(6),

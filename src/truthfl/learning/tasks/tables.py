@@ -51,7 +51,8 @@ class Tables(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require_names("label", (self.label,))
+        if not isinstance(self.label, str) or not 0 < len(self.label) <= LONGEST_NAME:
+            raise InputError(f"label is {plain(repr(self.label), 60)}; it must be the name of a column.")
         for field in ("numbers", "categories", "ignore"):
             _require_names(field, getattr(self, field))
         named = (self.label, *self.numbers, *self.categories, *self.ignore)
@@ -70,7 +71,9 @@ class Tables(Task):
             return bundled_table(source)
         if not Path(source).exists():
             known = ", ".join(f'"{name}"' for name in self.sources)
-            raise InputError(f"no file {source!r}; source must be a .csv, .npz or .parquet file, or one of {known}.")
+            raise InputError(
+                f"there is no file {source!r}; source must be a .csv, .npz or .parquet file, or one of {known}."
+            )
         read = self.read(Path(source))
         if read.labels is None:
             raise InputError(f"{source} has no column {self.label!r}; the operator's data must have the true classes.")

@@ -64,7 +64,7 @@ class Texts(Task):
         if source in self.sources:
             return docstrings()
         if not Path(source).exists():
-            raise InputError(f'no file {source!r}; source must be a .csv or .jsonl file, or "docstrings".')
+            raise InputError(f'there is no file {source!r}; source must be a .csv or .jsonl file, or "docstrings".')
         read = self.read(Path(source))
         if read.labels is None:
             raise InputError(f"{source} has no column {self.label!r}; the operator's data must have the true classes.")
