@@ -65,7 +65,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     Format: two zero bytes, the type, the number of dimensions, each dimension as a big-endian uint32, the data.
     """
     try:
-        data = _idx_bytes(path)
+        data = unpacked_bytes(path)
     except _READ_ERRORS as error:
         if isinstance(error, InputError):
             raise
@@ -114,7 +114,8 @@ def _sizes(path: Path) -> dict[str, int]:
     }
 
 
-def _idx_bytes(path: Path) -> NDArray[np.uint8]:
+def unpacked_bytes(path: Path) -> NDArray[np.uint8]:
+    """The bytes of a file, memory-mapped, or unpacked if its name ends in .gz."""
     if path.suffix == ".gz":
         with gzip.open(path) as file:
             content = file.read(MAX_UNPACKED_BYTES + 1)

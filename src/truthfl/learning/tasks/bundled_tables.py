@@ -1,18 +1,18 @@
-"""Tables that scikit-learn brings along: breast cancer, wine, iris and digits. Imports `datasets` and `task`.
+"""Tables that scikit-learn brings along: breast cancer, wine, iris and digits.
 
 scikit-learn's files are read without importing it. They have no names of columns; those here are what its own
-documentation calls them.
+documentation calls them. Imports `array_files`, `datasets` and `task`.
 """
 
 from __future__ import annotations
 
 import csv
-import gzip
 from pathlib import Path
 
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.learning.array_files import unpacked_bytes
 from truthfl.learning.datasets import DIGITS, package_file
 from truthfl.learning.task import ReadSamples
 
@@ -80,5 +80,4 @@ def bundled_table(name: str) -> ReadSamples:
 
 
 def _text(path: Path) -> str:
-    packed = path.read_bytes()
-    return (gzip.decompress(packed) if path.suffix == ".gz" else packed).decode("ascii")
+    return unpacked_bytes(path).tobytes().decode("ascii")
