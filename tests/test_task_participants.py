@@ -210,6 +210,17 @@ def test_an_offer_on_pictures_is_not_answered_with_a_table(done, tmp_path):
     assert "the offer is on pictures; you brought tables: join again without --task." in papers.news(tmp_path)[0]
 
 
+def test_a_file_that_her_task_reads_otherwise_is_told(done, tmp_path):
+    _, people, found, _, _ = done
+    (tmp_path / "ada.csv").write_text(table(rows(40, 2), "age,city,answer"))
+    (tmp_path / "task.toml").write_text('[task]\nuse = "tables"\nlabel = "answer"\n')
+    data, task = str(tmp_path / "ada.csv"), str(tmp_path / "task.toml")
+    settings = replace(people[ADA], data=data, home=str(tmp_path / "home"), task=task)
+    assert participant_of(settings).answer_offer(found.agreement.offers[0].envelope()) is None
+    sentence = "ada.csv has 40 samples with labels by your task and 40 samples without labels by the offer's; take the"
+    assert papers.news(tmp_path / "home")[0].startswith(sentence)
+
+
 def test_a_file_that_has_class_by_class_is_asked_for_in_another_order(tmp_path):
     lines = sorted(rows(40, 2), key=lambda line: line[2])
     (tmp_path / "sorted.csv").write_text(table(lines))

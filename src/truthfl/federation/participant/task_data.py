@@ -136,10 +136,11 @@ class TaskData:
 
     def _made(self, task: Task, offer: Offer) -> Prepared:
         read, rows = read_by(task, self.data), np.array(self.listing.rows)
-        if len(read) != len(rows):
+        if len(read) != len(rows) or (read.labels is None and self.read.labels is not None):
+            yours, theirs = _labeled(self.read), _labeled(read)
             raise InputError(
-                f"{self.data.name} has {len(rows)} samples by your task and {len(read)} by the offer's; join with "
-                "--task and the operator's [task] in a .toml file."
+                f"{self.data.name} has {yours} by your task and {theirs} by the offer's; take the operator's [task] "
+                "in a .toml file, with --task."
             )
         numbers = task.features(read)
         if read.labels is None:
@@ -164,6 +165,10 @@ def _identity(data: Path) -> Any:
         return [[str(path.relative_to(data)), path.stat().st_size, str(path.stat().st_mtime_ns)] for path in files]
     except OSError as error:
         raise InputError(f"{data} cannot be read: {error.strerror}.") from None
+
+
+def _labeled(read: ReadSamples) -> str:
+    return f"{len(read)} samples with{'out' if read.labels is None else ''} labels"
 
 
 def _order_of(labels: Sequence[str]) -> IntArray:
