@@ -30,6 +30,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import Cell, FederationSpec
+from truthfl.studies.verify.job_verification import verify_job
 from truthfl.studies.work import Store, WorkerPool, do_all
 
 
@@ -339,3 +340,11 @@ def test_a_job_with_a_task_of_ones_own_is_planned_run_and_named_by_its_source(tm
     assert sum('"name":"Wines"' in entry.payload for entry in entries) > 0
     assert not [entry.kind for entry in entries if f"{tmp_path}/wines.py" in entry.payload]
     assert [entry.kind for entry in entries].count("receipt") == 3
+
+
+def test_lies_about_it_are_searched(tmp_path):
+    path = own_job_file(tmp_path)
+    path.write_text(path.read_text().replace("rounds = 10", "rounds = 3"))
+    verified = verify_job(read_job(path), tmp_path / "verified", quick=True, runs=200, workers=1)
+    assert [verdict.rule for verdict in verified.verdicts][:2] == ["lceme calibrated", "flat"]
+    assert "strongly convex" in verified.absent["lceme as printed"]

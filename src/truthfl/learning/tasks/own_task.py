@@ -29,7 +29,7 @@ class _Loaded:
 
 _LOADED: dict[str, _Loaded] = {}  # by "FILE.py:Class" or "module:Class"
 _SOURCES: dict[str, str] = {}  # by module
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()  # a file may load another task
 
 
 def own_task_class(use: str) -> type[Task]:
