@@ -13,7 +13,6 @@ from flwr.common.constant import ErrorCode
 from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from messages import told
 from test_ledger_tampering import rewritten
-from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import keep_audition, read_audition
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.protocol import planned_offers
@@ -29,7 +28,6 @@ from truthfl.federation.protocol.messages import (
 )
 from truthfl.federation.protocol.offers import LEFT_OUT_NEWS, WORTH_LESS
 from truthfl.federation.protocol.operator_folder import fixed_draws
-from truthfl.federation.protocol.paid_strategy import PaidStrategy
 from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
 from truthfl.federation.simulated.client_labels import AskedLabels
 from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job
@@ -51,7 +49,7 @@ from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import offer_from
-from truthfl.mechanism.observation import Evidence, Observation
+from truthfl.mechanism.observation import Observation
 
 NAMES = ["Ada", "Ben", "Cleo", "Dora"]
 LIARS = ["truthful", "lazy labeler", "few labels", "truthful"]
@@ -760,16 +758,6 @@ def test_whether_it_pays_counts_labels_asked_and_training_alone(honest):
     enough, too_much = ((pay - work + step) * 120 / samples for step in (-0.01, 0.01))
     assert decision(replace(settings, labeling_cost=enough), offer, samples=120) is True
     assert decision(replace(settings, labeling_cost=too_much), offer, samples=120) is False
-
-
-def test_a_flower_app_of_ones_own_is_told_that_it_has_no_audition(plans, honest):
-    plan = plans(honest[0].job, None)
-    assert Evidence.SOLO_LOSS in plan.contract.needs
-    promise = SimpleNamespace(clients=plan.clients, training=plan.training, contract=plan.contract)
-    strategy = PaidStrategy.__new__(PaidStrategy)
-    strategy.promise = lambda _: promise
-    with pytest.raises(InputError, match="'audition' pays by models that clients train alone, which a Flower app"):
-        strategy._make_offers(("Ada",), 1, 12, None)
 
 
 def test_clients_who_are_there_in_some_rounds_only(tmp_path, plans):

@@ -1,1 +1,1 @@
-"""A Flower app that is paid: handwritten digits, softmax regression."""
+"""A Flower app whose participants are paid: handwritten digits, a small network."""

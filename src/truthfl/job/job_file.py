@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 from inspect import signature
 from pathlib import Path
@@ -83,6 +84,7 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
     }
     if sections is constants_sections:
         return ConstantsJob(**parts)
+    parts["server"] = replace(parts["server"], aggregation=_with_folder(parts["server"].aggregation, folder))
     task = task_from(tables.get("task", {}), folder)
     _require_fitting(task, tables)
     if task.load().has_own_model:
@@ -101,6 +103,12 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
         raise InputError(f"[model] belongs to the built-in tasks; {task.name} has a model of its own.")
     if tables.get("model", {}).get("kind") == "cnn":
         raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a task of your own.')
+
+
+def _with_folder(aggregation: str, folder: Path) -> str:
+    """The name of a strategy of one's own with the whole path of its file; any other as it is."""
+    place, colon, name = aggregation.rpartition(":")
+    return f"{(folder / place).resolve()}{colon}{name}" if place.endswith(".py") else aggregation
 
 
 def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:

@@ -17,7 +17,7 @@ from truthfl.job.cost_distribution import cost_distribution, cost_range
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
-from truthfl.learning.aggregation import MEAN, ReportRule
+from truthfl.learning.aggregation import MEAN, ReportRule, is_own
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
     Data,
@@ -90,12 +90,25 @@ class DataJob:
     task: TaskChoice = PICTURES
 
     def __post_init__(self) -> None:
-        if self.privacy.secure_aggregation and self.server.aggregation != MEAN:
+        if self.aggregation != MEAN and self.privacy.secure_aggregation:  # in this order: it loads a strategy
             raise InputError(
                 f"[privacy] secure_aggregation is true and [server] aggregation is {self.server.aggregation!r}; of "
                 "masked reports only the mean can be computed."
             )
         _require_screening(self.server, self.contract, self.clients)
+
+    @property
+    def aggregation(self) -> str:
+        """How reports are combined: as [server] says, "mean" for a strategy of one's own that does just that."""
+        named = self.server.aggregation
+        if not is_own(named):
+            return named
+        from truthfl.learning.own_strategy import is_mean
+
+        try:
+            return MEAN if is_mean(named) else named
+        except InputError as error:
+            raise InputError(f"[server] aggregation: {error}") from None
 
     @property
     def trained_model(self) -> ModelChoice:
@@ -163,7 +176,7 @@ class DataJob:
 
     @property
     def _rule(self) -> ReportRule:
-        return ReportRule(self.server.aggregation)
+        return ReportRule(self.aggregation)
 
     def plan(self, side: ServerSide, design: PilotDesign | None = None) -> Plan:
         """The contract, planned on the server's own data."""

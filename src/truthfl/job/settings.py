@@ -11,7 +11,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.job.cost_distribution import cost_distribution
-from truthfl.learning.aggregation import MEAN, require_aggregation
+from truthfl.learning.aggregation import MEAN, is_own, require_aggregation
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.bounds import paper_bound, sound_bound
 from truthfl.mechanism.checks import (
@@ -48,7 +48,8 @@ class ServerSettings:
     margin             money added to each client's base pay
     confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
     test_samples       number of test samples over which the final loss is averaged
-    aggregation        how the reports of a round are combined: "mean", "trimmed" or "median"
+    aggregation        how the reports of a round are combined: "mean", "trimmed", "median", or by a Flower strategy,
+                       "FILE.py:NAME"
     cost_distribution  of the contract "lceme": the distribution of private sample costs, by the name and the parameters
                        of a SciPy distribution; None if the costs of [clients] are known
     loss_variance      of a `ConstantsJob`: variance of the loss between test samples
@@ -112,11 +113,13 @@ class ServerSettings:
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values; those that are newer than version 0.1 are omitted if they have their default."""
-        defaults = type(self).__dataclass_fields__
+        defaults, values = type(self).__dataclass_fields__, asdict(self)
+        if is_own(self.aggregation):
+            from truthfl.learning.own_strategy import portable
+
+            values["aggregation"] = portable(self.aggregation)
         return {
-            name: value
-            for name, value in asdict(self).items()
-            if name not in LATER_FIELDS or value != defaults[name].default
+            name: value for name, value in values.items() if name not in LATER_FIELDS or value != defaults[name].default
         }
 
 

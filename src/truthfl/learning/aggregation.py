@@ -8,12 +8,13 @@ Weights are those of the contract. The two robust rules look at every parameter 
 - "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
 
 The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean.
-A `ReportRule` says which of the rules is used, and what is done with long and with missing reports. Imports `model` and
-`errors`.
+A Flower strategy of one's own may combine them in another way. A `ReportRule` says which of the rules is used, and what
+is done with long and with missing reports. Imports `model`, `errors` and, for a strategy, `own_strategy`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ from truthfl.errors import InputError
 from truthfl.learning.model import Params
 
 MEAN, TRIMMED, MEDIAN = "mean", "trimmed", "median"
+Combine = Callable[[int, Params, NDArray[np.float32], NDArray[np.float64]], Params]
+"""From the round (from 1), the common model, the changes (reports, parameters) and their weights: the next model."""
 CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut off at either end
 
 
@@ -30,7 +33,7 @@ CUT = {TRIMMED: 0.2, MEDIAN: 0.5 - 1e-6}  # the share of the weight that is cut 
 class ReportRule:
     """What a server does with the reports of a round.
 
-    aggregation  how they are combined
+    aggregation  how they are combined: one of the three, or the name of a strategy of one's own
     bound        the largest length (L2 norm) of a change; 0 for none
     clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
     rescales     whether the reports that are taken count for those that are missing too, so that the common model
@@ -74,8 +77,29 @@ def missing_factor(asked: float, taken: float) -> float:
 def require_aggregation(aggregation: object) -> None:
     """Raise InputError unless this names a way to combine reports."""
     known = (MEAN, *CUT)
-    if aggregation not in known:
-        raise InputError(f"aggregation is {aggregation!r}; it must be one of {', '.join(map(repr, known))}.")
+    if aggregation not in known and not is_own(aggregation):
+        raise InputError(
+            f"aggregation is {aggregation!r}; it must be one of {', '.join(map(repr, known))}, or a Flower strategy: "
+            '"FILE.py:NAME".'
+        )
+
+
+def is_own(aggregation: object) -> bool:
+    """Whether this names a strategy of one's own."""
+    return isinstance(aggregation, str) and ":" in aggregation
+
+
+def new_combiner(aggregation: str) -> Combine:
+    """A function that combines the reports of one training run, round by round."""
+    if is_own(aggregation):
+        from truthfl.learning.own_strategy import combiner_of
+
+        return combiner_of(aggregation)
+
+    def combine(_: int, common: Params, changes: NDArray[np.float32], weight: NDArray[np.float64]) -> Params:
+        return np.asarray(common + combined_change(changes, weight, aggregation))
+
+    return combine
 
 
 def combined_change(changes: NDArray[np.float32], weight: NDArray[np.float64], aggregation: str) -> Params:

@@ -40,7 +40,7 @@ class Calibration:
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """The standard error of each factor."""
-        return np.sqrt(np.diag(self.covariance))
+        return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
     def truthful_loss_error(self, batch_size: ArrayLike) -> float:
         """The standard error of the fitted loss when all clients are honest and use these batches."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from truthfl.learning.aggregation import combined_change, limited_changes, taken_weights
+from truthfl.learning.aggregation import limited_changes, new_combiner, taken_weights
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import report_of_round, takes_part, updated_memory
 from truthfl.learning.model import Labels, Params
@@ -27,7 +27,7 @@ def train_plainly(
     profile = strategies if isinstance(strategies, Profile) else Profile.of_strategies(strategies, clients)
     all_labels = profile.labels(federated, seed) if labels is None else labels
     received: list[list[Params]] = [[] for _ in range(clients)]
-    common = model.init(seed)
+    common, combine = model.init(seed), new_combiner(federated.rule.aggregation)
     for t in range(training.rounds):
         changes, weights = [], []
         for i in range(clients):
@@ -52,5 +52,5 @@ def train_plainly(
             weights.append(federated.weight[i] / federated.participation[i])
         rows, taken = limited_changes(np.array(changes, dtype=np.float32).reshape(-1, len(common)), federated.rule)
         counted = taken_weights(np.array(weights, dtype=float), taken, federated.rule)
-        common = common + combined_change(rows[taken], counted, federated.rule.aggregation)
+        common = combine(t + 1, common, rows[taken], counted)
     return common

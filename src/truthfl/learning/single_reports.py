@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from truthfl.learning.aggregation import MEAN, combined_change, limited_changes, taken_weights
+from truthfl.learning.aggregation import MEAN, limited_changes, new_combiner, taken_weights
 from truthfl.learning.client_changes import ClientChanges
 from truthfl.learning.engines import Engine, Run
 from truthfl.learning.federated import Federated
@@ -39,6 +39,7 @@ class SingleReports:
         self.pack, self.unpack, self.evaluate = engine.pack, engine.unpack, engine.evaluate
         self.chunk_update, self.combine, self.rescale = engine.chunk_update, engine.combine, engine.rescale
         self.refused: Counter[int] = Counter()
+        self.combined = new_combiner(federated.rule.aggregation)
 
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         self.engine.relabel(run, samples, labels)
@@ -63,4 +64,4 @@ class SingleReports:
         counted = np.zeros(len(weight), dtype=bool)
         counted[clients[order][taken]] = True
         counts = taken_weights(weight[asked], counted[asked], rule)
-        inner[:] = self.engine.pack(common + combined_change(changes[taken], counts, rule.aggregation))
+        inner[:] = self.engine.pack(self.combined(round_ + 1, common, changes[taken], counts))

@@ -37,7 +37,7 @@ class JobTerms:
     audition_seconds  how long the server waits for a solo model
     agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
     report_bound      the largest L2 norm of a report's change that is taken; 0 for none
-    aggregation       how reports are combined: "mean", "trimmed" or "median"
+    aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
     secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
     least_participation  the smallest share of rounds in which any client is asked
     rescales          whether the reports that are taken in a round count for those that are missing too

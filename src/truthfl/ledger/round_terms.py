@@ -8,8 +8,8 @@ from typing import Any
 
 from truthfl.errors import InputError
 
-MEAN = "mean"
-AGGREGATIONS = (MEAN, "trimmed", "median")
+MEAN, OWN = "mean", "own"
+AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 ALWAYS, FROM_THREE = "always", "in rounds of three or more"  # when reports are masked
 FEWEST_MASKED = 3  # reports in a sum
 LONGEST_TASK_NAME = 100

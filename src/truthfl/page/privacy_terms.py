@@ -1,7 +1,7 @@
 """What an offer means for privacy, in words: what leaves the participant's machine, who sees it, what it can tell.
 
 What is said to be recoverable was measured by `benchmarks.inversion`; docs/security.md has the numbers. Imports the
-ledger's `terms`; `learning` when an offer has noise.
+ledger's `terms` and `round_terms`; `learning` when an offer has noise.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from truthfl.ledger.round_terms import OWN
 from truthfl.ledger.terms import Offer
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def what_leaves(offer: Offer) -> list[str]:
         )
     asked = f"about {client.batch_size:,} of your {noun}s"
     rounds = f"In each of {job.rounds:,} rounds, how {asked} would change the model."
+    if job.aggregation == OWN:
+        rounds += " Reports are combined in a way of the operator's own, which you cannot check."
     if job.secure_aggregation:
         sent.append(
             f"{rounds} It is masked: the operator sees sums of at least three reports. It could see yours alone "

@@ -48,7 +48,7 @@ SignatoryOf = Callable[[Context], Signatory]
 ParticipantOf = Callable[[Context], Participant]
 
 
-def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable[[str], None] = lambda _: None) -> None:
+def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable[[str], None]) -> None:
     """Let this app reply to the protocol's query messages.
 
     signatory_of  returns the signatory of a node's context
@@ -115,10 +115,10 @@ def required_code(signatory: Signatory, document: Mapping[str, Any]) -> tuple[st
     return offer, key
 
 
-def client_app(participant_of: ParticipantOf) -> ClientApp:
-    """The whole app of a participant with pictures: query handlers, audition and training."""
+def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lambda _: None) -> ClientApp:
+    """The whole app of a participant: query handlers, audition and training; `warn` as in `add_query_handlers`."""
     app = ClientApp()
-    add_query_handlers(app, participant_of)
+    add_query_handlers(app, participant_of, warn)
 
     @app.query(AUDITION_COMMIT)
     def commit(message: Message, context: Context) -> Message:

@@ -21,7 +21,7 @@ from truthfl.federation.participant.received_models import REPEATABLE_ROUNDS
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
 from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
-from truthfl.ledger.round_terms import MEAN
+from truthfl.ledger.round_terms import MEAN, OWN
 from truthfl.ledger.terms import Offer
 
 MOST_RETURNS = 10  # of a job: how often the server may go back to rounds that were answered
@@ -54,14 +54,13 @@ def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
 
 @contextmanager
 def answering(
-    home: Path, offer: Offer, asked: AskedRound, model: Params | None = None, start: Callable[[], Params] | None = None
+    home: Path, offer: Offer, asked: AskedRound, model: Params, start: Callable[[], Params]
 ) -> Iterator[Callable[[str], None]]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
 
     The block calls the function that it gets with the digest of the report before it sends the report.
 
-    model, start   the common model, and that of the terms, from which training starts; None where they are not arrays
-                   of truthfl's own models
+    model, start   the common model, and that of the terms, from which training starts
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
@@ -70,11 +69,10 @@ def answering(
     with open_rounds(home, offer.hash) as rounds:
         last = rounds.last
         record = _first_record(asked) if last is None else _next_record(asked, last, rounds)
-        if model is not None and start is not None:
-            _require_near(rounds, offer, asked, model, start())
+        _require_near(rounds, offer, asked, model, start())
 
         def sent(report: str) -> None:
-            if model is not None and offer.job.report_bound:
+            if offer.job.report_bound:
                 content = np.ascontiguousarray(model, dtype="<f4").data.cast("B")
                 rounds.models.keep(asked.received, content, None if last is None else last.received)
             sent_record = replace(record, sent=report)
@@ -130,7 +128,7 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
     if asked.round == 0 and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
-    if not offer.job.report_bound or asked.round == 0:
+    if not offer.job.report_bound or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
         return
     last, earlier, steps = rounds.last, initial, asked.round
     kept = None if last is None else rounds.models.model(last.received, model.nbytes)

@@ -31,6 +31,7 @@ from truthfl.ledger.job_view import JobView
 from truthfl.ledger.solo_evidence import level_shifts
 
 RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different orders
+FLOWER_APP = "flower app"  # the kind of model in jobs of earlier versions that wrapped a Flower app
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
@@ -71,6 +72,8 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     if view.test is None or view.agreement is None:
         raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
     recorded, terms = view.test.document, view.agreement.terms
+    if terms.model.get("kind") == FLOWER_APP:
+        raise InputError("this job's model was a Flower app's own; its loss cannot be recomputed here.")
     assert view.taking_part is not None
     for number, entry in enumerate(view.rounds):
         everybody = view.agreement if "taken" in entry.document else view.taking_part

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -79,12 +78,3 @@ def model_in(record: ArrayRecord) -> Params:
     if array.stype != NUMPY or array.dtype != "float32":
         return np.array(array.numpy(), dtype=np.float32)
     return np.array(array_of_npy(array.data, FLOATS, tuple(array.shape)), dtype=np.float32)
-
-
-def arrays_digest(arrays: ArrayRecord) -> str:
-    """A hash of a model's arrays, with their names and shapes."""
-    combined = sha256()
-    for name, array in arrays.items():
-        numbers = np.ascontiguousarray(array.numpy())
-        combined.update(f"{name} {numbers.dtype.str} {numbers.shape};".encode() + numbers.tobytes())
-    return combined.hexdigest()

@@ -21,10 +21,11 @@ from truthfl.federation.protocol.pay_limits import planned_pay, require_within_l
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.stated_limits import reckoned, require_within
 from truthfl.job import DataJob, Participants
+from truthfl.learning.aggregation import is_own
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.planning import Plan
-from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED, FROM_THREE, MEAN
+from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED, FROM_THREE, MEAN, OWN
 from truthfl.ledger.terms import Agreement
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition_plan import label_task
@@ -124,7 +125,7 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         plan.loss_error,
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
-        aggregation=job.server.aggregation,
+        aggregation=OWN if is_own(job.aggregation) else job.aggregation,
         secure_aggregation=_secure_aggregation(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
         loss_by_rounds=() if audition is None else audition.loss_by_rounds,
@@ -137,7 +138,7 @@ def _secure_aggregation(job: DataJob, plan: Plan) -> str:
     chosen = job.privacy.secure_aggregation
     if chosen is not None:
         return ALWAYS if chosen else ""
-    everybody = job.server.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
+    everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
     return FROM_THREE if everybody and len(plan.clients) >= FEWEST_MASKED else ""
 
 

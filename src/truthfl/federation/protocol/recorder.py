@@ -70,12 +70,9 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Recorder:
-    """A context manager with a thread that writes rounds and checkpoints in the order of `put`.
+    """A context manager with a thread that writes rounds and checkpoints in the order of `put`."""
 
-    checkpoint_file  None writes no checkpoints
-    """
-
-    def __init__(self, ledger: Ledger, checkpoint_file: Path | None) -> None:
+    def __init__(self, ledger: Ledger, checkpoint_file: Path) -> None:
         self.ledger, self.checkpoint_file = ledger, checkpoint_file
         self.queue: Queue[Checkpoint | None] = Queue(MOST_ROUNDS)  # None ends the thread
         self.failure: BaseException | None = None
@@ -124,6 +121,5 @@ class Recorder:
 
     def _write_batch(self, batch: list[Checkpoint]) -> None:
         items = tuple(item for checkpoint in batch for item in checkpoint.items)
-        if self.checkpoint_file is not None:
-            write_checkpoint(self.checkpoint_file, Checkpoint(batch[-1].rounds, batch[-1].params, items))
+        write_checkpoint(self.checkpoint_file, Checkpoint(batch[-1].rounds, batch[-1].params, items))
         self.ledger.append_all(items)

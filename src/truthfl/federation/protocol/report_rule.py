@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from truthfl.learning.aggregation import ReportRule
+from truthfl.learning.aggregation import MEAN, ReportRule
 from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.round_terms import masks_reports
+from truthfl.ledger.round_terms import OWN, masks_reports
 
 
-def report_rule(terms: JobTerms, taking_part: int) -> ReportRule:
-    """The rule of a job in which so many clients take part."""
+def report_rule(terms: JobTerms, taking_part: int, own: str = MEAN) -> ReportRule:
+    """The rule of a job in which so many clients take part; `own` names the operator's own strategy, if it has one."""
     masks = masks_reports(terms.secure_aggregation, taking_part)
-    return ReportRule(terms.aggregation, terms.report_bound, masks, terms.rescales)
+    return ReportRule(known_aggregation(terms, own), terms.report_bound, masks, terms.rescales)
+
+
+def known_aggregation(terms: JobTerms, own: str) -> str:
+    """How the reports of a job are combined; terms say "own" of a strategy, which only the operator can name."""
+    return own if terms.aggregation == OWN else terms.aggregation

@@ -34,7 +34,6 @@ def report_or_reason(
     *,
     bound: float = 0.0,
     code_key: bytes | None = None,
-    metrics: bool = False,
 ) -> dict[str, AnyArray] | str:
     """Return the model in a reply, or the reason why the reply is rejected.
 
@@ -42,14 +41,11 @@ def report_or_reason(
     asked     what the training message says of the round: offer, round and attempt must come back
     bound     the largest length (L2 norm) of a report's change; 0 for none
     code_key  of the code that the reply must have; None if the offer has no agreement key
-    metrics   whether the reply may also contain one MetricRecord
     """
     if reply.has_error():
         return plain(f"error: {str(reply.error.reason).strip()}")
     content = reply.content
-    measured = set(content.metric_records) if metrics else set()
-    expected = {MODEL, ROUND} | (measured if len(measured) == 1 else set())
-    if set(content.keys()) != expected:
+    if set(content.keys()) != {MODEL, ROUND}:
         return plain(f"its records are {', '.join(sorted(map(repr, content.keys()))) or 'none'}")
     assignment, arrays = content.get(ROUND), content.get(MODEL)
     if not isinstance(assignment, ConfigRecord) or not isinstance(arrays, ArrayRecord):

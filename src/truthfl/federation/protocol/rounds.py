@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Message
 
+from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
@@ -23,11 +24,11 @@ from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
-from truthfl.federation.protocol.report_rule import report_rule
+from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
-from truthfl.learning.aggregation import combined_change, taken_weights
+from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
@@ -45,6 +46,7 @@ class TrainingRun:
     taking_part  the agreement with those only who passed the audition; the whole agreement if there was none
     code_keys    by client: the key of the codes of her messages; empty if the offers have no agreement key
     acceptances  by client: her signed acceptance
+    own          the name of the operator's own strategy, if the terms say that there is one
     """
 
     model: Model
@@ -53,6 +55,12 @@ class TrainingRun:
     taking_part: Agreement
     code_keys: Mapping[str, bytes] = field(default_factory=dict)
     acceptances: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    own: str = MEAN
+
+    @cached_property
+    def combine(self) -> Combine:
+        """Combines the reports of a round; what a strategy keeps from round to round is lost with this process."""
+        return new_combiner(known_aggregation(self.agreement.terms, self.own))
 
     @property
     def rounds(self) -> int:
@@ -162,10 +170,12 @@ def run_round(
     names = [offer.client.name for offer in offers if offer.client.name in reports]
     weight = np.array([training.weight_of(offer) for offer in offers])
     taken = np.array([offer.client.name in reports for offer in offers], dtype=bool)
-    rule = report_rule(training.agreement.terms, len(training.taking_part.offers))
+    rule = report_rule(training.agreement.terms, len(training.taking_part.offers), training.own)
     changes = np.array([reports[name] - params for name in names], dtype=np.float32).reshape(-1, len(params))
-    change = combined_change(changes, taken_weights(weight, taken, rule), rule.aggregation)
-    return RoundOutcome(params + change, names, rejected)
+    combined = training.combine(call.round + 1, params, changes, taken_weights(weight, taken, rule))
+    if not np.isfinite(combined).all():
+        raise InputError(f"the reports of round {call.round + 1} were combined to NaN or infinity; it is not recorded.")
+    return RoundOutcome(combined, names, rejected)
 
 
 def _training_messages(

@@ -137,7 +137,8 @@ def conduct_job(
             checkpoint_file = operator.folder / "checkpoints" / name
             acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
             model = model_of(agreement.terms, job.task)
-            training = TrainingRun(model, agreement, checkpoint_file, taking_part, code_keys, acceptances)
+            own = job.aggregation
+            training = TrainingRun(model, agreement, checkpoint_file, taking_part, code_keys, acceptances, own)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )

@@ -189,7 +189,7 @@ def _trained(
         restricted.training,
         weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
         participation=np.where([offer.client.name in weights for offer in agreement.offers], q, NEVER_ASKED),
-        rule=report_rule(agreement.terms, len(taking_part.offers)),
+        rule=report_rule(agreement.terms, len(taking_part.offers), restricted.rule.aggregation),
     )
     profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, seed)

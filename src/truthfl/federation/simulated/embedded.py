@@ -299,7 +299,7 @@ def _simulated_payoff(
     """All clients' payoffs with these behaviours, by the fast trainer, with the same draws as the job."""
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    rule = report_rule(terms, len(agreement.offers))
+    rule = report_rule(terms, len(agreement.offers), job.aggregation)
     federated = with_rule(with_training(federation.federated, training), rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, operator.seed)

@@ -55,7 +55,7 @@ def _loaded(use: str) -> _Loaded:
 def _load(use: str) -> _Loaded:
     place, _, name = use.rpartition(":")
     shown = Path(place).name if place.endswith(".py") else place
-    module = _module_of_file(Path(place), name) if place.endswith(".py") else _installed_module(place)
+    module = module_of_file(Path(place), name) if place.endswith(".py") else installed_module(place)
     made = getattr(module, name, None)
     if not isclass(made):
         tasks = [one for one, value in vars(module).items() if _is_task_of(module, value)]
@@ -63,7 +63,7 @@ def _load(use: str) -> _Loaded:
     if not issubclass(made, Task):
         raise InputError(f"{name} is no Task; it must derive from truthfl.simulate.Task.")
     _require_methods(made)
-    return _Loaded(guarded(made), _digest_of(made))
+    return _Loaded(guarded(made), digest_of_module(sys.modules[made.__module__]))
 
 
 def _is_task_of(module: ModuleType, value: object) -> bool:
@@ -85,7 +85,8 @@ def _require_methods(made: type[Task]) -> None:
         raise InputError(f"{made.__name__} has {OWN_STEPS} and no model of its own; it must have one, by model.")
 
 
-def _module_of_file(path: Path, name: str) -> ModuleType:
+def module_of_file(path: Path, name: str) -> ModuleType:
+    """The module in this file, which should define `name`; executed once per process."""
     if not path.is_file():
         raise InputError(f"{path} does not exist; it must be the file that defines {name}.")
     known = f"truthfl_task_{sha256(str(path).encode()).hexdigest()[:12]}"
@@ -108,21 +109,22 @@ def _module_of_file(path: Path, name: str) -> ModuleType:
     return module
 
 
-def _installed_module(name: str) -> ModuleType:
+def installed_module(name: str) -> ModuleType:
+    """The installed module of this name."""
     try:
         return import_module(name)
     except (Exception, SystemExit) as error:
         raise InputError(f"{name} cannot be imported ({failure(error)}).") from None
 
 
-def _digest_of(made: type[Task]) -> str:
-    name = made.__module__
+def digest_of_module(module: ModuleType) -> str:
+    """The SHA-256 digest of the text of the module's file, with line ends as on Linux."""
+    name = module.__name__
     if name not in _SOURCES:
-        file = getattr(sys.modules.get(name), "__file__", None)
         try:
-            _SOURCES[name] = _digest(Path(str(file)).read_bytes())
+            _SOURCES[name] = _digest(Path(str(module.__file__)).read_bytes())
         except OSError:
-            raise InputError(f"the source of {made.__name__} cannot be read; it must be a file.") from None
+            raise InputError(f"the source of {name} cannot be read; it must be a file.") from None
     return _SOURCES[name]
 
 
