@@ -1,6 +1,7 @@
 """Tasks: the same work has one address, is done once, survives interruption and broken files, and fails clearly."""
 
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.learning.federations import Data, ModelChoice
+from truthfl.learning.task_choice import TaskChoice
 from truthfl.studies.cells import Cell, CellResult, FederationSpec
 from truthfl.studies.work import Store, WorkError, WorkItem, do_all
 
 PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=200), ModelChoice("softmax"), (60,) * 4)
+ON_A_TABLE = replace(PLACE, task=TaskChoice("tables"))
 NAMES = st.text("abcde", min_size=1, max_size=4)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -110,8 +113,9 @@ def cell(**varied):
 
 
 def test_one_process_and_two_give_the_same_bits(tmp_path):
-    tasks = [*cell().tasks(range(12)), *cell(report_scale=2.0).tasks([0, 1])]
-    assert len(tasks) == 3
+    on_a_table = replace(cell(), federation=ON_A_TABLE).tasks([0])
+    tasks = [*cell().tasks(range(12)), *cell(report_scale=2.0).tasks([0, 1]), *on_a_table]
+    assert len(tasks) == 4
     one, two = do_all(tasks, Store(tmp_path / "1"), workers=1), do_all(tasks, Store(tmp_path / "2"), workers=2)
     for a, b in zip(one, two, strict=True):
         assert a.keys() == b.keys()
@@ -133,6 +137,11 @@ def test_errors_in_other_processes_arrive_as_they_are(tmp_path):
 def test_more_seeds_leave_earlier_tasks_as_they_are():
     few, many = cell().tasks(range(20)), cell().tasks(range(30))
     assert [task.address for task in many[:2]] == [task.address for task in few]
+
+
+def test_work_on_pictures_has_the_address_that_it_had_before_there_were_tasks():
+    assert cell().tasks([0])[0].address == "c52ed7d9dacdb0ff66a4ad0671dea0e4"
+    assert replace(cell(), federation=ON_A_TABLE).tasks([0])[0].address != cell().tasks([0])[0].address
 
 
 def test_changed_data_are_another_task(tmp_path):
