@@ -14,6 +14,8 @@ from truthfl.job import read_job
 from truthfl.learning.aggregation import new_combiner
 from truthfl.learning.own_strategy import StrategyCombiner, registered
 from truthfl.learning.server_optimizers import ServerOptimizer
+from truthfl.studies.cells import FederationSpec, federation_of
+from truthfl.studies.verify.lie_training import losses_without
 
 STRATEGIES = """
 from flwr.serverapp.strategy import FedAdam, FedAvg
@@ -115,3 +117,20 @@ def test_a_strategy_without_a_model_or_of_another_process_is_told(tmp_path):
     assert "is an object of another process" in told(new_combiner, "live:FedAdam 123")
     with pytest.raises(InputError, match="of masked reports only the mean can be computed"):
         replace(job, privacy=replace(job.privacy, secure_aggregation=True))
+
+
+def test_verify_trains_lies_with_the_jobs_way_to_combine_reports(tmp_path):
+    """In plain values, as workers get them; a file that was changed in the meantime is told."""
+    job = named(tmp_path, "strategies.py:Silent")
+    data, model, sizes = job.data, job.trained_model, job.clients.dataset_size
+    plain = FederationSpec(data, model, sizes)
+    assert "aggregation" not in plain.settings()
+    median, own = (FederationSpec(data, model, sizes, aggregation=name) for name in ("median", job.aggregation))
+    for spec in (median, own):
+        made = federation_of(**spec.settings())
+        assert {made.federated.rule.aggregation, made.pilot.rule.aggregation} == {spec.aggregation}
+    training = {"rounds": 2, "local_steps": 1, "step_size": 0.5, "batch_size": [8.0] * 4, "without": [0], "seeds": [1]}
+    assert not np.array_equal(*(losses_without(**spec.settings(), **training)["loss"] for spec in (plain, median)))
+    assert "Silent returned no model in round 1" in told(losses_without, **own.settings(), **training)
+    changed = own.settings() | {"aggregation": own.settings()["aggregation"] | {"source": "other"}}
+    assert told(federation_of, **changed).endswith("was changed in the meantime; start again.")

@@ -14,7 +14,7 @@ is done with long and with missing reports. Imports `model`, `errors` and, for a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,6 +87,27 @@ def require_aggregation(aggregation: object) -> None:
 def is_own(aggregation: object) -> bool:
     """Whether this names a strategy of one's own."""
     return isinstance(aggregation, str) and ":" in aggregation
+
+
+def aggregation_document(aggregation: str) -> dict[str, str]:
+    """JSON values from which `aggregation_of` makes it again in another process; a changed file changes them."""
+    if not is_own(aggregation):
+        return {"use": aggregation}
+    from truthfl.learning.own_strategy import portable
+
+    return {"use": aggregation, "source": portable(aggregation)}
+
+
+def aggregation_of(document: Mapping[str, str] | None) -> str:
+    """How reports are combined by these JSON values; the mean if there are none.
+
+    `InputError` if the file of a strategy of one's own is another than it was when the document was made.
+    """
+    if document is None:
+        return MEAN
+    if aggregation_document(document["use"]) != dict(document):
+        raise InputError(f"the file of the strategy {document['use']} was changed in the meantime; start again.")
+    return document["use"]
 
 
 def new_combiner(aggregation: str) -> Combine:

@@ -14,10 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.learning.aggregation import MEAN, ReportRule, aggregation_document, aggregation_of
 from truthfl.learning.asked_samples import ask_for_labels
 from truthfl.learning.audition_planning import PILOT_SEED
 from truthfl.learning.federated import Federated
-from truthfl.learning.federations import Data, ModelChoice, SimulatedFederation, build_federation, with_training
+from truthfl.learning.federations import (
+    Data,
+    ModelChoice,
+    SimulatedFederation,
+    build_federation,
+    with_rule,
+    with_training,
+)
 from truthfl.learning.gradients import measure_gradients
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.step_size import find_step_size
@@ -38,6 +46,7 @@ class FederationSpec:
     sizes          number of samples of each client
     participation  default 1
     labels         number of samples that each client is asked to label, 0 for those who take no part; all by default
+    aggregation    how reports are combined
     """
 
     data: Data
@@ -46,6 +55,7 @@ class FederationSpec:
     participation: tuple[float, ...] | None = None
     labels: tuple[int, ...] | None = None
     task: TaskChoice = PICTURES
+    aggregation: str = MEAN
 
     def settings(self) -> dict[str, Any]:
         """JSON values for work items; participation only if a client is sometimes absent (keeps old addresses)."""
@@ -53,6 +63,7 @@ class FederationSpec:
         absent = self.participation is not None and min(self.participation) < 1.0
         settings |= {"participation": list(self.participation or ())} if absent else {}
         settings |= {} if self.task == PICTURES else {"task": self.task.document()}
+        settings |= {} if self.aggregation == MEAN else {"aggregation": aggregation_document(self.aggregation)}
         return settings | ({} if self.labels is None else {"labels": list(self.labels)})
 
 
@@ -126,6 +137,7 @@ def train_cell(
     sizes: Sequence[int],
     participation: Sequence[float] | None = None,
     task: Mapping[str, Any] | None = None,
+    aggregation: Mapping[str, str] | None = None,
     rounds: int,
     step_size: float,
     batch_size: Sequence[float],
@@ -136,7 +148,7 @@ def train_cell(
     seeds: Sequence[int],
 ) -> Result:
     """Train once per seed and evaluate every `every` rounds."""
-    federation = federation_of(data, model, sizes, participation, task=task)
+    federation = federation_of(data, model, sizes, participation, task=task, aggregation=aggregation)
     federated = with_training(federation.pilot if pilot else federation.federated, Training(rounds, 1, step_size))
     strategies = Strategies(labeling_effort, batch_size, report_scale)
     data_sets = {"train": train_loss_samples(federated), "test": federation.test}
@@ -207,11 +219,13 @@ def federation_of(
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
     task: Mapping[str, Any] | None = None,
+    aggregation: Mapping[str, str] | None = None,
 ) -> SimulatedFederation:
     """The federation of these JSON values; cached. With `labels`, each client has the samples that she labels."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
     asked = None if labels is None else tuple(labels)
-    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, TaskChoice.of_document(task))
+    choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
+    return _federation(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule)
 
 
 @lru_cache(maxsize=8)
@@ -222,8 +236,12 @@ def _federation(
     participation: tuple[float, ...],
     labels: tuple[int, ...] | None,
     task: TaskChoice,
+    rule: ReportRule,
 ) -> SimulatedFederation:
     federation = build_federation(data, model, sizes, Training(1), participation, task)
+    federation = replace(
+        federation, federated=with_rule(federation.federated, rule), pilot=with_rule(federation.pilot, rule)
+    )
     if labels is None:
         return federation
     federated = ask_for_labels(federation.federated, labels, data.seed)

@@ -152,7 +152,9 @@ def plan_of(job: DataJob, stored: Result) -> DrawnPlan:
         steps, batch, step_size, penalty, shifts = stored["recipe"].tolist()
         solo = SoloTerms.of_contract(contract, Recipe(int(steps), int(batch), step_size, penalty, int(shifts)))
     return DrawnPlan(
-        federation=FederationSpec(job.data, job.trained_model, people.dataset_size, participation, of_all, job.task),
+        federation=FederationSpec(
+            job.data, job.trained_model, people.dataset_size, participation, of_all, job.task, job.aggregation
+        ),
         training=replace(job.training, step_size=float(stored["step_size"])),
         clients=clients,
         loss_model=LossModel(**model),

@@ -16,9 +16,10 @@ from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_runs import Case, train_lies, train_pairs
 from truthfl.adversary.lied_solo import SoloTerms
 from truthfl.adversary.split import Split, make_split
+from truthfl.learning.aggregation import ReportRule, aggregation_of
 from truthfl.learning.asked_samples import ask_for_labels
 from truthfl.learning.constants import measure_constants
-from truthfl.learning.federations import Data, ModelChoice, clients_federation, with_training
+from truthfl.learning.federations import Data, ModelChoice, clients_federation, with_rule, with_training
 from truthfl.learning.task_choice import TaskChoice
 from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray
@@ -75,6 +76,7 @@ def _split_and_batches(
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
     task: Mapping[str, Any] | None = None,
+    aggregation: Mapping[str, str] | None = None,
     split: int,
     rounds: int,
     local_steps: int,
@@ -84,9 +86,8 @@ def _split_and_batches(
     """The split with this seed and training, and the assigned batches."""
     chances = (1.0,) * len(sizes) if participation is None else tuple(participation)
     asked = None if labels is None else tuple(labels)
-    here = _cached_split(
-        Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, TaskChoice.of_document(task), split
-    )
+    choice, rule = TaskChoice.of_document(task), ReportRule(aggregation_of(aggregation))
+    here = _cached_split(Data(**data), ModelChoice(**model), tuple(sizes), chances, asked, choice, rule, split)
     training = Training(rounds, local_steps, step_size)
     return replace(here, federated=with_training(here.federated, training)), np.asarray(batch_size, dtype=float)
 
@@ -99,11 +100,13 @@ def _cached_split(
     participation: tuple[float, ...],
     labels: tuple[int, ...] | None,
     task: TaskChoice,
+    rule: ReportRule,
     split: int,
 ) -> Split:
     """The split with this seed, under the pilot and test data of `data.seed`."""
     one_round = Training(1)
     federated, test = clients_federation(data, model, sizes, one_round, participation, task, split_seed=split)
+    federated = with_rule(federated, rule)
     if labels is not None:
         federated = ask_for_labels(federated, labels, split)
     return make_split(federated, test, one_round, split)
@@ -117,6 +120,7 @@ def losses_without(
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
     task: Mapping[str, Any] | None = None,
+    aggregation: Mapping[str, str] | None = None,
     rounds: int,
     local_steps: int,
     step_size: float,
@@ -128,7 +132,7 @@ def losses_without(
 
     The array is (1 + clients left out, seeds).
     """
-    federation = federation_of(data, model, sizes, participation, labels, task)
+    federation = federation_of(data, model, sizes, participation, labels, task, aggregation)
     federated = with_training(federation.pilot, Training(rounds, local_steps, step_size))
     count = len(federated.partition)
     left_out = np.eye(count)[list(without)]
@@ -147,12 +151,13 @@ def bound_constants(
     participation: Sequence[float] | None = None,
     labels: Sequence[int] | None = None,
     task: Mapping[str, Any] | None = None,
+    aggregation: Mapping[str, str] | None = None,
     rounds: int,
     local_steps: int,
     share_of_limit: float,
 ) -> Result:
     """The constants of the bounds on the server's pilot data, at the step size `share_of_limit`/L."""
-    pilot = federation_of(data, model, sizes, participation, labels, task).pilot
+    pilot = federation_of(data, model, sizes, participation, labels, task, aggregation).pilot
     first = measure_constants(with_training(pilot, Training(rounds, local_steps, 1e-3)))
     step_size = share_of_limit / float(first.smoothness.value)
     measured = measure_constants(with_training(pilot, Training(rounds, local_steps, step_size)))
