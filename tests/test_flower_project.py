@@ -6,10 +6,12 @@ from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pytest
 from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import FedAvgM
 
 from small_jobs import small_job_file
+from truthfl.errors import TruthflError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.flower import SERVER, InProcessGrid, client_app, kept_key, open_ledger, server_app
 from truthfl.job import read_job
@@ -20,8 +22,9 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "flower_app"
 
 
 def test_the_apps_of_a_flower_project(tmp_path):
-    """Eight rounds of the small job with pictures, under LCEME; run again after it is complete, it is another job."""
+    """Eight rounds of the small job with pictures, under LCEME; a run after it is complete is another job."""
     path = small_job_file(tmp_path, "rounds = 30", "rounds = 8\nstep_size = 0.5")
+    path.write_text(path.read_text().replace("[server]", "[server]\nenrol_seconds = 0.01"))
     federated = read_job(path).simulated_federation().federated
     nodes = {}
     for client, name in enumerate(("Ada", "Ben", "Cleo", "Dora")):
@@ -32,14 +35,15 @@ def test_the_apps_of_a_flower_project(tmp_path):
         nodes[10 + client] |= {"key": str(home / "key"), "accept": "all"}
     grid, config = InProcessGrid(client_app(), nodes), {"folder": str(tmp_path / "run")}
     app = server_app(path, FedAvgM(server_momentum=0.3))
-    for _ in range(2):
-        app(grid, Context(run_id=1, node_id=SERVER, node_config={}, state=RecordDict(), run_config=config))
+    app(grid, context := Context(1, SERVER, {}, RecordDict(), config))
+    with pytest.raises(TruthflError):  # nobody is there
+        app(InProcessGrid(client_app(), {}), context)
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
         entries = book.entries()
     assert check(entries) is None
     seeds = [entry.document["seed"] for entry in entries if entry.kind == "job"]
     assert len(set(seeds)) == 2
-    assert sum(entry.kind == "receipt" for entry in entries) == 8
+    assert sum(entry.kind == "receipt" for entry in entries) == 4
 
 
 def test_the_participants_of_the_example_bring_what_its_job_asks_for(tmp_path, monkeypatch):

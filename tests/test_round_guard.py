@@ -258,3 +258,14 @@ def test_of_very_many_rounds_the_last_are_read(tmp_path):
         assert rounds.latest_of(3) is None
     assert len(rounds_of(tmp_path, "ab")) == 2000
     assert "no hash" in told(rounds_of, tmp_path, "../x")
+
+
+def test_of_a_strategy_of_the_operators_own_no_largest_change_is_known(tmp_path):
+    """The first model and NaN are still refused."""
+    far = START + np.float32(50.0)
+    bounded, own = Node(tmp_path / "mean"), Node(tmp_path / "own", aggregation="own")
+    for node in (bounded, own):
+        node.answer(START, round=0)
+    assert "away from the last one" in bounded.refuses(far, round=1)
+    own.answer(far, round=1)
+    assert "NaN or infinity" in own.refuses(far * np.nan, round=2)
