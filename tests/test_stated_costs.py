@@ -146,10 +146,14 @@ loss_value = 50000.0
     known.write_text(text)
     private.write_text(text + f"cost_distribution = {UNIFORM}\n")
     run = CliRunner()
-    payoff = [
-        json.loads(run.invoke(app, ["plan", str(path), "--json"]).output)["clients"]["expected_payoff"]
-        for path in (known, private)
+    told_of = [
+        json.loads(run.invoke(app, ["plan", str(path), "--json"]).output)["clients"] for path in (known, private)
     ]
+    payoff = [one["expected_payoff"] for one in told_of]
     assert max(map(abs, payoff[0])) < 1e-6 < 1.0 < min(payoff[1])
+    assert payoff[1] == pytest.approx(told_of[1]["rent"], rel=0.01)  # without an error of the loss
+    assert "rent" not in told_of[0]
     shown = run.invoke(app, ["plan", str(private)]).output
-    assert "Costs are private: pay is" in " ".join(shown.split())
+    assert "Costs are private. If everybody states the job's, the rents that make the true cost" in " ".join(
+        shown.split()
+    )

@@ -17,7 +17,7 @@ from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.deviation import Deviation, absence_rise, free_riding_gain
 from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism
+from truthfl.mechanism.mechanism import Mechanism, PlanInputs
 from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
 from truthfl.mechanism.payoff import server_payoff, work_cost
 from truthfl.mechanism.setting import Clients, Training
@@ -26,7 +26,7 @@ from truthfl.mechanism.strategies import Strategies
 
 if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLie, PilotLies
-    from truthfl.job import ConstantsJob, DataJob
+    from truthfl.job import ConstantsJob, DataJob, ServerSettings
     from truthfl.learning.planning import Plan
 
 ROWS_SHOWN = 40
@@ -40,7 +40,8 @@ class Planned:
 
     basis        the loss model in words, for the printed plan
     worth        (clients,) what each client's work is worth to the server, in money, with its standard error
-    screened     whether clients state their costs, and pay is above cost so that the true one is their best statement
+    rent         (clients,) what is paid beyond cost and margins so that clients state their true costs; None if costs
+                 are known
     lies         what a short search for lies found on pilot data; None for a job without data
     """
 
@@ -55,7 +56,7 @@ class Planned:
     worth: FloatArray
     worth_error: FloatArray
     lies: PilotLies | None = None
-    screened: bool = False
+    rent: FloatArray | None = None
 
     @property
     def spread(self) -> FloatArray:
@@ -99,7 +100,7 @@ def plan_constants_job(job: ConstantsJob) -> Planned:
         basis=f"{server.bound} bound",
         worth=worth,
         worth_error=np.zeros_like(worth),
-        screened=server.cost_distribution is not None,
+        rent=_rents(server, job.clients, model, job.training),
     )
 
 
@@ -131,8 +132,18 @@ def plan_data_job(job: DataJob, plan: Plan, lies: PilotLies) -> Planned:
         worth=job.server.loss_value * lies.absence.mean,
         worth_error=job.server.loss_value * lies.absence.error,
         lies=lies,
-        screened=job.server.cost_distribution is not None,
+        rent=_rents(job.server, plan.clients, plan.calibration.model, plan.training),
     )
+
+
+def _rents(server: ServerSettings, clients: Clients, model: LossModel, training: Training) -> FloatArray | None:
+    if server.cost_distribution is None:
+        return None
+    from truthfl.job.cost_distribution import cost_distribution
+    from truthfl.mechanism.screened_plan import stated_rents
+
+    distribution = cost_distribution(server.cost_distribution)
+    return stated_rents(PlanInputs(clients, model, training, server.loss_value, cost_distribution=distribution))
 
 
 def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
@@ -151,6 +162,7 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
             "gain_from_free_riding": free_riding_gain(contract, clients, planned.model, planned.training),
             "worth": planned.worth,
             "worth_error": planned.worth_error,
+            **({} if planned.rent is None else {"rent": planned.rent}),
         },
         "lies": None if planned.lies is None else [_lie_json(lie) for lie in planned.lies.lies],
         "lies_tried": 0 if planned.lies is None else planned.lies.points,
@@ -228,10 +240,13 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
     evidence = "by search" if deviation.closed_form_gain is None else "formula and search disagree"
     evidence = "formula and search agree" if deviation.confirmed else evidence
     out.print(f"The most anybody gains by lying, on this loss model: {worst:.2f} ({evidence}).")
-    if planned.screened:
+    if planned.rent is not None:
+        rents = ", ".join(
+            f"{clients.label(i)} {rent:,.2f}" for i, rent in enumerate(planned.rent[:ROWS_SHOWN].tolist())
+        )
         out.print(
-            f"Costs are private: pay is {_range(deviation.honest_payoff)} above cost if everybody states the job's. "
-            "That is what makes the true cost the best statement, and covers an error of the loss."
+            "Costs are private. If everybody states the job's, the rents that make the true cost the best statement, "
+            f"without the margin for errors of the loss, are {rents}."
         )
     if (present := presence_sentence(clients)) is not None:
         out.print(present)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.errors import InfeasibleError
 from truthfl.mechanism.assignment import optimal_batch_sizes
@@ -103,8 +104,8 @@ def plan_screened(inputs: PlanInputs) -> Contract:
     menus, so that it does not depend on what anybody states.
     """
     clients, model, training = inputs.clients, inputs.loss_model, inputs.training
-    stated = np.ones(len(clients), dtype=bool) if inputs.stated is None else np.asarray(inputs.stated, dtype=bool)
-    menus = {client: _menu_of(inputs, client) for client in np.flatnonzero(stated).tolist()}
+    stated = _who_states(inputs)
+    menus = _menus(inputs, stated)
     cost, rent = clients.sample_cost.copy(), np.zeros(len(clients))
     for client, menu in menus.items():
         cost[client] = menu.highest
@@ -122,6 +123,24 @@ def plan_screened(inputs: PlanInputs) -> Contract:
     bare = lceme(at_items, model, training, batches)
     margin = confidence_margin(bare, inputs.loss_error(batches), confidence=inputs.confidence)
     return lceme(at_items, model, training, batches, margin=np.where(stated, rent, margin) + inputs.margin)
+
+
+def stated_rents(inputs: PlanInputs) -> FloatArray:
+    """What her item leaves each client at the cost that she states, without margins; 0 for who states none."""
+    rents = np.zeros(len(inputs.clients))
+    for client, menu in _menus(inputs, _who_states(inputs)).items():
+        cost = float(inputs.clients.sample_cost[client])
+        item = menu.item(cost)
+        rents[client] = menu.rent[item] + menu.rounds * menu.batch_size[item] * (menu.cost[item] - cost)
+    return rents
+
+
+def _who_states(inputs: PlanInputs) -> NDArray[np.bool_]:
+    return np.ones(len(inputs.clients), dtype=bool) if inputs.stated is None else np.asarray(inputs.stated, dtype=bool)
+
+
+def _menus(inputs: PlanInputs, stated: NDArray[np.bool_]) -> dict[int, WholeMenu]:
+    return {client: _menu_of(inputs, client) for client in np.flatnonzero(stated).tolist()}
 
 
 def _menu_of(inputs: PlanInputs, client: int) -> WholeMenu:
