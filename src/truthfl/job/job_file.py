@@ -113,6 +113,8 @@ def _with_folder(aggregation: str, folder: Path) -> str:
 
 def _plain_model(kind: str = "softmax", filters: int = 8, penalty: float = 1e-3) -> ModelChoice:
     """The fields of section [model]; clipping and noise have the section [privacy]."""
+    if kind == OWN:
+        raise InputError('kind is "own"; that is the model of a task of your own, which needs no [model].')
     return ModelChoice(kind, filters, penalty)
 
 

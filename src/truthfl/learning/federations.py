@@ -34,7 +34,7 @@ from truthfl.mechanism.setting import Training
 
 SPLITS = ("paper", "iid", "dirichlet")
 OWN = "own"
-MODELS = ("softmax", "cnn", OWN)
+MODELS = ("softmax", "cnn")
 PICTURE_DIMENSIONS = 3  # of one picture: height, width, channels
 
 
@@ -88,7 +88,7 @@ class ModelChoice:
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.kind not in MODELS:
+        if self.kind not in (*MODELS, OWN):
             raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(map(repr, MODELS))}.")
         whole_number("filters", self.filters, at_least=1)
         number("penalty", self.penalty, at_least=0.0)
