@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,7 @@ from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
 from truthfl.ledger.upgrade import readable_version, upgrade
 
 KEYS_PER_QUERY = 500
+COLUMNS = tuple(field.name for field in fields(Entry))
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
@@ -75,7 +76,7 @@ def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]
                 "what is in it stays as it is."
             )
     if new:
-        connection.execute(ENTRIES.insert(), [asdict(entry) for entry in new])
+        connection.execute(ENTRIES.insert(), [{name: getattr(entry, name) for name in COLUMNS} for entry in new])
     return [entries[item.unique_key] for item in items]
 
 

@@ -89,7 +89,7 @@ def _first_record(asked: AskedRound) -> RoundRecord:
 def _next_record(asked: AskedRound, last: RoundRecord, rounds: RoundFile) -> RoundRecord:
     """The record of a round after the last one; raise InputError if it is not one that may come next."""
     number = asked.round + 1
-    record = replace(last, round=asked.round, attempt=asked.attempt, received=asked.received)
+    record = RoundRecord(asked.round, asked.attempt, asked.received, last.sent, last.unchanged, last.returns)
     if asked.attempt < last.attempt:
         raise InputError(f"round {number:,} is of an earlier start of the server than the last one.")
     if asked.round == last.round and asked.received == last.received:
@@ -138,7 +138,7 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
             steps += 2 * REPEATABLE_ROUNDS
     apart = model - earlier
     with np.errstate(over="ignore"):  # infinity is far away
-        distance = math.sqrt(float(np.square(apart, out=apart).sum(dtype=np.float64)))  # a norm by BLAS wakes threads
+        distance = math.sqrt(float(np.square(apart, out=apart).sum()))  # a norm by BLAS wakes threads
     bound = steps * _largest_change(offer)
     if distance > bound:
         raise InputError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from queue import Empty, Queue
@@ -47,7 +47,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
     header = {
         "rounds": checkpoint.rounds,
-        "items": [asdict(item) for item in checkpoint.items],
+        "items": [vars(item) for item in checkpoint.items],
         "digest": sha256(model_bytes).hexdigest(),
         "bytes": len(model_bytes),
     }
