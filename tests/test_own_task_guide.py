@@ -24,7 +24,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SECONDS = 240
 GUIDE_PORT, ROUNDS = "8443", 3
 BY_HAND = "Cleo"
-IN_ONE_PROCESS = ("plan", "verify", "run")  # test_own_task.py has such a job, with a shorter pilot
+IN_ONE_PROCESS = ("plan", "verify", "run")
 
 
 def blocks(page, language):
@@ -58,6 +58,13 @@ def test_each_class_of_the_guide_is_a_task_that_can_be_trained(number, library, 
     (tmp_path / "job.toml").write_text(job, encoding="utf-8")
     side = read_job(tmp_path / "job.toml").server_side()  # scores and gradients are checked there
     assert side.pilot.model.size > 0
+
+
+@pytest.mark.parametrize("name", IN_ONE_PROCESS)
+def test_the_examples_commands_in_one_process(name, tmp_path):
+    (command,) = (line for line in commands(EXAMPLE / "README.md") if line.startswith(f"truthfl {name} "))
+    told = truthfl(prepared(tmp_path), *shlex.split(command)[1:])
+    assert {"plan": "Ada", "verify": "audition", "run": "Ledger: tried/ledger.db"}[name] in told
 
 
 def test_the_example_in_pytorch(tmp_path):
