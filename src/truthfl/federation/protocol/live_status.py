@@ -1,0 +1,178 @@
+"""What a running server knows and the ledger does not: stage and deadline, who is connected, labels so far.
+
+The server writes it to a file in the operator's folder, which she alone can read; `truthfl status`, her page and the
+metrics read it there. Imports `files`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from truthfl.files import write_file
+
+FILE_NAME = "live.json"
+SECONDS_BETWEEN_WRITES = 0.2
+STALE_SECONDS = 10.0  # a running server writes at least every SECONDS_BETWEEN_SIGNS
+SECONDS_BETWEEN_SIGNS = 3.0
+MOST_ROUND_TIMES, MOST_REFUSED_CONNECTIONS = 200, 20
+
+# Stages, in their order.
+ENROLLING, PLANNING, APPROVING, OFFERING = "enrolling", "planning", "approving", "offering"
+LABELING, AUDITIONING, TRAINING, TESTING, OVER = "labeling", "auditioning", "training", "testing", "over"
+
+
+@dataclass
+class LiveClient:
+    """One participant, as the running server sees her.
+
+    last_seen      time of her last message, ISO 8601 in UTC; None if there was none since the server started
+    labeled        how many of the labels that her offer asks for are there; None if she has not said
+    reply_seconds  how long her last reply took
+    """
+
+    connected: bool = False
+    last_seen: str | None = None
+    labeled: int | None = None
+    reply_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class RefusedConnection:
+    """Somebody who was not let in: when, from which address, and why, in a sentence."""
+
+    at: str
+    address: str
+    reason: str
+
+
+@dataclass
+class LiveStatus:
+    """The content of the file. Times are ISO 8601 in UTC.
+
+    pid            the server's process
+    at             when this was written
+    address        HOST:PORT that participants use
+    stage          one of the stages above
+    stage_since    when it began
+    deadline       when the server stops waiting in this stage; None if it does not wait
+    paused         whether the operator paused the job
+    round_seconds  how long the last rounds took, the latest last
+    clients        by name: all clients of the job
+    refused_connections  the last ones
+    """
+
+    job: str
+    pid: int = field(default_factory=os.getpid)
+    at: str = ""
+    address: str = ""
+    stage: str = ENROLLING
+    stage_since: str = ""
+    deadline: str | None = None
+    paused: bool = False
+    round_seconds: list[float] = field(default_factory=list)
+    clients: dict[str, LiveClient] = field(default_factory=dict)
+    refused_connections: list[RefusedConnection] = field(default_factory=list)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the server that wrote it still runs."""
+        try:
+            age = (datetime.now(UTC) - datetime.fromisoformat(self.at)).total_seconds()
+        except ValueError:
+            return False
+        return age < STALE_SECONDS
+
+
+def now() -> str:
+    """The time, ISO 8601 in UTC, in milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def read_live_status(folder: Path) -> LiveStatus | None:
+    """The status in this operator's folder; None if there is none that can be read."""
+    try:
+        document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+        document["clients"] = {name: LiveClient(**client) for name, client in document["clients"].items()}
+        document["refused_connections"] = [RefusedConnection(**one) for one in document["refused_connections"]]
+        return LiveStatus(**document)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+class LiveWriter:
+    """Holds the status of a running server and writes changes to the file, from a thread of its own.
+
+    A context manager; any thread may call `change`. Without a folder nothing is written.
+    """
+
+    def __init__(self, folder: Path | None, job: str, names: tuple[str, ...] = (), address: str = "") -> None:
+        self.folder = folder
+        self.status = LiveStatus(job, address=address, stage_since=now())
+        self.status.clients = {name: LiveClient() for name in names}
+        self._lock, self._changed, self._ended = threading.Lock(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._write_changes, name="truthfl live status", daemon=True)
+
+    def __enter__(self) -> LiveWriter:
+        if self.folder is not None:
+            self._write()
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._changed.set()
+        if self.folder is not None:
+            self._thread.join()
+            self._write()
+
+    def change(self, edit: Callable[[LiveStatus], None]) -> None:
+        """Change the status; `edit` must be quick."""
+        with self._lock:
+            edit(self.status)
+        self._changed.set()
+
+    def begin(self, stage: str, deadline: str | None = None) -> None:
+        """Enter a stage, or change the deadline of the one that it is in."""
+
+        def edit(status: LiveStatus) -> None:
+            if status.stage != stage:
+                status.stage, status.stage_since = stage, now()
+            status.deadline = deadline
+
+        self.change(edit)
+
+    def note_round(self, seconds: float) -> None:
+        """Note how long a round took."""
+        self.change(lambda status: _append(status.round_seconds, round(seconds, 6), MOST_ROUND_TIMES))
+
+    def note_refused_connection(self, address: str, reason: str) -> None:
+        """Note somebody who was not let in."""
+        refused = RefusedConnection(now(), address, reason)
+        self.change(lambda status: _append(status.refused_connections, refused, MOST_REFUSED_CONNECTIONS))
+
+    def _write_changes(self) -> None:
+        while not self._ended.is_set():
+            self._changed.wait(SECONDS_BETWEEN_SIGNS)
+            self._changed.clear()
+            self._write()
+            time.sleep(SECONDS_BETWEEN_WRITES)
+
+    def _write(self) -> None:
+        assert self.folder is not None
+        with self._lock:
+            self.status.at = now()
+            document = asdict(self.status)
+        write_file(self.folder / FILE_NAME, json.dumps(document), private=True, sync=False)
+
+
+def _append(values: list[Any], value: Any, most: int) -> None:
+    values.append(value)
+    del values[:-most]
