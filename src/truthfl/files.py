@@ -57,6 +57,16 @@ def create_private_file(path: Path) -> None:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def append_text(path: Path, text: str) -> None:
+    """Append text to a file that only its owner can read; make the file if there is none."""
+    create_private_file(path)
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)

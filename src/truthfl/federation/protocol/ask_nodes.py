@@ -1,4 +1,4 @@
-"""Send messages to many nodes and collect their replies, polling more often than Flower's `send_and_receive`.
+"""Send messages to many nodes and collect their replies: at once where the grid can wait for them, else by polling.
 
 Imports `shorter_polling` and Flower.
 """
@@ -42,7 +42,18 @@ def ask_nodes(
             pending.pop(message_id, None)
             replies.append((node_of.get(message_id, reply.metadata.src_node_id), reply))
         if pending:
-            if time.monotonic() >= deadline:
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
                 break
-            time.sleep(poll_seconds)
+            _wait(grid, list(pending), seconds_left, poll_seconds)
+    if pending and hasattr(grid, "withdraw"):
+        grid.withdraw(list(pending))
     return replies
+
+
+def _wait(grid: Grid, message_ids: list[str], seconds_left: float, poll_seconds: float) -> None:
+    """Wait until there may be another reply; grids of Flower's own cannot tell."""
+    if hasattr(grid, "wait_for_replies"):
+        grid.wait_for_replies(message_ids, seconds_left)
+    else:
+        time.sleep(poll_seconds)

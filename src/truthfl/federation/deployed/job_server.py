@@ -1,0 +1,174 @@
+"""The operator's server for nodes: `NodeRequests` over HTTPS, in a thread of this process.
+
+With certificates and registered keys, or with neither on the loopback interface only. Imports `certificates`,
+`mailbox_grid`, `mailboxes`, `node_hello`, `node_registry`, `node_requests` and, in the thread, uvicorn.
+"""
+
+from __future__ import annotations
+
+import asyncio.sslproto
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truthfl.errors import InputError, ServiceError
+from truthfl.federation.deployed.certificates import Certificates, read_certificates
+from truthfl.federation.deployed.mailbox_grid import MailboxGrid
+from truthfl.federation.deployed.mailboxes import Mailboxes
+from truthfl.federation.deployed.node_hello import fingerprint_in
+from truthfl.federation.deployed.node_registry import NodeRegistry
+from truthfl.federation.deployed.node_requests import Admit, NodeRequests
+
+START_SECONDS, STOP_SECONDS = 30.0, 5.0
+KEEP_ALIVE_SECONDS = 75
+BACKLOG = 1024
+Note = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class JobServer:
+    """A server that listens, and the grid by which a job talks to its nodes."""
+
+    host: str
+    port: int
+    grid: MailboxGrid
+    requests: NodeRequests
+
+    @property
+    def registry(self) -> NodeRegistry:
+        return self.grid.registry
+
+
+@contextmanager
+def open_job_server(
+    host: str, port: int, certificates: Path | None, *, note: Note = lambda *_: None, admit: Admit | None = None
+) -> Iterator[JobServer]:
+    """Listen until the context ends.
+
+    certificates  the folder that truthfl keys server wrote; None for the loopback interface without TLS
+    note          called with an address and a reason when somebody is not let in
+    admit         as in `NodeRequests`
+    """
+    files = _files(host, certificates)
+    mailboxes, registry = Mailboxes(), NodeRegistry(closed=files is not None)
+    requests = NodeRequests(mailboxes, registry, fingerprint_in(None if files is None else files.server), note, admit)
+    with _listener(host, port) as listener, _note_failed_handshakes(note), _served(requests, listener, files):
+        yield JobServer(host, listener.getsockname()[1], MailboxGrid(mailboxes, registry), requests)
+
+
+def _files(host: str, certificates: Path | None) -> Certificates | None:
+    if certificates is not None:
+        return read_certificates(certificates, host)
+    require_loopback(host)
+    return None
+
+
+def require_loopback(host: str) -> None:
+    """Raise InputError unless only this machine can reach this host."""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    if not local:
+        raise InputError(f"{host} can be reached by others, so it needs TLS; truthfl keys server makes certificates.")
+
+
+@contextmanager
+def _served(requests: NodeRequests, listener: socket.socket, files: Certificates | None) -> Iterator[None]:
+    import uvicorn
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            requests,
+            access_log=False,
+            log_level=logging.CRITICAL,
+            server_header=False,
+            loop="asyncio",
+            lifespan="off",
+            ws="none",
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=1,
+            ssl_certfile=None if files is None else str(files.server),
+            ssl_keyfile=None if files is None else str(files.server_key),
+        )
+    )
+    ended = threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run(sockets=[listener])
+        finally:
+            ended.set()
+
+    thread = threading.Thread(target=serve, name="truthfl job server", daemon=True)
+    thread.start()
+    try:
+        _wait_until_started(server, ended)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+
+
+def _wait_until_started(server: Any, ended: threading.Event) -> None:
+    for _ in range(int(START_SECONDS / 0.02)):
+        if server.started:
+            return
+        if ended.wait(0.02):
+            break
+    raise ServiceError("the server for participants did not start.")
+
+
+@contextmanager
+def _listener(host: str, port: int) -> Iterator[socket.socket]:
+    """A listening socket; IPPROTO_TCP is explicit, since only then asyncio sets TCP_NODELAY."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise ServiceError(f"{host}:{port} cannot be listened at: {error.strerror}; name another port.") from None
+        yield listener
+
+
+@contextmanager
+def _note_failed_handshakes(note: Note) -> Iterator[None]:
+    """Note clients whose TLS handshake fails, of which asyncio tells nobody.
+
+    Replaces `SSLProtocol._on_handshake_complete` of Python's asyncio; without it, nothing is noted.
+    """
+    place, name = asyncio.sslproto.SSLProtocol, "_on_handshake_complete"
+    original = getattr(place, name, None)
+    if original is None:
+        yield
+        return
+
+    def complete(protocol: Any, error: Any) -> None:
+        if isinstance(error, ssl.SSLError):
+            peer = protocol._transport.get_extra_info("peername") if protocol._transport is not None else None
+            note(str(peer[0]) if peer else "unknown", _handshake_reason(error))
+        original(protocol, error)
+
+    setattr(place, name, complete)
+    try:
+        yield
+    finally:
+        setattr(place, name, original)
+
+
+def _handshake_reason(error: ssl.SSLError) -> str:
+    reason = str(error.reason or "")
+    if "UNKNOWN_CA" in reason or "CERTIFICATE" in reason:
+        return "the other side does not trust this server's certificate; it needs your ca.crt"
+    if "HTTP_REQUEST" in reason:
+        return "the other side does not speak TLS; it needs your ca.crt"
+    return "no TLS connection could be made"

@@ -1,0 +1,130 @@
+"""`MailboxGrid`: a Flower Grid whose nodes fetch their messages from `Mailboxes`.
+
+Imports `mailboxes`, `node_registry`, the protocol's `node_keys`, `flower_patches.message_bytes` and Flower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable
+from uuid import uuid4
+
+from flwr.app import Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from truthfl.errors import InputError
+from truthfl.federation.deployed.mailboxes import Mailboxes
+from truthfl.federation.deployed.node_registry import SERVER_NODE_ID, NodeRegistry
+from truthfl.federation.flower_patches.message_bytes import (
+    RUN_ID,
+    message_from_bytes,
+    set_message_id,
+    set_origin,
+    set_task_identity,
+)
+from truthfl.federation.protocol.node_keys import pem_of
+
+LOST_CHECK_SECONDS = 1.0
+DISCONNECTED = "the node is not connected"
+
+
+class MailboxGrid(Grid):
+    """A grid with the nodes of a registry.
+
+    sent           by message id: messages without a reply
+    reply_seconds  by node id: how long its last reply took
+    """
+
+    def __init__(self, mailboxes: Mailboxes, registry: NodeRegistry) -> None:
+        set_task_identity(SERVER_NODE_ID)
+        self.mailboxes, self.registry = mailboxes, registry
+        self.sent: dict[str, Message] = {}
+        self.reply_seconds: dict[int, float] = {}
+
+    def set_run(self, run: Run) -> None:
+        raise NotImplementedError("this grid has one run.")
+
+    @property
+    def run(self) -> Run:
+        return Run.create_empty(run_id=RUN_ID)
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return [node for node in sorted(self.mailboxes.connected()) if self.registry.of_id(node) is not None]
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """The connected nodes with names and keys."""
+        known = [self.registry.of_id(node) for node in self.get_node_ids()]
+        return [
+            NodeInfo(node_id=node.node_id, name=node.name, public_key=pem_of(node.public_key))
+            for node in known
+            if node is not None
+        ]
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        message_ids = []
+        for message in messages:
+            message_id = uuid4().hex
+            set_message_id(message, message_id)
+            self.sent[message_id] = message
+            self.mailboxes.put(message.metadata.dst_node_id, message_id, message)
+            message_ids.append(message_id)
+        return message_ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies that arrived, and error replies in the name of nodes that disconnected."""
+        asked = list(message_ids)
+        arrived = self.mailboxes.take_replies(asked)
+        for message_id, reply in arrived.items():
+            self.reply_seconds[self.sent[message_id].metadata.dst_node_id] = reply.seconds
+        replies = [self._reply(message_id, reply.content) for message_id, reply in arrived.items()]
+        lost = self.mailboxes.lost(one for one in asked if one not in arrived)
+        self.mailboxes.withdraw(lost)
+        return replies + [self._error(one, ErrorCode.NODE_UNAVAILABLE, DISCONNECTED) for one in lost]
+
+    def wait_for_replies(self, message_ids: Collection[str], seconds: float) -> None:
+        """Wait until `pull_messages` may have something to return, but no longer than this."""
+        self.mailboxes.wait_for_reply(message_ids, min(seconds, LOST_CHECK_SECONDS))
+
+    def withdraw(self, message_ids: Iterable[str]) -> None:
+        """Send these messages no more, and expect no replies to them."""
+        withdrawn = list(message_ids)
+        self.mailboxes.withdraw(withdrawn)
+        for message_id in withdrawn:
+            self.sent.pop(message_id, None)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        pending = list(self.push_messages(messages))
+        replies: list[Message] = []
+        while pending:
+            arrived = list(self.pull_messages(pending))
+            answered = {reply.metadata.reply_to_message_id for reply in arrived}
+            replies += arrived
+            pending = [one for one in pending if one not in answered]
+            seconds_left = deadline - time.monotonic()
+            if seconds_left <= 0:
+                break
+            if pending:
+                self.wait_for_replies(pending, seconds_left)
+        self.withdraw(pending)
+        return replies
+
+    def _reply(self, message_id: str, content: bytes) -> Message:
+        try:
+            reply = message_from_bytes(content)
+        except InputError as error:
+            return self._error(message_id, ErrorCode.MESSAGE_UNAVAILABLE, str(error))
+        node = self.sent.pop(message_id).metadata.dst_node_id
+        set_origin(reply, node, message_id)
+        return reply
+
+    def _error(self, message_id: str, code: int, reason: str) -> Message:
+        return Message(Error(code, reason), reply_to=self.sent.pop(message_id))

@@ -1,0 +1,208 @@
+"""`NodeConnection`: a node's connection to the operator's server: hello, next message, reply.
+
+Imports `node_hello`, `ledger.signing`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from truthfl.errors import InputError, ServiceError
+from truthfl.federation.deployed.node_hello import (
+    ADMIT,
+    HELLO,
+    JSON,
+    LEAVE,
+    NEXT,
+    NUMBER_HEADER,
+    REPLY,
+    fingerprint,
+    signed_hello,
+)
+from truthfl.ledger.signing import PrivateKey, public_line
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 45.0  # longer than the server lets a request for the next message wait
+Response = tuple[int, Mapping[str, str], bytes]
+
+
+class NotReachedError(Exception):
+    """The server does not answer now; another attempt may succeed."""
+
+
+class NotGreetedError(Exception):
+    """The server does not know this node's token: it was started again, or another node has this key now."""
+
+
+class OtherServerError(Exception):
+    """The server does not have truthfl's paths; it may be a SuperLink of Flower's."""
+
+
+class NotLetInError(ServiceError):
+    """The server refuses this node, with a reason that another attempt does not change."""
+
+
+class ConnectedAlreadyError(Exception):
+    """A node with the same key is connected, or was a few seconds ago."""
+
+
+@dataclass(eq=False)
+class NodeConnection:
+    """A connection of one node. Each thread that uses it has a socket of its own.
+
+    root  the file of the authority's certificate; None connects without TLS
+    key   the participant's
+    node_id, name, token  as the server said when it was greeted
+    """
+
+    host: str
+    port: int
+    root: Path | None
+    key: PrivateKey
+    node_id: int = 0
+    name: str = ""
+    token: str = field(default="", repr=False)
+    _sockets: threading.local = field(default_factory=threading.local, repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def greet(self) -> None:
+        """Prove the key and get a token."""
+        nonce = self._json(HELLO, {"public_key": public_line(self.key)})["nonce"]
+        server = fingerprint(self._peer_certificate())
+        answer = self._json(HELLO, signed_hello(self.key, str(nonce), server))
+        self.token, self.node_id, self.name = str(answer["token"]), int(answer["node"]), str(answer["name"])
+
+    def next_message(self, after: int) -> tuple[int, bytes] | None:
+        """Wait for the next message after this number; None if there was none for a while."""
+        status, headers, body = self._request(f"{NEXT}?after={after}", b"")
+        self._require_known(status)
+        number = headers.get(NUMBER_HEADER)
+        return None if number is None else (int(number), body)
+
+    def send_reply(self, message_id: str, content: bytes) -> None:
+        """Send a reply; the server ignores one to a message that it does not wait for."""
+        status, _, body = self._request(f"{REPLY}?message={message_id}", content)
+        self._require_known(status)
+        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            raise InputError(f"the server does not take a reply of {len(content):,} bytes: {_sentence(body)}")
+
+    def admit(self, document: Mapping[str, Any]) -> str:
+        """Send an invitation's code with the key; return what the server says."""
+        return str(self._json(ADMIT, document)["admitted"])
+
+    def leave(self) -> None:
+        """Tell the server that this node leaves; nothing happens if it does not answer."""
+        with suppress(NotReachedError, ServiceError):
+            self._request(LEAVE, b"")
+        self._close()
+
+    def _require_known(self, status: int) -> None:
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise NotGreetedError
+        if status == HTTPStatus.NOT_FOUND:
+            raise OtherServerError
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise NotReachedError
+
+    def _json(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
+        status, _, body = self._request(path, json.dumps(document).encode())
+        if status == HTTPStatus.FORBIDDEN:
+            raise NotLetInError(_sentence(body))
+        if status == HTTPStatus.CONFLICT:
+            raise ConnectedAlreadyError
+        self._require_known(status)
+        try:
+            answer = json.loads(body)
+        except ValueError:
+            answer = None
+        if status != HTTPStatus.OK or not isinstance(answer, dict):
+            raise OtherServerError
+        return answer
+
+    def _request(self, path: str, body: bytes) -> Response:
+        """Send a request; a connection that the server has closed meanwhile is opened again."""
+        had_socket = getattr(self._sockets, "connection", None) is not None
+        try:
+            return self._request_once(path, body)
+        except NotReachedError:
+            if not had_socket:
+                raise
+            return self._request_once(path, body)
+
+    def _request_once(self, path: str, body: bytes) -> Response:
+        headers = {"Content-Type": JSON} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        try:
+            connection = self._connection()
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+        except ssl.SSLCertVerificationError as error:
+            self._close()
+            raise NotLetInError(
+                f"{self.root} does not vouch for the server at {self.address} ({error.verify_message}); "
+                "use the ca.crt that the operator gave you."
+            ) from None
+        except ssl.SSLError as error:
+            self._close()
+            if "WRONG_VERSION_NUMBER" in str(error.reason) or "RECORD_LAYER" in str(error.reason):
+                raise NotLetInError(
+                    f"the server at {self.address} does not speak TLS; leave --root out, or check the address."
+                ) from None
+            raise NotReachedError from None
+        except http.client.BadStatusLine as error:
+            self._close()
+            if self.root is None and not isinstance(error, http.client.RemoteDisconnected):
+                raise NotLetInError(_needs_root(self.address)) from None
+            raise NotReachedError from None
+        except (OSError, http.client.HTTPException):
+            self._close()
+            raise NotReachedError from None
+
+    def _connection(self) -> http.client.HTTPConnection:
+        connection: http.client.HTTPConnection | None = getattr(self._sockets, "connection", None)
+        if connection is None:
+            if self.root is None:
+                connection = http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
+            else:
+                trust = ssl.create_default_context(cafile=str(self.root))
+                connection = http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=trust)
+            connection.connect()
+            connection.sock.settimeout(READ_SECONDS)
+            self._sockets.connection = connection
+        return connection
+
+    def _peer_certificate(self) -> bytes | None:
+        if self.root is None:
+            return None
+        socket = self._connection().sock
+        return socket.getpeercert(binary_form=True) if isinstance(socket, ssl.SSLSocket) else None
+
+    def _close(self) -> None:
+        connection = getattr(self._sockets, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._sockets.connection = None
+
+
+def _needs_root(address: str) -> str:
+    return f"the server at {address} speaks TLS; name the operator's certificate: --root ca.crt."
+
+
+def _sentence(body: bytes) -> str:
+    """The server's reason in an error response."""
+    try:
+        return str(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError):
+        return "the operator's server refused this node and did not say why."

@@ -1,0 +1,77 @@
+"""`NodeRegistry`: whom the server lets in, by public key. Imports the protocol's `node_keys` and `ledger.signing`.
+
+A node's id follows from its key, so it is the same after a restart of node or server.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from hashlib import sha256
+
+from truthfl.errors import InputError
+from truthfl.ledger.signing import normal_public_line
+
+SERVER_NODE_ID = 1  # as in Flower
+
+
+@dataclass(frozen=True)
+class RegisteredNode:
+    """A node that may connect: its id, its public key (one OpenSSH line) and the name it is registered for."""
+
+    node_id: int
+    public_key: str
+    name: str
+
+
+def node_id_of(public_key: str) -> int:
+    """The id of the node with this public key: 63 bits of a hash."""
+    number = int.from_bytes(sha256(public_key.encode()).digest()[:8], "big") >> 1
+    return number if number > SERVER_NODE_ID else number + 2
+
+
+class NodeRegistry:
+    """Registered nodes. All methods may be called from any thread.
+
+    closed  whether only registered keys are let in; otherwise any key is, without a name
+    """
+
+    def __init__(self, *, closed: bool) -> None:
+        self.closed = closed
+        self._nodes: dict[int, RegisteredNode] = {}
+        self._lock = threading.Lock()
+
+    def register(self, public_key: str, name: str) -> RegisteredNode:
+        """Let a key in under this name; raise InputError if it is registered under another."""
+        line = normal_public_line(public_key)
+        node = RegisteredNode(node_id_of(line), line, name)
+        with self._lock:
+            earlier = self._nodes.setdefault(node.node_id, node)
+        if earlier != node:
+            raise InputError(f"the key of {name} is that of {earlier.name}; each participant needs one of her own.")
+        return node
+
+    def remove(self, name: str) -> list[RegisteredNode]:
+        """Let this name's keys in no more; return what was removed."""
+        with self._lock:
+            removed = [node for node in self._nodes.values() if node.name == name]
+            for node in removed:
+                del self._nodes[node.node_id]
+        return removed
+
+    def find(self, public_key: str) -> RegisteredNode | None:
+        """The node with this key; None if it is not let in."""
+        with self._lock:
+            known = self._nodes.get(node_id_of(public_key))
+        if known is None and not self.closed:
+            return self.register(public_key, "")
+        return known
+
+    def of_id(self, node_id: int) -> RegisteredNode | None:
+        with self._lock:
+            return self._nodes.get(node_id)
+
+    def key_of(self, name: str) -> str | None:
+        """The key that is registered for this name; None if there is none."""
+        with self._lock:
+            return next((node.public_key for node in self._nodes.values() if node.name == name), None)
