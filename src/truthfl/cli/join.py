@@ -5,7 +5,6 @@ Imports `progress` and, when called, `label`, `federation`, the ledger, `page` a
 
 from __future__ import annotations
 
-import socket
 import sys
 import time
 from contextlib import ExitStack
@@ -16,20 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import InputError
 from truthfl.files import make_private_folder
 from truthfl.texts import plain, plain_name
 
 if TYPE_CHECKING:
-    from truthfl.federation.deployed.flower_servers import SuperNode
     from truthfl.federation.participant.node_settings import Settings
     from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
 
-POLL_SECONDS = 0.5
-CONNECT_TIMEOUT = 10.0  # seconds
+POLL_SECONDS = 0.1
 LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
-RETRY_SECONDS = 120.0  # after a crash, a SuperLink treats a key as in use for about a minute
 
 
 def join(
@@ -66,8 +62,7 @@ def join(
 
     Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
     """
-    from truthfl.federation.deployed.certificates import read_root
-    from truthfl.federation.deployed.flower_servers import start_supernode
+    from truthfl.federation.deployed.connect_node import node_connection, open_node, wait_for_server
     from truthfl.federation.participant.node_settings import (
         ACCEPT_ALL,
         ACCEPT_IF_IT_PAYS,
@@ -84,8 +79,7 @@ def join(
     if not name.strip():
         raise InputError("name is empty; it must be the name that the job knows you by.")
     plain_name("name", name)
-    if root is not None:
-        read_root(root)
+    connection = node_connection(host, port, root, key)
     if accept and if_it_pays:
         raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
     for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
@@ -100,8 +94,6 @@ def join(
     make_private_folder(home)
     require_writable(home)
     samples = participant_of(settings).samples
-    _require_reachable(host, port)
-    _require_clock(host, port, root)
     print(f"truthfl: {name} joins {server} with {samples} samples", flush=True)
     participant_folder.clear_news(home)
     offers = {offer.hash for offer in participant_folder.offers(home)}
@@ -109,30 +101,25 @@ def join(
     try:
         with ExitStack() as open_pages:
             opened_page = _open_page(open_pages, settings, no_browser) if with_page else None
-            with start_supernode(
-                home,
-                host,
-                port,
-                root_certificate=root,
-                private_key=None if root is None else key,
-                node_config=settings.node_config(),
-                retry_seconds=RETRY_SECONDS,
-            ) as node:
+            is_own = wait_for_server(connection, _tell)
+            with open_node(connection, settings, is_own=is_own, tell=_tell) as node:
                 print("truthfl: connected", flush=True)
                 ask = accept_policy == ASK and not with_page
                 while not _show_new_documents(home, key, shown, ask=ask) or stay:
-                    _require_running(node)
+                    if node.failed is not None:
+                        raise node.failed
                     time.sleep(POLL_SECONDS)
             if opened_page is not None:
                 _keep_open(opened_page)
         if shown.over or shown.faulty:
             raise typer.Exit(FAILED)
-    except ServiceError:
-        _require_clock(host, port, root)
-        raise
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _tell(sentence: str) -> None:
+    print(f"truthfl: {plain(sentence, LONGEST_NEWS)}", file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -169,7 +156,7 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     paid = any(receipt["document"].get("job") == current for receipt in new_receipts)
     sentence, over = participant_folder.news(home) or (None, False)
     if sentence not in (None, shown.news):
-        print(f"truthfl: {plain(sentence, LONGEST_NEWS)}", file=sys.stderr, flush=True)
+        _tell(str(sentence))
     shown.news, shown.over = sentence, over and not paid
     return paid or over
 
@@ -209,27 +196,6 @@ def _address(server: str) -> tuple[str, int]:
     if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(f"server is {server!r}; it must be HOST:PORT, as in fl.example.org:8000.")
     return host.strip("[]"), int(port)
-
-
-def _require_reachable(host: str, port: int) -> None:
-    try:
-        socket.create_connection((host, port), CONNECT_TIMEOUT).close()
-    except OSError as error:
-        reason = error.strerror or "no answer"
-        raise ServiceError(
-            f"nobody answers at {host}:{port} ({reason}); the operator's server must be running."
-        ) from None
-
-
-def _require_clock(host: str, port: int, root: Path | None) -> None:
-    """Raise `ServiceError` if this machine's clock is why the server does not admit its node."""
-    from truthfl.federation.deployed.clock import clock_fault, seconds_ahead
-
-    if root is None:  # without keys nobody signs the time
-        return
-    fault = clock_fault(seconds_ahead(host, port, root))
-    if fault is not None:
-        raise ServiceError(fault) from None
 
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
@@ -282,9 +248,3 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     if unasked:
         print(f"In {unasked} rounds that count as missed, no message came to this computer.", flush=True)
     return True
-
-
-def _require_running(node: SuperNode) -> None:
-    ended = [child for child in node.children if child.ended]
-    if ended:
-        raise ServiceError(f"the node stopped; its log is {ended[0].log}.")

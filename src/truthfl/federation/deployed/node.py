@@ -1,7 +1,7 @@
 """`Node`: a participant's node in this process: it waits for messages, lets her ClientApp answer, and sends replies.
 
 One thread waits for messages, so that the server sees at once whether the node is there; another one answers them, in
-their order, with data and models kept in memory from one to the next. Imports `node_connection`,
+their order, with data and models kept in memory from one to the next. Imports `node_answers`, `node_connection`,
 `flower_patches.message_bytes` and Flower.
 """
 
@@ -12,63 +12,42 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
-from flwr.app import Context, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode
+from flwr.app import Message
 
 from truthfl.errors import ServiceError, TruthflError
+from truthfl.federation.deployed.node_answers import LOG, NodeAnswers
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
     NotGreetedError,
     NotReachedError,
 )
-from truthfl.federation.flower_patches.message_bytes import (
-    RUN_ID,
-    message_bytes,
-    message_from_bytes,
-    set_task_identity,
-)
-from truthfl.files import append_text
-from truthfl.texts import plain
+from truthfl.federation.flower_patches.message_bytes import message_bytes, message_from_bytes, set_task_identity
 
-App = Callable[[Message, Context], Message]
 Tell = Callable[[str], None]
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 3.0
 KEY_IN_USE_SECONDS = 60.0  # how long a node of the same key that was cut off may count as connected
-LOG = "node.log"
 LOST = "the operator's server does not answer; this computer tries again until it does."
 AGAIN = "connected again."
 MOST_REMEMBERED = 1000  # ids of messages
-FAILED = "her computer failed to answer; its log says why"
 
 
 class Node:
     """A context manager that connects, and answers messages until it ends.
 
-    app     the ClientApp
-    home    the participant's folder, for the log of failures
     tell    called with a sentence when the connection is lost or there again
     failed  the error that ended the node; None while it runs
     """
 
-    def __init__(
-        self,
-        connection: NodeConnection,
-        app: App,
-        node_config: Mapping[str, str | int | float | bool],
-        home: Path,
-        tell: Tell = lambda _: None,
-    ) -> None:
-        self.connection, self.app, self.home, self.tell = connection, app, home, tell
-        self.node_config = dict(node_config)
+    def __init__(self, connection: NodeConnection, answers: NodeAnswers, tell: Tell = lambda _: None) -> None:
+        self.connection, self.answers, self.tell = connection, answers, tell
         self.failed: TruthflError | None = None
         self._messages: queue.Queue[Message | None] = queue.Queue()
         self._ended = threading.Event()
@@ -81,13 +60,7 @@ class Node:
     def __enter__(self) -> Node:
         self._greet_when_free()
         set_task_identity(self.connection.node_id)
-        self.context = Context(
-            run_id=RUN_ID,
-            node_id=self.connection.node_id,
-            node_config=self.node_config,
-            state=RecordDict(),
-            run_config={},
-        )
+        self.answers.node_id = self.connection.node_id
         for thread in self._threads:
             thread.start()
         return self
@@ -103,8 +76,8 @@ class Node:
         except TruthflError as error:
             self.failed = error
         except Exception:
-            append_text(self.home / LOG, traceback.format_exc())
-            self.failed = ServiceError(f"this computer's node failed; {self.home / LOG} says why.")
+            self.answers.log(traceback.format_exc())
+            self.failed = ServiceError(f"this computer's node failed; {self.answers.home / LOG} says why.")
 
     def _greet_when_free(self) -> None:
         """Greet; wait while a node with the same key counts as connected."""
@@ -135,17 +108,8 @@ class Node:
 
     def _answer(self) -> None:
         while (message := self._messages.get()) is not None:
-            reply = message_bytes(self._reply_to(message))
+            reply = message_bytes(self.answers.reply_to(message))
             self._retried(partial(self.connection.send_reply, message.metadata.message_id), reply)
-
-    def _reply_to(self, message: Message) -> Message:
-        try:
-            return self.app(message, self.context)
-        except TruthflError as error:
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, plain(error)), reply_to=message)
-        except Exception:  # of a task of one's own
-            append_text(self.home / LOG, traceback.format_exc())
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED), reply_to=message)
 
     def _retried(self, request: Callable[[Argument], Result], argument: Argument) -> Result | None:
         """Send a request, and again while the server does not answer; greet a server that was started again.

@@ -77,11 +77,15 @@ class NodeConnection:
     def address(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    def ask_nonce(self) -> str:
+        """The number of the server's that a greeting must sign."""
+        return str(self._json(HELLO, {"public_key": public_line(self.key)})["nonce"])
+
     def greet(self) -> None:
         """Prove the key and get a token."""
-        nonce = self._json(HELLO, {"public_key": public_line(self.key)})["nonce"]
+        nonce = self.ask_nonce()
         server = fingerprint(self._peer_certificate())
-        answer = self._json(HELLO, signed_hello(self.key, str(nonce), server))
+        answer = self._json(HELLO, signed_hello(self.key, nonce, server))
         self.token, self.node_id, self.name = str(answer["token"]), int(answer["node"]), str(answer["name"])
 
     def next_message(self, after: int) -> tuple[int, bytes] | None:

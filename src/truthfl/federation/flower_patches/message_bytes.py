@@ -25,6 +25,11 @@ def set_task_identity(node_id: int) -> None:
     _identity.task_id, _identity.run_id, _identity.node_id = TASK_ID, RUN_ID, node_id
 
 
+def set_run_identity(run_id: int) -> None:
+    """Let replies be made to messages of this run."""
+    _identity.run_id = run_id
+
+
 def set_message_id(message: Message, message_id: str) -> None:
     """Give a message its id, which a reply then names."""
     vars(message.metadata)["_message_id"] = message_id

@@ -1,0 +1,71 @@
+"""Connect a participant's node to the operator's server, or to a SuperLink of Flower's; wait for one that is not up.
+
+Imports `apps`, `node`, `node_answers`, `node_connection`, `superlink_node`, the participant's `node_settings` and
+`ledger.signing`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from truthfl.federation.deployed.apps import client_app
+from truthfl.federation.deployed.certificates import read_root
+from truthfl.federation.deployed.job_server import require_loopback
+from truthfl.federation.deployed.node import Node
+from truthfl.federation.deployed.node_answers import App, NodeAnswers
+from truthfl.federation.deployed.node_connection import (
+    ConnectedAlreadyError,
+    NodeConnection,
+    NotReachedError,
+    OtherServerError,
+)
+from truthfl.federation.deployed.superlink_node import SuperLinkNode
+from truthfl.federation.participant.node_settings import Settings
+from truthfl.ledger.signing import read_key
+
+RETRY_SECONDS = 0.5
+Tell = Callable[[str], None]
+
+
+def node_connection(host: str, port: int, root: Path | None, key: Path) -> NodeConnection:
+    """A connection to the server at this address, not opened yet: over TLS, or to this machine alone."""
+    if root is None:
+        require_loopback(host)
+    else:
+        read_root(root)
+    return NodeConnection(host, port, root, read_key(key))
+
+
+def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
+    """Wait until a server answers; return whether it is truthfl's own, and not a SuperLink.
+
+    tell  called once with a sentence if nobody answers at first
+    """
+    told = False
+    while True:
+        try:
+            connection.ask_nonce()
+            return True
+        except OtherServerError:
+            return False
+        except (NotReachedError, ConnectedAlreadyError):
+            if not told:
+                told = True
+                tell(f"nobody answers at {connection.address} yet; waiting for the operator's server.")
+            time.sleep(RETRY_SECONDS)
+
+
+def open_node(
+    connection: NodeConnection, settings: Settings, *, is_own: bool, tell: Tell, app: App = client_app
+) -> Node | SuperLinkNode:
+    """The node of a participant, to be entered as a context.
+
+    is_own  whether the server is truthfl's own
+    tell    called with a sentence when the connection is lost or there again
+    """
+    answers = NodeAnswers(app, settings.node_config(), Path(settings.home))
+    if is_own:
+        return Node(connection, answers, tell)
+    return SuperLinkNode(connection.address, connection.root, connection.key, answers)

@@ -1,0 +1,52 @@
+"""Let a ClientApp answer a message in this process; a failure becomes an error reply. Imports `files` and Flower."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+
+from truthfl.errors import TruthflError
+from truthfl.files import append_text
+from truthfl.texts import plain
+
+App = Callable[[Message, Context], Message]
+LOG = "node.log"
+FAILED = "her computer failed to answer; its log says why"
+
+
+@dataclass(eq=False)
+class NodeAnswers:
+    """A ClientApp with the settings of one node.
+
+    home  the participant's folder, for the log of failures
+    """
+
+    app: App
+    node_config: Mapping[str, str | int | float | bool]
+    home: Path
+    run_id: int = 1
+    node_id: int = 0
+
+    @cached_property
+    def context(self) -> Context:
+        return Context(self.run_id, self.node_id, dict(self.node_config), RecordDict(), {})
+
+    def reply_to(self, message: Message) -> Message:
+        """The app's reply, or one that says that it failed."""
+        try:
+            return self.app(message, self.context)
+        except TruthflError as error:
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, plain(error)), reply_to=message)
+        except Exception:  # of a task of one's own
+            self.log(traceback.format_exc())
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED), reply_to=message)
+
+    def log(self, text: str) -> None:
+        """Append a failure to the log."""
+        append_text(self.home / LOG, text)
