@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -55,6 +57,26 @@ def create_private_file(path: Path) -> None:
         pass
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def lock_file(path: Path, in_use: str) -> Iterator[None]:
+    """Hold a lock until the context ends, or this process does; raise ServiceError if another process holds it.
+
+    in_use  the sentence of the error; "{pid}" in it becomes the id of the process that holds it
+    """
+    import fcntl
+
+    create_private_file(path)
+    with path.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ServiceError(in_use.replace("{pid}", file.read(20).strip() or "unknown")) from None
+        file.write(f"{os.getpid()}\n")
+        file.truncate()
+        file.flush()
+        yield
 
 
 def append_text(path: Path, text: str) -> None:

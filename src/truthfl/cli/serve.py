@@ -1,32 +1,32 @@
-"""`truthfl serve`: run a job with participants on other machines, on Flower.
+"""`truthfl serve`: run a job with participants on other machines.
 
-Imports `progress` and, when called, `federation`, `job`, the ledger and `studies`.
+Imports `narrator`, `plan_approval`, `serve_on_superlink` and, when called, `federation`, `job`, the ledger and
+`studies`.
 """
 
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.files import make_private_folder
 from truthfl.texts import plain, plain_lines
 
 if TYPE_CHECKING:
-    from truthfl.federation.deployed.flower_servers import SuperLink
-    from truthfl.federation.deployed.superlink_client import Connection
     from truthfl.federation.protocol.approval import PlanSummary
+    from truthfl.federation.protocol.kept_jobs import KeptJob
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
-    from truthfl.ledger.job_terms import JobTerms
 
-POLL_SECONDS = 0.5
-LONGEST_LINE = 1000
+
+MOST_REFUSALS = 100  # printed
 
 
 def serve(
@@ -42,9 +42,9 @@ def serve(
     participants: Annotated[
         Path | None, typer.Option(help="Folder with the participants' public keys, NAME.pub each.")
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at, or of a SuperLink that runs.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the SuperLink.")] = 8000,
-    running: Annotated[bool, typer.Option("--running", help="A SuperLink runs there already; join it.")] = False,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
+    running: Annotated[bool, typer.Option("--running", help="Run the job on a SuperLink that runs there.")] = False,
     ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="To repeat a job exactly; whoever knows it knows the test draw.")
@@ -53,102 +53,132 @@ def serve(
         str | None,
         typer.Option(metavar="KIND", help="Another contract than the job's, for example: --contract lceme."),
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Run a complete job once more: another job, with pay of its own.")
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin another job in a folder that has one: with pay of its own.")
     ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Send the offers of the plan without asking; it is shown all the same.")
     ] = False,
 ) -> None:
-    """Start a SuperLink, or join one, and run a job on it: enrol, plan, offer, label, audition, train, test, pay.
+    """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
 
     When the plan is made, you see who would be asked what for how much, and say whether these offers are sent. A job
-    that was interrupted goes on where it was: give the same command again.
+    that was interrupted goes on as it was begun: give the same command again. After its end the same command shows
+    the result.
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
-    from truthfl.federation.deployed.app_folder import write_app_folder
-    from truthfl.federation.deployed.apps import RUN_CONFIG
-    from truthfl.federation.deployed.superlink_client import register, submit
-    from truthfl.federation.protocol.operator_folder import fixed_draws, keep_ledger_address, kept_draws, take_failure
-    from truthfl.federation.protocol.plan_files import clear_plan
-    from truthfl.federation.protocol.server import is_complete, job_name
-    from truthfl.job import DataJob, read_job
+    from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
+    from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
+    from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
     from truthfl.studies.reproduce.publication import require_writable
 
-    job = read_job(job_file)
-    if not isinstance(job, DataJob):
-        raise InputError(f"{job_file} has no [data]; a job without data can be planned (truthfl plan), but not run.")
-    if contract is not None:
-        job = job.with_contract(contract)
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
     if not 0 < port < 65536:
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
-    if keys is not None and participants is None:
-        raise InputError("--participants is not given; with keys, only those whose NAME.pub is in it are let in.")
+    source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
+    public_keys = _public_keys(participants, source.job())
+    if not yes and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     make_private_folder(out)
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())
-    public_keys = _public_keys(participants, job)
-    if not yes and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
-    operator_key = (out if keys is None else keys) / "operator"
-    with open_ledger(ledger_address) as opened_ledger:
-        name = job_name(opened_ledger, job, (kept_draws(out) if seed is None else fixed_draws(seed)).seed)
-        complete = is_complete(opened_ledger, name)
-        if complete and not again:
-            raise InputError(
-                f"job {name} is complete and its pay is in the ledger; --again runs and pays it once more."
-            )
-        if complete or not opened_ledger.entries(name):
-            draws = kept_draws(out, fresh=True) if seed is None else fixed_draws(seed)
-            name = job_name(opened_ledger, job, draws.seed, again=again)
-        take_failure(out)  # of an earlier attempt
-        keep_ledger_address(out, ledger_address)
-        clear_plan(out)
-        settings = RUN_CONFIG | {
-            "job-file": str(job_file.resolve()),
-            "job-name": name,
-            "folder": str(out.resolve()),
-            "operator-key": str(operator_key.resolve()),
-            "seed": -1 if seed is None else seed,
-            "authenticated": keys is not None,
-            "contract": contract or "",
-            "approved": yes,
-        }
-        link, connection = _superlink(out, host, port, keys, running)
-        try:
-            for path in public_keys:
-                register(connection, path, path.stem)
-            print(f"truthfl: job {name} at {connection.address}, waiting for {len(job.clients)} clients", flush=True)
-            run = submit(connection, write_app_folder(out / "app", run_config=RUN_CONFIG), settings)
-            _print_entries_until_over(opened_ledger, name, connection, run, out, ask=not yes)
-        except (KeyboardInterrupt, typer.Abort):
-            print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
-        finally:
-            if link is not None:
-                link.stop()
-    print(f"Ledger: {opened_ledger.name}, job {name}")
+    with lock_folder(out), open_ledger(ledger_address) as opened:
+        kept = choose_job(out, opened, source, new=new)
+        _tell_differences(kept, job_file)
+        if not kept.complete:
+            keep_ledger_address(out, ledger_address)
+            operator_key = (out if keys is None else keys) / "operator"
+            try:
+                if running:
+                    from truthfl.cli.serve_on_superlink import connection_to, serve_on_superlink
+
+                    connection = connection_to(host, port, keys, out)
+                    serve_on_superlink(
+                        kept, opened, ledger_address, out, operator_key, connection, public_keys, ask=not yes
+                    )
+                else:
+                    _serve(kept, opened, out, operator_key, (host, port, keys), public_keys, ask=not yes)
+            except (KeyboardInterrupt, typer.Abort):
+                print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
+                raise typer.Exit(INTERRUPTED) from None
+            except TruthflError as error:
+                print(f"truthfl: the job did not end well: {plain_lines(error)}", file=sys.stderr)
+                raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED) from None
+    print(f"Ledger: {opened.name}, job {kept.name}")
 
 
-def _superlink(
-    out: Path, host: str, port: int, keys: Path | None, running: bool
-) -> tuple[SuperLink | None, Connection]:
-    """Start a SuperLink, or connect to one that runs; return it, None in the latter case, and the connection."""
-    from truthfl.federation.deployed.flower_servers import FLOWER_HOME, start_superlink
-    from truthfl.federation.deployed.superlink_client import Connection, is_reachable
+def _tell_differences(kept: KeptJob, job_file: Path) -> None:
+    """Say how the job is another one than its file describes today."""
+    if kept.complete:
+        print(f"truthfl: job {kept.name} is complete; --new begins another.", flush=True)
+    elif not kept.is_new:
+        print(f"truthfl: going on with job {kept.name} as it was begun.", flush=True)
+        for difference in kept.differences:
+            print(f"truthfl: {job_file} differs: {plain(difference)}.", flush=True)
+        if kept.differences:
+            print("truthfl: these changes have no effect; --new begins another job with them.", flush=True)
 
-    if not running:
-        link = start_superlink(out, host, port, certificates=keys, authentication=keys is not None)
-        return link, link.connection
-    root = None if keys is None else keys / "ca.crt"
-    connection = Connection(host, port, root, out / FLOWER_HOME)
-    if not is_reachable(connection):
-        raise ServiceError(f"no SuperLink answers at {connection.address}; leave --running out to start one.")
-    return None, connection
+
+def _serve(
+    kept: KeptJob,
+    ledger: Ledger,
+    out: Path,
+    operator_key: Path,
+    listen_at: tuple[str, int, Path | None],
+    public_keys: list[Path],
+    *,
+    ask: bool,
+) -> None:
+    """Listen for nodes and conduct the job.
+
+    listen_at  host, port, and the folder with the certificates
+    """
+    from truthfl.cli.narrator import Narrator
+    from truthfl.federation.deployed.job_server import open_job_server
+    from truthfl.federation.protocol.operator_folder import kept_key
+    from truthfl.federation.protocol.server import Operator, conduct_job
+    from truthfl.ledger.signing import read_public_line
+
+    host, port, keys = listen_at
+    key, draws = kept_key(operator_key), kept.draws
+    with open_job_server(host, port, keys, note=_refusal_printer()) as server:
+        for path in public_keys:
+            server.registry.register(read_public_line(path), path.stem)
+        clients = len(kept.job.clients)
+        print(f"truthfl: job {kept.name} at {host}:{server.port}, waiting for {clients} clients", flush=True)
+        approve = _approve if ask else _show_plan
+        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve)
+        with Narrator(ledger, kept.name):
+            conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
+
+
+def _refusal_printer() -> Callable[[str, str], None]:
+    """A function that prints who was not let in and why; the same only once."""
+    from truthfl.cli.narrator import print_at
+
+    printed = set[tuple[str, str]]()
+
+    def show(address: str, reason: str) -> None:
+        if (address, reason) not in printed and len(printed) < MOST_REFUSALS:
+            printed.add((address, reason))
+            print_at(datetime.now(UTC), f"{address} was not let in: {reason}")
+
+    return show
+
+
+def _show_plan(plan: PlanSummary) -> bool:
+    from truthfl.cli.plan_approval import print_plan_summary
+
+    print_plan_summary(plan)
+    return True
+
+
+def _approve(plan: PlanSummary) -> bool:
+    _show_plan(plan)
+    return bool(typer.confirm("Send these offers?"))
 
 
 def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
@@ -160,59 +190,6 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"participants is {str(folder)!r}, which is no folder; name the one with the .pub files.")
     paths = [folder / f"{name}.pub" for name in job.clients.name if (folder / f"{name}.pub").is_file()]
-    if not paths:
-        raise InputError(f"{folder} has no NAME.pub of {', '.join(job.clients.name)}; participants send you theirs.")
     for path in paths:
         read_public_line(path)
     return paths
-
-
-def _print_entries_until_over(
-    ledger: Ledger, name: str, connection: Connection, run: int, out: Path, *, ask: bool
-) -> None:
-    """Print new ledger entries of the job until the run is over; exit with an error code unless it completed.
-
-    The code is that of a failed service if a process crashed, or the network or the disk failed.
-
-    ask  whether the server waits until its plan is approved
-    """
-    from truthfl.federation.deployed.superlink_client import run_status
-    from truthfl.federation.protocol.narration import describe_entry
-    from truthfl.federation.protocol.operator_folder import take_failure
-    from truthfl.ledger.terms import offer_from
-
-    terms: JobTerms | None = None
-    last_printed, over, last_plan = 0, False, None
-    while True:
-        last_plan = _show_new_plan(out, last_plan, ask=ask)
-        for entry in ledger.entries(name, after=last_printed):
-            last_printed = entry.sequence
-            terms = offer_from(entry.document).job if entry.kind == "offer" else terms
-            line = describe_entry(entry, terms)
-            if line is not None:
-                print(plain(line, LONGEST_LINE), flush=True)
-        if over:
-            break
-        status = run_status(connection, run)
-        over = status.is_over
-        if not over:
-            time.sleep(POLL_SECONDS)
-    if status.state != "completed":
-        error = take_failure(out) or ServiceError(status.details or status.state)
-        print(f"truthfl: the job did not end well: {plain_lines(error)}", file=sys.stderr)
-        raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED)
-
-
-def _show_new_plan(out: Path, last: PlanSummary | None, *, ask: bool) -> PlanSummary | None:
-    """Print the server's plan unless it is the last one that was printed; return it."""
-    from truthfl.federation.protocol.plan_files import answer_plan, shown_plan
-
-    plan = shown_plan(out)
-    if plan is None or plan == last:
-        return last
-    from truthfl.cli.plan_approval import print_plan_summary
-
-    print_plan_summary(plan)
-    if ask:
-        answer_plan(out, plan, approved=typer.confirm("Send these offers?"))
-    return plan

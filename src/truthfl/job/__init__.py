@@ -1,6 +1,6 @@
 """Jobs: the contents of a job file in TOML, as Python objects. Imports `learning` and `mechanism`."""
 
-from truthfl.job.job_file import read_job
+from truthfl.job.job_file import job_of_text, read_job, read_job_text
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
@@ -13,6 +13,8 @@ __all__ = [
     "Participants",
     "PrivacySettings",
     "ServerSettings",
+    "job_of_text",
     "plan_job",
     "read_job",
+    "read_job_text",
 ]

@@ -27,23 +27,30 @@ from truthfl.mechanism.setting import Clients, Constants, Training
 
 def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
     """The job in this file; without a path, the built-in one: ten clients with MNIST digits."""
-    if path is None:
-        source, text = "the built-in job", resources.files("truthfl").joinpath("examples/mnist.toml").read_text()
-    else:
-        source, text = str(path), _read(path)
+    if path is not None:
+        return job_of_text(read_job_text(path), path.parent, str(path))
+    return job_of_text(resources.files("truthfl").joinpath("examples/mnist.toml").read_text(), Path())
+
+
+def job_of_text(text: str, folder: Path, source: str = "") -> ConstantsJob | DataJob:
+    """The job in this TOML text, whose relative paths begin in a folder.
+
+    source  the text's file, named in errors; "" for the built-in job
+    """
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{source} is not valid TOML: {str(error).rstrip('.')}.") from None
+        raise InputError(f"{source or 'the built-in job'} is not valid TOML: {str(error).rstrip('.')}.") from None
     try:
-        return _job(tables, Path() if path is None else path.parent)
+        return _job(tables, folder)
     except InputError as error:
-        if path is None:
+        if not source:
             raise
         raise type(error)(f"{source}: {error}") from None
 
 
-def _read(path: Path) -> str:
+def read_job_text(path: Path) -> str:
+    """The text of a job file."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

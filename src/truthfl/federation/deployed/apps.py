@@ -1,7 +1,7 @@
 """The apps that Flower loads in a deployment: `server_app` of the operator and `client_app` of the participants.
 
-Imports `client_app`, `node_settings`, `participant`, `operator_folder`, `plan_files`, `server`, `job`, `ledger.book`
-and Flower.
+Imports `client_app`, `node_settings`, `participant`, `kept_jobs`, `operator_folder`, `plan_files`, `server`,
+`ledger.book` and Flower.
 """
 
 from __future__ import annotations
@@ -12,31 +12,21 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from truthfl.errors import InputError, TruthflError
+from truthfl.errors import TruthflError
 from truthfl.federation.participant.client_app import client_app as make_client_app
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.operator_folder import (
-    Draws,
-    fixed_draws,
-    kept_draws,
-    kept_key,
-    kept_ledger_address,
-    write_failure,
-)
+from truthfl.federation.protocol.kept_jobs import kept_job
+from truthfl.federation.protocol.operator_folder import kept_key, kept_ledger_address, write_failure
 from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.federation.protocol.server import Operator, conduct_job
-from truthfl.job import DataJob, read_job
 from truthfl.ledger.book import open_ledger
 
 RUN_CONFIG: dict[str, str | int | float | bool] = {
-    "job-file": "",
     "job-name": "",
     "folder": "",
     "operator-key": "",
-    "seed": -1,
     "authenticated": False,
-    "contract": "",
     "approved": False,
 }
 
@@ -51,26 +41,17 @@ server_app = ServerApp()
 
 @server_app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Conduct the job named in the run config; write an error to the operator's folder."""
+    """Conduct the kept job named in the run config; write an error to the operator's folder."""
     config = context.run_config
     folder = Path(str(config["folder"]))
     try:
-        job = read_job(Path(str(config["job-file"])))
-        if not isinstance(job, DataJob):
-            raise InputError("the job has no [data]; it can be planned, but not run.")
-        if config["contract"]:
-            job = job.with_contract(str(config["contract"]))
-        draws = _draws(folder, int(config["seed"]))
+        kept = kept_job(folder, str(config["job-name"]))
         with open_ledger(kept_ledger_address(folder)) as ledger:
             key = kept_key(Path(str(config["operator-key"])))
             approve = partial(ask_by_file, folder, wait=not config["approved"])
-            operator = Operator(ledger, folder, key, draws.secret, draws.seed, bool(config["authenticated"]), approve)
-            name = str(config["job-name"])
-            conduct_job(grid, job, name, operator, lambda job, side: job.plan(side), lambda *_: None)
+            draws, authenticated = kept.draws, bool(config["authenticated"])
+            operator = Operator(ledger, folder, key, draws.secret, draws.seed, authenticated, approve)
+            conduct_job(grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
     except TruthflError as error:
         write_failure(folder, error)
         raise
-
-
-def _draws(folder: Path, seed: int) -> Draws:
-    return kept_draws(folder) if seed < 0 else fixed_draws(seed)

@@ -1,7 +1,7 @@
 """The apps of a Flower project of one's own: `client_app` for its participants and `server_app` for its operator.
 
-Imports the participant's `client_app` and `node_settings`, the protocol's `operator_folder`, `paid_strategy` and
-`server`, `job`, `ledger.book` and Flower.
+Imports the participant's `client_app` and `node_settings`, the protocol's `kept_jobs`, `operator_folder`,
+`paid_strategy` and `server`, `job`, `ledger.book` and Flower.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
-from truthfl.errors import InputError
 from truthfl.federation.participant.client_app import client_app as participants_app
 from truthfl.federation.participant.node_settings import participant_of, settings_from
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.operator_folder import Draws, fixed_draws, kept_draws, kept_key
+from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
+from truthfl.federation.protocol.operator_folder import kept_key, lock_folder
 from truthfl.federation.protocol.paid_strategy import with_strategy
-from truthfl.federation.protocol.server import Operator, conduct_job, is_complete, job_name
-from truthfl.job import DataJob, read_job
-from truthfl.ledger.book import Ledger, open_ledger
+from truthfl.federation.protocol.server import Operator, conduct_job
+from truthfl.files import make_private_folder
+from truthfl.job import read_job_text
+from truthfl.ledger.book import open_ledger
 
 
 def client_app(task: str = "") -> ClientApp:
@@ -38,10 +39,11 @@ def client_app(task: str = "") -> ClientApp:
 
 
 def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
-    """The app of the operator, which conducts the job; a run after a crash goes on with it.
+    """The app of the operator, which conducts the job; a run after a crash goes on with it as it was begun.
 
-    The run config may have `folder` for ledger, key and models ("truthfl-run"), `seed` to repeat a job exactly, and
-    `authenticated`, whether the SuperLink admits registered keys alone.
+    The run config may have `folder` for ledger, key and models ("truthfl-run"), `seed` to repeat a job exactly,
+    `authenticated`, whether the SuperLink admits registered keys alone, and `new`, to begin another job in a folder
+    that has one.
 
     strategy  combines the reports; None for what the job says
     """
@@ -49,23 +51,26 @@ def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        config, job = context.run_config, read_job(job_file)
-        if not isinstance(job, DataJob):
-            raise InputError(f"{job_file} has no [data]; it can be planned, but not run.")
-        folder, authenticated = Path(str(config.get("folder", "truthfl-run"))), bool(config.get("authenticated", False))
-        with open_ledger(folder / "ledger.db") as ledger:
-            job = job if strategy is None else with_strategy(job, strategy)
-            draws = _draws(folder, int(config.get("seed", -1)), ledger, job)
-            key, name = kept_key(folder / "operator"), job_name(ledger, job, draws.seed, again=True)
+        config, log = context.run_config, logging.getLogger("flwr")
+        folder, seed = Path(str(config.get("folder", "truthfl-run"))), int(config.get("seed", -1))
+        source = JobSource(
+            read_job_text(job_file),
+            job_file.parent,
+            str(job_file),
+            seed=None if seed < 0 else seed,
+            change=lambda job: job if strategy is None else with_strategy(job, strategy),
+        )
+        make_private_folder(folder)
+        with lock_folder(folder), open_ledger(folder / "ledger.db") as ledger:
+            kept = choose_job(folder, ledger, source, new=bool(config.get("new", False)))
+            for difference in kept.differences:
+                log.warning("Job %s goes on as it was begun: in %s, %s.", kept.name, job_file, difference)
+            if kept.complete:
+                log.warning("Job %s is complete; `new` in the run config begins another.", kept.name)
+                return
+            authenticated = bool(config.get("authenticated", False))
+            key, draws = kept_key(folder / "operator"), kept.draws
             operator = Operator(ledger, folder, key, draws.secret, draws.seed, authenticated)
-            conduct_job(grid, job, name, operator, lambda job, side: job.plan(side), lambda *_: None)
+            conduct_job(grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
 
     return app
-
-
-def _draws(folder: Path, seed: int, ledger: Ledger, job: DataJob) -> Draws:
-    """Those of this seed; of a seed below 0, those of the job that was begun, and new ones if it is complete."""
-    if seed >= 0:
-        return fixed_draws(seed)
-    kept = kept_draws(folder)
-    return kept_draws(folder, fresh=True) if is_complete(ledger, job_name(ledger, job, kept.seed)) else kept

@@ -22,6 +22,7 @@ from truthfl.federation.deployed.app_folder import Value, read_run_config
 from truthfl.federation.protocol.node_keys import pem_of, public_key_line
 from truthfl.ledger.signing import read_public_line
 
+FLOWER_HOME = "flower"  # in the operator's folder
 PROTOBUF, PROTOBUF_STREAM = "application/protobuf", "application/flower-protobuf-stream"
 STREAM_HEADER_BYTES = 4
 REQUEST_TIMEOUT = 60.0  # seconds

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from truthfl.errors import InputError, ServiceError, TruthflError
-from truthfl.files import write_file
+from truthfl.files import lock_file, write_file
 from truthfl.ledger.commitment import new_secret, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
-SECRETS, FAILURE, LEDGER_ADDRESS = "secrets.json", "failure.json", "ledger.address"
+SECRETS, FAILURE, LEDGER_ADDRESS, LOCK = "secrets.json", "failure.json", "ledger.address", "serve.lock"
 
 
 @dataclass(frozen=True)
@@ -35,17 +36,32 @@ def fixed_draws(seed: int) -> Draws:
     return Draws(seed, secret_from_seed(seed))
 
 
-def kept_draws(folder: Path, *, fresh: bool = False) -> Draws:
-    """Read the draws in this folder; make random ones if there are none, or if `fresh`."""
-    path = folder / SECRETS
-    if fresh or not path.exists():
-        draws = Draws(secrets.randbelow(2**53), new_secret())
-        write_file(path, json.dumps(vars(draws)), private=True)
-        return draws
+def new_draws() -> Draws:
+    """Draws that nobody can guess."""
+    return Draws(secrets.randbelow(2**53), new_secret())
+
+
+def read_draws(path: Path) -> Draws:
+    """The draws in this file."""
     try:
         return Draws(**json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         raise InputError(f"{path} cannot be read; without it a job that was begun cannot be finished.") from None
+
+
+def lock_folder(folder: Path) -> AbstractContextManager[None]:
+    """A context in which no other server can use this folder; raise ServiceError if one does."""
+    return lock_file(
+        folder / LOCK, f"another server, process {{pid}}, runs on {folder}; end that one, or name another folder."
+    )
+
+
+def kept_draws(folder: Path) -> Draws:
+    """The draws in this folder; random ones are made if there are none."""
+    path = folder / SECRETS
+    if not path.exists():
+        write_file(path, json.dumps(vars(new_draws())), private=True, keep_existing=True)
+    return read_draws(path)
 
 
 def kept_key(path: Path) -> PrivateKey:

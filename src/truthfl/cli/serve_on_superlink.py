@@ -1,0 +1,89 @@
+"""`truthfl serve --running`: run a job on a SuperLink of Flower's that runs already.
+
+Imports `narrator`, `plan_approval`, `federation` and the ledger.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import typer
+
+from truthfl.cli.narrator import Narrator
+from truthfl.cli.plan_approval import print_plan_summary
+from truthfl.errors import ServiceError
+from truthfl.federation.deployed.app_folder import write_app_folder
+from truthfl.federation.deployed.apps import RUN_CONFIG
+from truthfl.federation.deployed.superlink_client import (
+    FLOWER_HOME,
+    Connection,
+    is_reachable,
+    register,
+    run_status,
+    submit,
+)
+from truthfl.federation.protocol.approval import PlanSummary
+from truthfl.federation.protocol.kept_jobs import KeptJob
+from truthfl.federation.protocol.operator_folder import keep_ledger_address, take_failure
+from truthfl.federation.protocol.plan_files import answer_plan, clear_plan, shown_plan
+from truthfl.ledger.book import Ledger
+
+POLL_SECONDS = 0.5
+
+
+def serve_on_superlink(
+    kept: KeptJob,
+    ledger: Ledger,
+    ledger_address: str,
+    out: Path,
+    operator_key: Path,
+    connection: Connection,
+    public_keys: list[Path],
+    *,
+    ask: bool,
+) -> None:
+    """Submit the job and wait until its run is over; raise the error with which it failed.
+
+    public_keys  of participants, to be registered if the SuperLink asks for keys
+    ask          whether the plan's offers are sent only after the operator has approved them
+    """
+    if not is_reachable(connection):
+        raise ServiceError(f"no SuperLink answers at {connection.address}; leave --running out to start a server.")
+    take_failure(out)  # of an earlier attempt
+    keep_ledger_address(out, ledger_address)
+    clear_plan(out)
+    settings = RUN_CONFIG | {
+        "job-name": kept.name,
+        "folder": str(out.resolve()),
+        "operator-key": str(operator_key.resolve()),
+        "authenticated": connection.root is not None,
+        "approved": not ask,
+    }
+    for path in public_keys:
+        register(connection, path, path.stem)
+    print(f"truthfl: job {kept.name} on the SuperLink at {connection.address}", flush=True)
+    run = submit(connection, write_app_folder(out / "app", run_config=RUN_CONFIG), settings)
+    last_plan: PlanSummary | None = None
+    with Narrator(ledger, kept.name):
+        while not (status := run_status(connection, run)).is_over:
+            last_plan = _show_new_plan(out, last_plan, ask=ask)
+            time.sleep(POLL_SECONDS)
+    if status.state != "completed":
+        raise take_failure(out) or ServiceError(f"the run on the SuperLink {status.state}: {status.details or '?'}.")
+
+
+def connection_to(host: str, port: int, keys: Path | None, out: Path) -> Connection:
+    """The connection to a SuperLink that runs."""
+    return Connection(host, port, None if keys is None else keys / "ca.crt", out / FLOWER_HOME)
+
+
+def _show_new_plan(out: Path, last: PlanSummary | None, *, ask: bool) -> PlanSummary | None:
+    """Print the server's plan unless it is the last one that was printed; return it."""
+    plan = shown_plan(out)
+    if plan is None or plan == last:
+        return last
+    print_plan_summary(plan)
+    if ask:
+        answer_plan(out, plan, approved=typer.confirm("Send these offers?"))
+    return plan

@@ -1,0 +1,202 @@
+"""The jobs of an operator's folder, each kept as it was begun: its text, the seed and the secret of its draws.
+
+A job that was begun goes on as it was signed, whatever its file says today. Nothing in here is ever overwritten.
+Imports `operator_folder`, `server`, `files`, `job` and the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from truthfl.errors import InputError
+from truthfl.federation.protocol.operator_folder import SECRETS, Draws, fixed_draws, new_draws, read_draws
+from truthfl.federation.protocol.server import is_complete
+from truthfl.files import make_private_folder, write_file
+from truthfl.job import DataJob, job_of_text
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.canonical import digest
+
+FOLDER, TEXT, ORIGIN = "jobs", "job.toml", "origin.json"
+MOST_DIFFERENCES = 8
+
+
+@dataclass(frozen=True)
+class JobSource:
+    """A job as its operator gives it.
+
+    text      of its TOML file
+    base      the folder in which relative paths begin
+    file      the file, for messages
+    contract  the kind of another contract than the text's; "" for that
+    seed      to repeat a job exactly; None for secret draws
+    change    applied to the job of the text, for example to give it a strategy of the operator's own
+    """
+
+    text: str
+    base: Path
+    file: str
+    contract: str = ""
+    seed: int | None = None
+    change: Callable[[DataJob], DataJob] = field(default=lambda job: job, compare=False)
+
+    def job(self) -> DataJob:
+        """The job; raise InputError if it has no data."""
+        job = job_of_text(self.text, self.base, self.file)
+        if not isinstance(job, DataJob):
+            raise InputError(
+                f"{self.file} has no [data]; a job without data can be planned (truthfl plan), but not run."
+            )
+        return self.change(job.with_contract(self.contract) if self.contract else job)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptJob:
+    """A job of the folder.
+
+    differences  what the file says otherwise today, as sentences
+    complete     whether it is over
+    """
+
+    name: str
+    job: DataJob
+    draws: Draws
+    differences: tuple[str, ...] = ()
+    complete: bool = False
+    is_new: bool = False
+
+
+def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = False) -> KeptJob:
+    """The job to serve: the folder's last one if there is any, unless `new`; else the one that the source describes.
+
+    Raise InputError if the folder's last job is complete and the source describes another one.
+    """
+    names = kept_job_names(folder)
+    if not names or new:
+        adopted = None if new else _earlier_format(folder, ledger, source)
+        return adopted or _begin(folder, ledger, source)
+    name = names[-1]
+    kept, complete = kept_job(folder, name, source.change), is_complete(ledger, name)
+    recorded = ledger.find(name, "job", "job")
+    if recorded is not None and not complete:
+        changed = _differences(recorded.document["job"], kept.job.document())
+        if changed:
+            raise InputError(
+                f"job {name} was begun with other files than there are now: {changed[0]}. Put them back, or begin "
+                "another job with --new."
+            )
+    differences = _differences_of_source(kept, source)
+    if complete and differences:
+        raise InputError(
+            f"job {name} in {folder} is complete, and {source.file} describes another one ({differences[0]}); --new "
+            "begins it."
+        )
+    return KeptJob(name, kept.job, kept.draws, differences, complete)
+
+
+def kept_job_names(folder: Path) -> list[str]:
+    """The names of the folder's jobs, in the order in which they were begun."""
+    begun = [(str(_origin(path).get("begun", "")), path.parent.name) for path in folder.glob(f"{FOLDER}/*/{ORIGIN}")]
+    return [name for _, name in sorted(begun)]
+
+
+def _begin(folder: Path, ledger: Ledger, source: JobSource, draws: Draws | None = None) -> KeptJob:
+    """Keep a new job in the folder."""
+    job = source.job()
+    draws = draws or (new_draws() if source.seed is None else fixed_draws(source.seed))
+    name = _new_name(folder, ledger, job, draws.seed)
+    place = folder / FOLDER / name
+    make_private_folder(place)
+    write_file(place / SECRETS, json.dumps(vars(draws)), private=True, keep_existing=True)
+    write_file(place / TEXT, source.text, private=True, keep_existing=True)
+    origin = {
+        "begun": datetime.now(UTC).isoformat(),
+        "base": str(source.base.resolve()),
+        "file": source.file,
+        "contract": source.contract,
+        "seed": source.seed,
+    }
+    write_file(place / ORIGIN, json.dumps(origin), private=True, keep_existing=True)
+    return KeptJob(name, job, draws, is_new=True)
+
+
+def _new_name(folder: Path, ledger: Ledger, job: DataJob, seed: int) -> str:
+    """A name that neither the ledger nor the folder has."""
+    stem, number = digest({"job": job.document(), "seed": seed})[:12], 1
+    while ledger.find(f"{stem}-{number}", "job", "job") is not None or (folder / FOLDER / f"{stem}-{number}").exists():
+        number += 1
+    return f"{stem}-{number}"
+
+
+def _earlier_format(folder: Path, ledger: Ledger, source: JobSource) -> KeptJob | None:
+    """A job that was begun before jobs were kept in folders of their own: it goes on, and is kept from now on."""
+    try:
+        draws = fixed_draws(source.seed) if source.seed is not None else read_draws(folder / SECRETS)
+    except InputError:
+        return None
+    stem, number = digest({"job": source.job().document(), "seed": draws.seed})[:12], 0
+    while ledger.find(f"{stem}-{number + 1}", "job", "job") is not None:
+        number += 1
+    if not number:
+        return None
+    name = f"{stem}-{number}"
+    return KeptJob(name, source.job(), draws, complete=is_complete(ledger, name))
+
+
+def kept_job(folder: Path, name: str, change: Callable[[DataJob], DataJob] = lambda job: job) -> KeptJob:
+    """The folder's job of this name, as it was begun; `change` as in `JobSource`."""
+    place = folder / FOLDER / name
+    origin = _origin(place / ORIGIN)
+    try:
+        text = (place / TEXT).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{place / TEXT} cannot be read; without it job {name} cannot go on.") from None
+    kept = JobSource(
+        text,
+        Path(str(origin["base"])),
+        str(place / TEXT),
+        str(origin.get("contract", "")),
+        origin.get("seed"),
+        change,
+    )
+    return KeptJob(name, kept.job(), read_draws(place / SECRETS))
+
+
+def _origin(path: Path) -> dict[str, Any]:
+    try:
+        origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise InputError(f"{path} cannot be read; without it its job cannot go on.") from None
+    return origin
+
+
+def _differences_of_source(kept: KeptJob, source: JobSource) -> tuple[str, ...]:
+    """What the source says otherwise than the kept job."""
+    try:
+        found = _differences(kept.job.document(), source.job().document())
+    except InputError as error:
+        return (f"it cannot be used: {str(error).rstrip('.')}",)
+    if source.seed is not None and source.seed != kept.draws.seed:
+        found.append(f"seed was {kept.draws.seed} and is {source.seed}")
+    return tuple(found[:MOST_DIFFERENCES])
+
+
+def _differences(before: object, after: object, place: str = "") -> list[str]:
+    """Where two documents differ, each as "PLACE was A and is B"."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        keys = dict.fromkeys([*before, *after])
+        return [
+            one
+            for key in keys
+            for one in _differences(before.get(key), after.get(key), f"{place}.{key}" if place else str(key))
+        ]
+    return [] if before == after else [f"{place} was {_short(before)} and is {_short(after)}"]
+
+
+def _short(value: object) -> str:
+    text = "not there" if value is None else json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
