@@ -206,6 +206,7 @@ def test_help_shows_all_commands():
         "output",
         "plan_approval",
         "plan_output",
+        "planned",
         "privacy_output",
         "progress",
         "receipt",

@@ -14,15 +14,8 @@ from small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.lie_point import KINDS, TRUTH
 from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
 from truthfl.cli.output import _json_value, console, table
-from truthfl.cli.plan_output import (
-    Planned,
-    as_json,
-    plan_and_search,
-    plan_constants_job,
-    plan_data_job,
-    print_plan,
-    warnings,
-)
+from truthfl.cli.plan_output import as_json, print_plan, warnings
+from truthfl.cli.planned import Planned, plan_and_search, plan_constants_job, plan_data_job
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
 from truthfl.learning.behaviour import Behaviour

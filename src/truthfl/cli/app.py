@@ -108,6 +108,9 @@ def main() -> None:
     except TruthflError as error:
         print(f"truthfl: {plain_lines(error)}", file=sys.stderr)
         sys.exit(SERVICE_FAILED if isinstance(error, ServiceError) else BAD_INPUT)
+    except MemoryError:
+        print("truthfl: there is not enough memory; fewer samples, clients or draws need less.", file=sys.stderr)
+        sys.exit(SERVICE_FAILED)
     except BrokenPipeError:  # the reader of the output ended
         sys.stderr.close()
         sys.exit(1)

@@ -1,6 +1,6 @@
 """Prints the plan of an audition contract as tables or JSON, for `truthfl plan`.
 
-Imports `output`, `plan_output`, `learning.planning`, `learning.recipe`, `adversary.pilot_lies` and `mechanism`.
+Imports `output`, `plan_output`, `job`, `learning`, `adversary.pilot_lies` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import numpy as np
 from truthfl.adversary.pilot_lies import PilotLies
 from truthfl.cli.output import console, table
 from truthfl.cli.plan_output import presence_sentence
+from truthfl.job import ServerSettings
 from truthfl.learning.audition_details import AuditionDetails
+from truthfl.learning.plan_worth import plan_worth
 from truthfl.learning.planning import Plan
 from truthfl.learning.recipe import Recipe
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_deviation import best_choice
 from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.economics import PlanEconomics, plan_economics
 from truthfl.mechanism.setting import batch_price
 
 ROWS_SHOWN = 40
@@ -37,7 +40,23 @@ def costs(plan: Plan) -> FloatArray:
     return np.asarray(plan.clients.labeling_cost + details_of(plan).measurement.audition_cost + computing)
 
 
-def audition_json(plan: Plan, lies: PilotLies, left_out: list[str]) -> dict[str, Any]:
+def economics(plan: Plan, lies: PilotLies, server: ServerSettings) -> PlanEconomics:
+    """Worth, cost and pay of all work."""
+    contract, worth = plan.contract, plan_worth(plan, server.loss_value, lies.absence.mean)
+    assert isinstance(contract, Audition)
+    return plan_economics(
+        cost=costs(plan),
+        expected_pay=contract.label_base + contract.joint_base,
+        most_pay=contract.label_cap + contract.joint_cap,
+        has_cap=True,
+        own_worth=worth.own,
+        worth=worth.all_work,
+        untrained_loss=worth.untrained_loss,
+        factors=server.warn_factors,
+    )
+
+
+def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: ServerSettings) -> dict[str, Any]:
     """Everything of the plan as JSON values."""
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
@@ -81,6 +100,7 @@ def audition_json(plan: Plan, lies: PilotLies, left_out: list[str]) -> dict[str,
         "step_size": plan.training.step_size,
         "expected_loss": plan.expected_loss,
         "total_pay": float((contract.label_base + contract.joint_base).sum()),
+        "economics": economics(plan, lies, server).document(),
     }
 
 
@@ -93,11 +113,13 @@ def _bought(plan: Plan, factor: float) -> dict[str, float]:
     return {"factor": factor, "labels": labels, "loss": loss, "cost": cost, "label_pay": pay, "server_cost": server}
 
 
-def print_audition(plan: Plan, lies: PilotLies, left_out: list[str], *, pictures: bool = True) -> None:
+def print_audition(
+    plan: Plan, lies: PilotLies, left_out: list[str], server: ServerSettings, *, pictures: bool = True
+) -> None:
     """Two tables and some sentences. `pictures`: whether that is what clients have."""
     details, contract, clients = details_of(plan), plan.contract, plan.clients
     assert isinstance(contract, Audition)
-    cost, pay = costs(plan), contract.label_base + contract.joint_base
+    cost = costs(plan)
     deviation = contract.deviation(plan.expected_loss, plan.loss_error)
     rows = [
         [
@@ -153,7 +175,7 @@ def print_audition(plan: Plan, lies: PilotLies, left_out: list[str], *, pictures
             ],
         )
     )
-    for sentence in sentences(plan, lies, left_out, float(pay.sum() / cost.sum()), pictures=pictures):
+    for sentence in sentences(plan, lies, left_out, server, pictures=pictures):
         out.print(sentence)
 
 
@@ -169,16 +191,17 @@ def _amount(value: float) -> str:
 
 
 def sentences(
-    plan: Plan, lies: PilotLies, left_out: list[str], pay_over_cost: float, *, pictures: bool = True
+    plan: Plan, lies: PilotLies, left_out: list[str], server: ServerSettings, *, pictures: bool = True
 ) -> list[str]:
     """What an operator should know besides the tables. `pictures`: whether that is what clients have."""
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
-    choice, recipe = best_choice(details.inputs, contract), details.recipe
+    choice, recipe, sums = best_choice(details.inputs, contract), details.recipe, economics(plan, lies, server)
     result = [
-        f"Expected joint loss {plan.expected_loss:.4f}; honest pay is {pay_over_cost:.2f} times its cost. A client's "
-        f"own model is expected at a loss of {contract.solo_level.min():.3f} to {contract.solo_level.max():.3f} ± "
-        f"{contract.solo_spread.mean():.3f}, trained in {recipe_words(recipe, pictures=pictures)}.",
+        f"Expected joint loss {plan.expected_loss:.4f}; honest pay is {sums.pay_over_cost:.2f} times its cost. A "
+        f"client's own model is expected at a loss of {contract.solo_level.min():.3f} to "
+        f"{contract.solo_level.max():.3f} ± {contract.solo_spread.mean():.3f}, trained in "
+        f"{recipe_words(recipe, pictures=pictures)}.",
         "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs more.",
         f"The most anybody gains by other labels or batches, on these curves: {max(choice.gain.max(), 0.0):.2f}.",
     ]
@@ -198,12 +221,7 @@ def sentences(
     if details.plan.unproven.any():
         unproven = int(details.plan.unproven.sum())
         result.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
-    short = int((details.worth < contract.label_base + contract.joint_base).sum())
-    if short:
-        result.append(
-            f"{short} of {len(plan.clients)} are paid more than their labels are worth to the server; a higher "
-            "loss_value, or fewer clients, would change that."
-        )
+    result += [sums.sentence, *sums.warnings, *sums.remarks]
     if lies.lies:
         best = lies.lies[0]
         gain, error = float(best.gain.mean()), float(best.gain_error.mean())

@@ -1,5 +1,5 @@
-"""The command `truthfl plan`. Imports `output`; when called, also `plan_output`, `audition_output`, `privacy_output`,
-`job`, `learning.task_choice` and `mechanism.deviation`.
+"""The command `truthfl plan`. Imports `output`; when called, also `planned`, `plan_output`, `audition_output`,
+`privacy_output`, `job`, `learning.task_choice` and `mechanism.deviation`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def plan(
 
     Example: truthfl plan hospital.toml --contract lceme --json
     """
-    from truthfl.cli.plan_output import as_json, plan_and_search, plan_constants_job, plan_data_job, print_plan
+    from truthfl.cli.plan_output import as_json, print_plan
+    from truthfl.cli.planned import plan_and_search, plan_constants_job, plan_data_job
     from truthfl.job import ConstantsJob, read_job
     from truthfl.learning.task_choice import PICTURES
     from truthfl.mechanism.deviation import best_deviation
@@ -43,9 +44,9 @@ def plan(
             asked = set(plan.clients.name or ())
             left_out = [name for name in job.clients.name if name not in asked]
             if json:
-                print_json(audition_json(plan, lies, left_out) | of_noise)
+                print_json(audition_json(plan, lies, left_out, job.server) | of_noise)
             else:
-                print_audition(plan, lies, left_out, pictures=job.task == PICTURES)
+                print_audition(plan, lies, left_out, job.server, pictures=job.task == PICTURES)
                 _print_if_any(privacy)
             return
         planned = plan_data_job(job, plan, lies)

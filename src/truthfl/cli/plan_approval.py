@@ -9,7 +9,7 @@ from truthfl.cli.output import console, table
 from truthfl.federation.protocol.approval import PlanSummary
 
 ROWS_SHOWN = 40
-COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most"]
+COLUMNS = ["client", "labels", "batch", "cost", "expected pay", "of cost", "most", "worth"]
 
 
 def print_plan_summary(plan: PlanSummary) -> None:
@@ -24,22 +24,22 @@ def print_plan_summary(plan: PlanSummary) -> None:
             f"{offer.expected_pay:,.2f}",
             f"{offer.expected_pay / offer.cost:.2f}",
             f"{offer.most:,.2f}",
+            "–" if offer.worth is None else f"{offer.worth:,.0f}",
         ]
         for offer in plan.offers[:ROWS_SHOWN]
     ]
     if count > ROWS_SHOWN:
-        rows.append([f"… {count - ROWS_SHOWN} more", *[""] * 6])
-    cost = sum(offer.cost for offer in plan.offers)
+        rows.append([f"… {count - ROWS_SHOWN} more", *[""] * 7])
     labels = sum(offer.labels for offer in plan.offers)
-    totals = (f"{plan.total_expected:,.2f}", f"{plan.total_expected / cost:.2f}", f"{plan.total_most:,.2f}")
-    rows.append(["total", f"{labels:,}", "", f"{cost:,.2f}", *totals])
+    totals = (f"{plan.total_expected:,.2f}", f"{plan.total_expected / plan.total_cost:.2f}", f"{plan.total_most:,.2f}")
+    rows.append(["total", f"{labels:,}", "", f"{plan.total_cost:,.2f}", *totals, ""])
     out.print(table(f"Offers to {count} client{'s' * (count > 1)}, contract {plan.contract}", COLUMNS, rows))
     for sentence in sentences(plan):
         out.print(sentence)
 
 
 def sentences(plan: PlanSummary) -> list[str]:
-    """What can be owed, and who is not asked."""
+    """What the work is worth, costs and pays, what can be owed, warnings, and who is not asked."""
     most = (
         f"and never more than {plan.total_most:,.2f}"
         if plan.has_cap
@@ -50,4 +50,6 @@ def sentences(plan: PlanSummary) -> list[str]:
         f"Expected pay is {plan.total_expected:,.2f} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
         f"cost of the work, {most}."
     ]
+    economics = plan.economics
+    found += [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks]
     return found + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]

@@ -1,149 +1,26 @@
-"""Plans a job and prints the plan as a table or JSON, for `truthfl plan`.
-
-Imports `output`, `progress`, `mechanism` and, for a job on data, `adversary.pilot_lies`.
-"""
+"""Prints a plan as a table or JSON, for `truthfl plan`. Imports `output`, `planned` and `mechanism`."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from truthfl.cli.output import console, table
-from truthfl.cli.progress import progress_bar
+from truthfl.cli.planned import Planned
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.checks import FloatArray
-from truthfl.mechanism.deviation import Deviation, absence_rise, free_riding_gain
-from truthfl.mechanism.loss_model import LossModel
-from truthfl.mechanism.mechanism import Mechanism, PlanInputs
-from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
-from truthfl.mechanism.payoff import server_payoff, work_cost
-from truthfl.mechanism.setting import Clients, Training
+from truthfl.mechanism.deviation import Deviation, free_riding_gain
+from truthfl.mechanism.payoff import server_payoff
+from truthfl.mechanism.setting import Clients
 from truthfl.mechanism.spread import samples_for_share
-from truthfl.mechanism.strategies import Strategies
 
 if TYPE_CHECKING:
-    from truthfl.adversary.pilot_lies import PilotLie, PilotLies
-    from truthfl.job import ConstantsJob, DataJob, ServerSettings
-    from truthfl.learning.planning import Plan
+    from truthfl.adversary.pilot_lies import PilotLie
 
 ROWS_SHOWN = 40
-HUNDREDTH = 0.01
 CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
-
-
-@dataclass(frozen=True)
-class Planned:
-    """The plan of either kind of job.
-
-    basis        the loss model in words, for the printed plan
-    worth        (clients,) what each client's work is worth to the server, in money, with its standard error
-    rent         (clients,) what is paid beyond cost and margins so that clients state their true costs; None if costs
-                 are known
-    lies         what a short search for lies found on pilot data; None for a job without data
-    """
-
-    clients: Clients
-    training: Training
-    model: LossModel
-    contract: Mechanism
-    loss_value: float
-    test_samples: int
-    loss_variance: float
-    basis: str
-    worth: FloatArray
-    worth_error: FloatArray
-    lies: PilotLies | None = None
-    rent: FloatArray | None = None
-
-    @property
-    def spread(self) -> FloatArray:
-        """The standard deviation of each client's pay: half the difference of her pay at loss ± one deviation."""
-        return np.abs(self._difference(math.sqrt(self.loss_variance / self.test_samples))) / 2.0
-
-    @property
-    def slope(self) -> FloatArray:
-        """Pay that each client loses per unit of test loss, around the expected loss."""
-        return self._difference(HUNDREDTH) / (2 * HUNDREDTH)
-
-    def _difference(self, step: float) -> FloatArray:
-        """Pay at the expected loss − step, less that at + step; NaN if pay needs evidence that jobs do not collect."""
-        low, high = (self.contract.pay(Observation(self.expected_loss + sign * step)) for sign in (-1, 1))
-        known = not self.contract.needs - COLLECTED_BY_JOBS
-        return np.asarray(low - high if known else np.full(len(self.clients), np.nan), dtype=float)
-
-    @property
-    def cost(self) -> FloatArray:
-        """The cost of each client's honest work."""
-        return work_cost(self.clients, self.training, Strategies.truthful(self.contract.batch_size))
-
-    @property
-    def expected_loss(self) -> float:
-        return self.model.truthful_loss(self.contract.batch_size)
-
-
-def plan_constants_job(job: ConstantsJob) -> Planned:
-    """Plan on the job's bound."""
-    model, server = job.loss_model(), job.server
-    contract = job.plan(model)
-    worth = server.loss_value * absence_rise(model, contract.batch_size)
-    return Planned(
-        job.clients,
-        job.training,
-        model,
-        contract,
-        server.loss_value,
-        server.test_samples,
-        server.loss_variance,
-        basis=f"{server.bound} bound",
-        worth=worth,
-        worth_error=np.zeros_like(worth),
-        rent=_rents(server, job.clients, model, job.training),
-    )
-
-
-def plan_and_search(job: DataJob) -> tuple[Plan, PilotLies]:
-    """Plan on pilot data and search for lies there, with a progress bar."""
-    from truthfl.adversary.pilot_lies import search_on_pilot
-
-    with progress_bar() as report_progress:
-        if report_progress is not None:
-            report_progress("trying out on pilot data", 0, 0)
-        side = job.server_side()
-        plan = job.plan(side)
-        if report_progress is not None:
-            report_progress("searching for lies", 0, 0)
-        return plan, search_on_pilot(plan.side, plan)
-
-
-def plan_data_job(job: DataJob, plan: Plan, lies: PilotLies) -> Planned:
-    """The plan of a job on data."""
-    return Planned(
-        plan.clients,
-        plan.training,
-        plan.calibration.model,
-        plan.contract,
-        job.server.loss_value,
-        job.server.test_samples,
-        plan.loss_variance,
-        basis=f"calibrated, R² {plan.calibration.sampling_r_squared:.3f}, step size {plan.training.step_size:.3g}",
-        worth=job.server.loss_value * lies.absence.mean,
-        worth_error=job.server.loss_value * lies.absence.error,
-        lies=lies,
-        rent=_rents(job.server, plan.clients, plan.calibration.model, plan.training),
-    )
-
-
-def _rents(server: ServerSettings, clients: Clients, model: LossModel, training: Training) -> FloatArray | None:
-    if server.cost_distribution is None:
-        return None
-    from truthfl.job.cost_distribution import cost_distribution
-    from truthfl.mechanism.screened_plan import stated_rents
-
-    distribution = cost_distribution(server.cost_distribution)
-    return stated_rents(PlanInputs(clients, model, training, server.loss_value, cost_distribution=distribution))
 
 
 def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
@@ -173,6 +50,7 @@ def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
         "total_pay": float(deviation.honest_pay.sum()),
         "server_payoff": server_payoff(contract, planned.model, loss_value=planned.loss_value),
         "confirmed_by_search": deviation.confirmed,
+        "economics": planned.economics(deviation.honest_pay).document(),
     }
 
 
@@ -250,8 +128,14 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
         )
     if (present := presence_sentence(clients)) is not None:
         out.print(present)
-    for sentence in warnings(planned, cost):
+    economics = planned.economics(deviation.honest_pay)
+    for sentence in (*warnings(planned, cost), economics.sentence, *economics.warnings, *economics.remarks):
         out.print(sentence)
+    if above := planned.above_limit(deviation.honest_pay):
+        out.print(
+            f"Beware: {above} of {len(clients)} would get no offer: most_expected_pay allows "
+            f"{planned.largest_factor:g} times the cost."
+        )
     idle = free_riding_gain(contract, clients, planned.model, planned.training)
     gainers = int((idle > deviation.resolution).sum())
     if gainers:

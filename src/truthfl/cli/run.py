@@ -10,7 +10,7 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from truthfl.cli.exit_codes import INTERRUPTED
 from truthfl.cli.output import JobFile, console, print_json, table
 from truthfl.cli.progress import progress_bar
 from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.federation.protocol.approval import PlanSummary
 
 
 def run(
@@ -82,6 +85,7 @@ def run(
                 progress=progress or (lambda *_: None),
                 in_flower=simulation,
                 again=again,
+                show_plan=_warn_of_pay,
             )
     except KeyboardInterrupt:
         print(f"truthfl: interrupted; the same command goes on where it was ({out}).", file=sys.stderr)
@@ -110,3 +114,11 @@ def run(
         screen.print(sentence)
     screen.print(f"Report: {report}")
     screen.print(f"Ledger: {shown_address(ledger or out / 'ledger.db')}, job {outcome.view.name}")
+
+
+def _warn_of_pay(plan: PlanSummary) -> None:
+    """Say on standard error, before offers go out, what the work is worth, costs and pays, if pay is warned of."""
+    economics = plan.economics
+    if economics.warnings:
+        for sentence in (economics.sentence, *economics.warnings):
+            print(f"truthfl: {sentence}", file=sys.stderr)

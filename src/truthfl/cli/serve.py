@@ -190,6 +190,9 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
     if not folder.is_dir():
         raise InputError(f"participants is {str(folder)!r}, which is no folder; name the one with the .pub files.")
     paths = [folder / f"{name}.pub" for name in job.clients.name if (folder / f"{name}.pub").is_file()]
+    owner: dict[str, Path] = {}
     for path in paths:
-        read_public_line(path)
+        other = owner.setdefault(read_public_line(path), path)
+        if other is not path:
+            raise InputError(f"{other} and {path} are the same key; each participant has a key of her own.")
     return paths

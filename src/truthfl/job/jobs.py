@@ -1,8 +1,8 @@
 """The two kinds of jobs and their planning.
 
 A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
-be planned, verified and run. Imports `settings`, `cost_distribution`, `privacy_settings`, `participants`, `learning`
-and `mechanism`.
+be planned, verified and run. Imports `settings`, `cost_distribution`, `privacy_settings`, `participants`,
+`size_limits`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from truthfl.job.cost_distribution import cost_distribution, cost_range
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.job.settings import BOUNDS, CONSTANTS_CONTRACT, ContractChoice, ServerSettings
+from truthfl.job.size_limits import require_sizes
 from truthfl.learning.aggregation import MEAN, ReportRule, is_own
 from truthfl.learning.behaviours import behaviour as known_behaviour
 from truthfl.learning.federations import (
@@ -90,6 +91,7 @@ class DataJob:
     task: TaskChoice = PICTURES
 
     def __post_init__(self) -> None:
+        require_sizes(self)
         if self.aggregation != MEAN and self.privacy.secure_aggregation:  # in this order: it loads a strategy
             raise InputError(
                 f"[privacy] secure_aggregation is true and [server] aggregation is {self.server.aggregation!r}; of "

@@ -5,6 +5,7 @@ Imports `learning.behaviour`, `learning.behaviours` and `mechanism.checks`.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -64,11 +65,14 @@ class Participants:
         if count == 0:
             raise InputError("no field is a list; give a list of names, or of dataset_size, one per client.")
         all_names = names(name, count) or tuple(f"client {i}" for i in range(count))
+        _require_different(all_names)
         sizes = client_whole_numbers("dataset_size", dataset_size, count, all_names.__getitem__, at_least=1)
         object.__setattr__(self, "dataset_size", tuple(sizes.tolist()))
         field, given = ("labeling_cost", labeling_cost) if label_cost is None else ("label_cost", label_cost)
         cost = client_array(field, given, count, all_names.__getitem__, positive=True)
-        object.__setattr__(self, "labeling_cost", cost if label_cost is None else cost * sizes)
+        whole = cost if label_cost is None else cost * sizes
+        client_array("labeling_cost", whole, count, all_names.__getitem__, positive=True)
+        object.__setattr__(self, "labeling_cost", whole)
         cost = client_array("sample_cost", sample_cost, count, all_names.__getitem__, positive=True)
         object.__setattr__(self, "sample_cost", cost)
         q = client_array("participation", participation, count, all_names.__getitem__, positive=True, at_most=1.0)
@@ -99,6 +103,15 @@ class Participants:
 
     def __len__(self) -> int:
         return len(self.name)
+
+
+def _require_different(given: Sequence[str]) -> None:
+    """Raise `InputError` if two names look the same: they differ in spaces, or in how an accent is written."""
+    first: dict[str, str] = {}
+    for one in given:
+        other = first.setdefault(" ".join(unicodedata.normalize("NFC", one).split()), one)
+        if other is not one:
+            raise InputError(f"the names {other!r} and {one!r} look the same; names must be distinct.")
 
 
 def _is_list(value: object) -> bool:

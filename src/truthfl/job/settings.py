@@ -1,6 +1,6 @@
 """Settings of the operator: sections [server] and [contract] of a job file.
 
-Imports `cost_distribution`, `learning.aggregation` and `mechanism`.
+Imports `cost_distribution`, `size_limits`, `learning.aggregation` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.job.cost_distribution import cost_distribution
+from truthfl.job.size_limits import SECONDS
 from truthfl.learning.aggregation import MEAN, is_own, require_aggregation
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.bounds import paper_bound, sound_bound
@@ -18,6 +19,7 @@ from truthfl.mechanism.checks import (
     number,
     whole_number,
 )
+from truthfl.mechanism.economics import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.registry import find_mechanism
 
@@ -25,7 +27,14 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
 BUDGET_BOUNDS = ("expected", "caps")
-LATER_FIELDS = ("aggregation", "cost_distribution", "fewest_samples", "most_expected_pay")  # not in version 0.1
+LATER_FIELDS = (  # not in version 0.1
+    "aggregation",
+    "cost_distribution",
+    "fewest_samples",
+    "most_expected_pay",
+    "warn_pay_over_cost",
+    "warn_pay_over_worth",
+)
 LONGEST_CURRENCY = 20
 
 
@@ -45,6 +54,8 @@ class ServerSettings:
     fewest_samples     of a `DataJob`: who joins with fewer samples, and fewer than her dataset_size, is not taken in
     most_pay           of a `DataJob`: the largest cap of a client's pay, as a multiple of the cost of her work
     most_expected_pay  of a `DataJob` whose contract has no cap: the largest expected pay, as such a multiple
+    warn_pay_over_cost   the plan warns if expected pay of all is above this multiple of what their work costs
+    warn_pay_over_worth  the plan warns if expected pay is above this multiple of what the work is worth to the operator
     margin             money added to each client's base pay
     confidence         of a `DataJob`: the probability with which the margin keeps honest pay from falling below cost
     test_samples       number of test samples over which the final loss is averaged
@@ -66,6 +77,8 @@ class ServerSettings:
     fewest_samples: int = 10
     most_pay: float = MOST_PAY
     most_expected_pay: float = 30.0
+    warn_pay_over_cost: float = WARN_PAY_OVER_COST
+    warn_pay_over_worth: float = WARN_PAY_OVER_WORTH
     margin: float = 0.0
     confidence: float = 0.95
     test_samples: int = 1
@@ -92,6 +105,8 @@ class ServerSettings:
         for field in ("most_pay", "most_expected_pay"):
             if (factor := number(field, getattr(self, field))) <= 1.0:
                 raise InputError(f"{field} is {factor:g}; it must be above 1, for pay covers cost and a margin.")
+        for field in ("warn_pay_over_cost", "warn_pay_over_worth"):
+            number(field, getattr(self, field), positive=True)
         if self.budget_bounds not in BUDGET_BOUNDS:
             raise InputError(
                 f"budget_bounds is {self.budget_bounds!r}; it must be one of {', '.join(map(repr, BUDGET_BOUNDS))}."
@@ -99,7 +114,7 @@ class ServerSettings:
         require_aggregation(self.aggregation)
         if self.cost_distribution is not None:
             cost_distribution(self.cost_distribution)
-        for field in ("enrol_seconds", "answer_seconds", "label_seconds", "audition_seconds", "round_seconds"):
+        for field in SECONDS:
             number(field, getattr(self, field), positive=True)
         if not isinstance(self.currency, str) or not _is_word(self.currency):
             raise InputError(
@@ -110,6 +125,11 @@ class ServerSettings:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
+
+    @property
+    def warn_factors(self) -> WarnFactors:
+        """The multiples above which expected pay is warned of."""
+        return WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth)
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values; those that are newer than version 0.1 are omitted if they have their default."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -120,7 +121,7 @@ def names(value: Sequence[str] | None, count: int) -> tuple[str, ...] | None:
         for one in result:
             plain_name("a name", one)
     if len(set(result)) != count:
-        twice = next(name for name in result if result.count(name) > 1)
+        twice = Counter(result).most_common(1)[0][0]
         raise InputError(f"name {twice!r} is given to more than one client; names must be distinct.")
     return result
 

@@ -1,15 +1,19 @@
 """What the operator approves before the first offer: who would be asked what, for how much.
 
-Imports the ledger's `terms`.
+Imports `job`, `mechanism.economics` and the ledger's `terms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
+from truthfl.job import ServerSettings
 from truthfl.ledger.terms import Agreement, Offer
+from truthfl.mechanism.economics import PlanEconomics, WarnFactors, plan_economics
 
 NOT_APPROVED = "the operator did not approve the plan; no offer was made."
 
@@ -18,7 +22,8 @@ NOT_APPROVED = "the operator did not approve the plan; no offer was made."
 class PlannedOffer:
     """One client's offer in a few numbers; money is in the job's currency.
 
-    most  her cap; under a contract without one, what she would be paid for a perfect model, with a loss of 0
+    most   her cap; under a contract without one, what she would be paid for a perfect model, with a loss of 0
+    worth  what her work adds to that of the others; None if the plan does not know
     """
 
     client: str
@@ -27,14 +32,20 @@ class PlannedOffer:
     cost: float
     expected_pay: float
     most: float
+    worth: float | None = None
 
 
 @dataclass(frozen=True)
 class PlanSummary:
     """A plan for the operator's eyes.
 
-    has_cap   whether pay has a cap
-    left_out  by name: why a client who enrolled is not asked
+    has_cap         whether pay has a cap
+    left_out        by name: why a client who enrolled is not asked
+    worth           what all work together is worth to the operator: loss_value times (untrained_loss − the expected
+                    loss); None if the plan does not know
+    untrained_loss  the loss of a model that nobody trained; None if the plan does not know
+    warn_pay_over_cost, warn_pay_over_worth
+                    multiples of cost and of worth above which expected pay is warned of
     """
 
     job: str
@@ -44,6 +55,29 @@ class PlanSummary:
     has_cap: bool
     offers: tuple[PlannedOffer, ...]
     left_out: Mapping[str, str]
+    worth: float | None
+    untrained_loss: float | None
+    warn_pay_over_cost: float
+    warn_pay_over_worth: float
+
+    @property
+    def economics(self) -> PlanEconomics:
+        """Worth, cost and pay of all offers together, and the warnings."""
+        own = [offer.worth for offer in self.offers if offer.worth is not None]
+        return plan_economics(
+            cost=np.array([offer.cost for offer in self.offers]),
+            expected_pay=np.array([offer.expected_pay for offer in self.offers]),
+            most_pay=np.array([offer.most for offer in self.offers]),
+            has_cap=self.has_cap,
+            own_worth=np.array(own) if len(own) == len(self.offers) else None,
+            worth=self.worth,
+            untrained_loss=self.untrained_loss,
+            factors=WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth),
+        )
+
+    @property
+    def total_cost(self) -> float:
+        return sum(offer.cost for offer in self.offers)
 
     @property
     def total_expected(self) -> float:
@@ -76,17 +110,24 @@ def approve_all(_: PlanSummary) -> bool:
     return True
 
 
-def summary_of(agreement: Agreement, left_out: Mapping[str, str]) -> PlanSummary:
-    """The summary of these offers."""
+def summary_of(
+    agreement: Agreement, plan: Mapping[str, Any], left_out: Mapping[str, str], server: ServerSettings
+) -> PlanSummary:
+    """The summary of these offers; `plan` is the plan's ledger document, which need not tell what the work is worth."""
     terms, offers = agreement.terms, agreement.offers
+    own: Sequence[float | None] = plan.get("worth") or [None] * len(offers)
     return PlanSummary(
         job=terms.name,
         version=terms.version,
         contract=terms.contract,
         currency=terms.currency,
         has_cap=offers[0].mechanism.has_cap,
-        offers=tuple(map(_planned_offer, offers)),
+        offers=tuple(_planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
+        worth=plan.get("worth_of_all"),
+        untrained_loss=plan.get("untrained_loss"),
+        warn_pay_over_cost=server.warn_pay_over_cost,
+        warn_pay_over_worth=server.warn_pay_over_worth,
     )
 
 
@@ -95,7 +136,7 @@ def summary_from(document: Mapping[str, Any]) -> PlanSummary:
     return PlanSummary(**{**document, "offers": tuple(PlannedOffer(**offer) for offer in document["offers"])})
 
 
-def _planned_offer(offer: Offer) -> PlannedOffer:
+def _planned_offer(offer: Offer, worth: float | None) -> PlannedOffer:
     most = offer.mechanism.pay_range(0.0, offer.job.expected_loss)[1]
     return PlannedOffer(
         client=offer.client.name,
@@ -104,4 +145,5 @@ def _planned_offer(offer: Offer) -> PlannedOffer:
         cost=offer.cost,
         expected_pay=offer.expected_pay,
         most=float(most[0]),
+        worth=worth,
     )

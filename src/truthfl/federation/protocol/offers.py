@@ -51,7 +51,7 @@ def reach_agreement(
         if offered is None:
             plan, unsigned = make_offers(names, version)
             offered = _signed(unsigned, key)
-            summary = summary_of(offered, left_out_of(plan))
+            summary = summary_of(offered, plan, left_out_of(plan), roster.server)
             if approved is None or not approved.covers(summary):
                 if not approve(summary):
                     raise InputError(NOT_APPROVED)
@@ -61,7 +61,7 @@ def reach_agreement(
             roster.ledger.append_all([plan_item, *left_out, *_offer_items(offered)])
         else:
             plan = next((entry.document for entry in view.plans if entry.key == str(version)), {})
-            approved = summary_of(offered, {})
+            approved = summary_of(offered, plan, {}, roster.server)
         _tell_left_out(roster, left_out_of(plan))
         declined = _collect_answers(roster, view, _signed(offered, key).offers)
         if not declined:

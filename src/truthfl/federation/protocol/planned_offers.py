@@ -24,6 +24,7 @@ from truthfl.job import DataJob, Participants
 from truthfl.learning.aggregation import is_own
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
+from truthfl.learning.plan_worth import plan_worth
 from truthfl.learning.planning import Plan
 from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED, FROM_THREE, MEAN, OWN
 from truthfl.ledger.terms import Agreement
@@ -77,8 +78,12 @@ def planned_offers(
         samples,
         task_terms(planned_job.task, side.task),
     )
-    worth = planned_job.server.loss_value * found.absence.mean
-    document = _plan_document(plan) | {"worth": worth.tolist()}
+    worth = plan_worth(plan, planned_job.server.loss_value, found.absence.mean)
+    document = _plan_document(plan) | {
+        "worth": worth.own.tolist(),
+        "worth_of_all": worth.all_work,
+        "untrained_loss": worth.untrained_loss,
+    }
     if plan.audition is not None:
         document["audition"] = _audition_document(plan.audition)
     if left_out:

@@ -7,7 +7,7 @@ mechanism and Flower.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.participant.participant import Participant
-from truthfl.federation.protocol.approval import PlanSummary, approve_all
+from truthfl.federation.protocol.approval import PlanSummary
 from truthfl.federation.protocol.audit import test_loss
 from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
@@ -102,6 +102,7 @@ def run_job(
     progress: ActivityProgress = lambda *_: None,
     in_flower: bool = False,
     again: bool = False,
+    show_plan: Callable[[PlanSummary], None] = lambda _: None,
 ) -> RunOutcome:
     """Run a job: plan, offer, label, audition, train, test, pay. Then train again for each liar, with her alone honest.
 
@@ -111,11 +112,12 @@ def run_job(
     design     of the pilot; the default if None
     in_flower  whether the nodes are those of Flower's simulation, in other processes
     again      run a complete job once more, as another job
+    show_plan  called with a plan before its offers go out
     """
     federation = job.simulated_federation()
     with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
-        key, approve = kept_key(folder / "operator"), approve_all if has_audition(job) else _approve_if_all_are_asked
+        key, approve = kept_key(folder / "operator"), partial(_approve, has_audition(job), show_plan)
         operator = Operator(opened_ledger, folder, key, draws.secret, draws.seed, approve=approve)
         name = job_name(opened_ledger, job, seed, again=again)
 
@@ -133,9 +135,10 @@ def run_job(
     return _outcome(job, federation, view, operator)
 
 
-def _approve_if_all_are_asked(plan: PlanSummary) -> bool:
-    """Without an audition, the labels of all simulated clients are drawn before the plan is made."""
-    for name, reason in plan.left_out.items():
+def _approve(audition: bool, show_plan: Callable[[PlanSummary], None], plan: PlanSummary) -> bool:
+    """Without an audition all must be asked: the labels of all clients are drawn before the plan is made."""
+    show_plan(plan)
+    for name, reason in () if audition else plan.left_out.items():
         raise InputError(f"{name}: {reason}; leave {name} out of the job, or change its numbers.")
     return True
 

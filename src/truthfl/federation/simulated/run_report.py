@@ -1,6 +1,6 @@
 """The results of a simulated job as JSON, tables, plots and an HTML report.
 
-Imports `audition_report`, `embedded`, `files`, `job`, `reporting` and the ledger's `terms`.
+Imports `audition_report`, `embedded`, the protocol's `approval`, `files`, `job`, `reporting` and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.federation.protocol.approval import summary_of
 from truthfl.federation.simulated.audition_report import audition_sentences
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
 from truthfl.files import write_file
@@ -128,6 +129,7 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
             "total_pay": float(outcome.pay.sum()),
             "payoff": float(-job.server.loss_value * outcome.test_loss - outcome.pay.sum()),
         },
+        "economics": summary_of(outcome.agreement, plan, {}, job.server).economics.document(),
         "calibration": {name: plan[name] for name in ("r_squared", "sampling_r_squared", "factor", "standard_error")},
         "by_round": {
             "round": [evaluation["round"] for evaluation in evaluations],
