@@ -6,6 +6,7 @@ With certificates and registered keys, or with neither on the loopback interface
 
 from __future__ import annotations
 
+import asyncio
 import asyncio.sslproto
 import ipaddress
 import logging
@@ -27,6 +28,7 @@ from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.federation.deployed.node_requests import Admit, NodeRequests
 
 START_SECONDS, STOP_SECONDS = 30.0, 5.0
+SECONDS_TO_CLOSE = 0.1  # after the server's end, connections say goodbye
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 1024
 Note = Callable[[str, str], None]
@@ -112,7 +114,7 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
 
     def serve() -> None:
         try:
-            server.run(sockets=[listener])
+            asyncio.run(_serve(server, listener))
         finally:
             ended.set()
 
@@ -125,6 +127,25 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
         requests.close()
         server.should_exit = True
         thread.join(STOP_SECONDS)
+
+
+async def _watch(server: Any, transports: list[Any]) -> None:
+    """Note the transports of connections that are open when the server is to end."""
+    while not server.should_exit:
+        await asyncio.sleep(SECONDS_TO_CLOSE / 4)
+    transports += [protocol.transport for protocol in server.server_state.connections]
+
+
+async def _serve(server: Any, listener: socket.socket) -> None:
+    """Serve; at the end let connections say goodbye, and close those that do not."""
+    transports: list[Any] = []
+    watching = asyncio.ensure_future(_watch(server, transports))
+    await server.serve(sockets=[listener])
+    watching.cancel()
+    await asyncio.sleep(SECONDS_TO_CLOSE)
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(0)
 
 
 def _wait_until_started(server: Any, ended: threading.Event) -> None:
