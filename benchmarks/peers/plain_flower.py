@@ -1,0 +1,86 @@
+"""Rounds of plain Flower, SuperLink and SuperNodes started by Flower's own commands over TLS. Imports truthfl's
+client of a SuperLink's control API, which submits `softmax_flower_app`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from truthfl.federation.deployed.app_folder import write_app_folder
+from truthfl.federation.deployed.certificates import certificates_in, make_certificates
+from truthfl.federation.deployed.superlink_client import Connection, is_reachable, run_log, submit, wait_for_run
+
+HOST, APP = "127.0.0.1", "benchmarks.peers.softmax_flower_app"
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 1200.0
+
+
+def free_port() -> int:
+    """A port at which no process listens now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def flower_round_seconds(folder: Path, nodes: int, rounds: int) -> list[float]:
+    """The seconds of each round with so many SuperNodes."""
+    folder.mkdir(parents=True)
+    make_certificates(folder / "keys")
+    files, port, times = certificates_in(folder / "keys"), free_port(), folder / "times.json"
+    with ExitStack() as stack:
+        tls = ("--ssl-ca-certfile", files.root, "--ssl-certfile", files.server, "--ssl-keyfile", files.server_key)
+        stack.enter_context(started(folder, "superlink", "flower-superlink", "--host", HOST, "--port", port, *tls))
+        connection = Connection(HOST, port, files.root, folder / "flower")
+        deadline = time.monotonic() + SECONDS
+        while not is_reachable(connection) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        for number in range(nodes):
+            words = ("--superlink", f"{HOST}:{port}", "--root-certificates", files.root, "--port", free_port())
+            stack.enter_context(started(folder, f"node{number}", "flower-supernode", "--host", HOST, *words))
+        settings = {"nodes": nodes, "rounds": rounds, "file": str(times)}
+        app = write_app_folder(folder / "app", f"{APP}:server_app", f"{APP}:client_app", settings)
+        run = submit(connection, app, settings)
+        status = wait_for_run(connection, run, SECONDS)
+        if status.state != "completed":
+            raise SystemExit(f"plain Flower's run {status.state}: {run_log(connection, run)[-2000:]}")
+    return json.loads(times.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def started(folder: Path, name: str, command: str, *words: object):
+    """One of Flower's commands, with what it starts itself, until the context ends."""
+    settings = {
+        "FLWR_HOME": str(folder / "flower"),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
+    }
+    path = Path(sys.executable).with_name(command)
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(path), *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=os.environ | settings,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(10)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                pass
