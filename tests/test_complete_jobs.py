@@ -1,11 +1,8 @@
 """The same command after completion opens no second job, and pays nothing twice, unless it is told to."""
 
-import sys
-
 import pytest
 
 from small_jobs import small_job_file
-from truthfl.cli.app import main
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -38,21 +35,6 @@ def test_a_simulated_job_is_shown_once_more(folder, job_file):
     assert rows(folder) == before
     assert outcome.view.name == before[0].job
     assert outcome.pay.tolist() == [entry.document["pay"] for entry in before if entry.kind == "settlement"]
-
-
-def test_a_server_does_not_start(folder, job_file, monkeypatch, capsys):
-    before = rows(folder)
-    arguments = ["serve", str(job_file), "--out", str(folder / "out"), "--seed", "0"]
-    monkeypatch.setattr(sys, "argv", ["truthfl", *arguments])
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    said = (
-        f"truthfl: job {before[0].job} is complete and its pay is in the ledger; --again runs and pays it once more.\n"
-    )
-    assert capsys.readouterr().err == said
-    assert rows(folder) == before
 
 
 def test_who_says_so_gets_another_job(folder, job_file):

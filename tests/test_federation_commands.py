@@ -31,7 +31,7 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
     [
         (["serve", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["serve", "job.toml", "--port", "99999"], "port is 99999; it must be from 1 to 65535."),
-        (["serve", "job.toml", "--keys", "keys"], "--participants is not given"),
+        (["serve", "job.toml", "--yes", "--keys", "keys"], "server.crt cannot be read"),
         (["serve", "job.toml", "--participants", "nowhere"], "which is no folder"),
         (["serve", "job.toml", "--yes", "--host", "0.0.0.0", "--out", "served"], "needs TLS"),
         (["serve", "job.toml", "--out", "served"], "there is no terminal to ask you at; say --yes"),

@@ -22,7 +22,7 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "flower_app"
 
 
 def test_the_apps_of_a_flower_project(tmp_path):
-    """Eight rounds of the small job with pictures, under LCEME; a run after it is complete is another job."""
+    """Eight rounds of the small job with pictures, under LCEME; another job is begun only if that is asked for."""
     path = small_job_file(tmp_path, "rounds = 30", "rounds = 8\nstep_size = 0.5")
     path.write_text(path.read_text().replace("[server]", "[server]\nenrol_seconds = 0.01"))
     federated = read_job(path).simulated_federation().federated
@@ -36,8 +36,9 @@ def test_the_apps_of_a_flower_project(tmp_path):
     grid, config = InProcessGrid(client_app(), nodes), {"folder": str(tmp_path / "run")}
     app = server_app(path, FedAvgM(server_momentum=0.3))
     app(grid, context := Context(1, SERVER, {}, RecordDict(), config))
+    app(nobody := InProcessGrid(client_app(), {}), context)  # it is complete: nothing happens
     with pytest.raises(TruthflError):  # nobody is there
-        app(InProcessGrid(client_app(), {}), context)
+        app(nobody, Context(1, SERVER, {}, RecordDict(), config | {"new": True}))
     with open_for_reading(tmp_path / "run" / "ledger.db") as book:
         entries = book.entries()
     assert check(entries) is None

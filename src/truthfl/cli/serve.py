@@ -68,6 +68,7 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
+    from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
     from truthfl.job import read_job_text
@@ -82,6 +83,8 @@ def serve(
     public_keys = _public_keys(participants, source.job())
     if not yes and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
+    if not running:
+        require_can_listen(host, port, keys)
     make_private_folder(out)
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())

@@ -74,6 +74,13 @@ def open_job_server(
         yield JobServer(host, listener.getsockname()[1], MailboxGrid(mailboxes, registry), requests)
 
 
+def require_can_listen(host: str, port: int, certificates: Path | None) -> None:
+    """Raise an error if `open_job_server` could not listen there now."""
+    _files(host, certificates)
+    with _listener(host, port):
+        pass
+
+
 def _files(host: str, certificates: Path | None) -> Certificates | None:
     if certificates is not None:
         return read_certificates(certificates, host)
