@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`, `round_checks`,
-`schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
+`round_checks`, `schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations

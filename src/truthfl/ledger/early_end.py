@@ -28,9 +28,9 @@ BY_ROUNDS = "the expected loss is higher by loss_by_rounds for those that did no
 BY_EXPECTED_LOSS = "if the job was ended, the lower of test_loss and expected_loss counts."
 
 
-def early_end_in_words(*, has_loss_by_rounds: bool) -> str:
-    """The rule, for the offer."""
-    return IN_WORDS + (BY_ROUNDS if has_loss_by_rounds else BY_EXPECTED_LOSS)
+def early_end_in_words(loss_by_rounds: Sequence[float]) -> str:
+    """The rule, for an offer with these losses by rounds."""
+    return IN_WORDS + (BY_ROUNDS if loss_by_rounds else BY_EXPECTED_LOSS)
 
 
 def counted_loss(offer: Offer, test_loss: float, *, ended: bool) -> float:

@@ -51,11 +51,16 @@ class JobView:
     @cached_property
     def agreement(self) -> Agreement | None:
         """The offers of the last version and the job's terms; None unless all these offers were accepted."""
-        version = max((int(key.split("/")[0]) for key in self.offers), default=0)
+        version = self.last_version
         offers = self.offers_of(version)
         if not offers or not all(offer.key in self.answers and _accepts(self.answers[offer.key]) for offer in offers):
             return None
         return Agreement(self.terms_of(version, offers), offers)
+
+    @property
+    def last_version(self) -> int:
+        """The version of the newest offers; 0 if there are none."""
+        return max((int(key.split("/")[0]) for key in self.offers), default=0)
 
     def offers_of(self, version: int) -> tuple[Offer, ...]:
         """This version's offers, in the clients' order."""

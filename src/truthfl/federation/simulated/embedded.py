@@ -116,7 +116,7 @@ def run_job(
     with open_ledger(ledger or folder / "ledger.db") as opened_ledger:
         draws = fixed_draws(seed)
         key, approve = kept_key(folder / "operator"), approve_all if has_audition(job) else _approve_if_all_are_asked
-        operator = Operator(opened_ledger, folder, key, draws.secret, draws.seed, approve=approve)
+        operator = Operator(opened_ledger, folder, key, draws.secret, draws.seed, approve=approve, live=False)
         name = job_name(opened_ledger, job, seed, again=again)
 
         def serve(grid: Grid) -> JobView:
