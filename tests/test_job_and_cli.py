@@ -216,7 +216,9 @@ def test_help_shows_all_commands():
     assert "3 network, disk, a port or a process failed" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("command", ["run", "label", "plan", "verify", "reproduce", "serve", "join", "pause", "end", "errata"])
+@pytest.mark.parametrize(
+    "command", ["run", "label", "plan", "verify", "reproduce", "serve", "join", "pause", "end", "errata"]
+)
 def test_help_has_an_example(command):
     done = run(command, "--help")
     assert done.returncode == 0
