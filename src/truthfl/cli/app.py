@@ -28,7 +28,7 @@ EXIT_CODES = (
     "3 network, disk, a port or a process failed, and trying again may help; 130 interrupted."
 )
 
-COMMANDS = (  # module and function share this name
+COMMANDS = (  # module and function share this name, unless MODULES says otherwise
     "run",
     "label",
     "plan",
@@ -37,11 +37,19 @@ COMMANDS = (  # module and function share this name
     "serve",
     "join",
     "share",
+    "pause",
+    "resume",
+    "extend",
+    "remove",
+    "end",
     "settle",
     "ledger",
     "keys",
     "errata",
 )
+
+
+MODULES = dict.fromkeys(("pause", "resume", "extend", "remove", "end"), "job_commands")
 
 
 class LazyCommands(TyperGroup):
@@ -63,7 +71,7 @@ class LazyCommands(TyperGroup):
 
 
 def _load_command(name: str) -> click.Command:
-    command = getattr(import_module(f"truthfl.cli.{name}"), name)
+    command = getattr(import_module(f"truthfl.cli.{MODULES.get(name, name)}"), name)
     group = typer.Typer()
     if isinstance(command, typer.Typer):
         group.add_typer(command, name=name)

@@ -1,7 +1,7 @@
 """`truthfl ledger`: show, check, anchor and export a ledger.
 
 Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger, `learning.task_choice`,
-and `audit` and `job_task` of `federation.protocol`.
+and `audit`, `job_task` and `narration` of `federation.protocol`.
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ def _job_names(opened_ledger: Ledger, job: str | None) -> list[str]:
 
 
 def _show_job(opened_ledger: Ledger, view: JobView) -> None:
+    from truthfl.federation.protocol.narration import describe_command
     from truthfl.ledger.money import amount_text, minor_amount_text
     from truthfl.ledger.payments import payments
 
@@ -172,7 +173,7 @@ def _show_job(opened_ledger: Ledger, view: JobView) -> None:
             [
                 name,
                 str(offer.client.batch_size),
-                f"{view.delivered[name]} of {view.asked[name] if view.finished else offer.job.rounds}",
+                f"{view.delivered[name]} of {view.asked_by_contract[name] if view.finished else offer.job.rounds}",
                 amount_text(offer.expected_pay, view.minor_units),
                 "" if payment is None else minor_amount_text(payment.amount, view.minor_units),
                 "" if payment is None else payment.state,
@@ -183,17 +184,30 @@ def _show_job(opened_ledger: Ledger, view: JobView) -> None:
     columns = ("client", "batch", "rounds delivered", f"expected pay ({unit})", f"pay ({unit})", "payment")
     screen = console()
     screen.print(table(title, columns, lines, text=(0, 5)))
+    for entry in view.commands:
+        screen.print(f"{plain(entry.at)[:16]} {plain(describe_command(entry.document))}")
     if view.rejections:
         screen.print(f"{len(view.rejections)} rejections; the last: {plain(view.rejections[-1].document['reason'])}")
 
 
 def _stage(view: JobView) -> str:
+    if view.ended is not None:
+        return _ended_stage(view)
     if view.settlements:
         loss = "" if view.test is None else f", test loss {view.test.document['loss']:.4f}"
         return f"settled{loss}"
     if view.agreement is not None:
         return f"{len(view.rounds)} of {view.agreement.terms.rounds} rounds trained"
     return f"{len(view.enrolments)} clients enrolled, {len(view.answers)} answers to {len(view.offers)} offers"
+
+
+def _ended_stage(view: JobView) -> str:
+    """The stage of a job that the operator ended."""
+    if view.agreement is None:
+        return "ended by the operator before there was a contract"
+    after = f"ended by the operator after {len(view.rounds)} of {view.agreement.terms.rounds} rounds"
+    loss = "" if view.test is None else f", test loss {view.test.document['loss']:.4f}"
+    return f"{after}{loss}{', settled' if view.settlements else ''}"
 
 
 def _named_task(text: str) -> TaskChoice:

@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`, `round_checks`,
-`schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
+`round_checks`, `schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
+from truthfl.ledger.command_checks import command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
@@ -69,7 +70,8 @@ def _chain_differs(links: Sequence[Document], entries: Sequence[Entry]) -> str |
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    for check_kind in (_openings, _offers, _answers, _auditions, round_faults, final_faults, test_faults, _settlements):
+    before_rounds = (_openings, command_faults, _offers, _answers, _auditions)
+    for check_kind in (*before_rounds, round_faults, end_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
     yield from _guarded(_acknowledgements(view), view)

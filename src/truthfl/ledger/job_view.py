@@ -1,4 +1,4 @@
-"""The ledger's entries of one job, sorted by kind. Imports `entry`, `round_terms`, `schema`, `terms`."""
+"""The ledger's entries of one job, sorted by kind. Imports `commands`, `entry`, `round_terms`, `schema`, `terms`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from truthfl.errors import InputError
+from truthfl.ledger.commands import END, Command, valid_commands
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.round_terms import loss_rise
@@ -23,10 +24,13 @@ class JobView:
     enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
     offers, answers                     by the offer's key, "version/client"
     starts                              of the rounds: one for each time the server began or went on to train
+    commands                            of the operator's, in order
+    ended                               that the job went no further, by the operator's command
     """
 
     name: str
     job: Entry | None = None
+    commands: list[Entry] = field(default_factory=list)
     enrolments: dict[str, Entry] = field(default_factory=dict)
     plans: list[Entry] = field(default_factory=list)
     offers: dict[str, Entry] = field(default_factory=dict)
@@ -36,6 +40,7 @@ class JobView:
     starts: list[Entry] = field(default_factory=list)
     rounds: list[Entry] = field(default_factory=list)
     rejections: list[Entry] = field(default_factory=list)
+    ended: Entry | None = None
     finals: dict[str, Entry] = field(default_factory=dict)
     test: Entry | None = None
     settlements: dict[str, Entry] = field(default_factory=dict)
@@ -46,11 +51,16 @@ class JobView:
     @cached_property
     def agreement(self) -> Agreement | None:
         """The offers of the last version and the job's terms; None unless all these offers were accepted."""
-        version = max((int(key.split("/")[0]) for key in self.offers), default=0)
+        version = self.last_version
         offers = self.offers_of(version)
         if not offers or not all(offer.key in self.answers and _accepts(self.answers[offer.key]) for offer in offers):
             return None
         return Agreement(self.terms_of(version, offers), offers)
+
+    @property
+    def last_version(self) -> int:
+        """The version of the newest offers; 0 if there are none."""
+        return max((int(key.split("/")[0]) for key in self.offers), default=0)
 
     def offers_of(self, version: int) -> tuple[Offer, ...]:
         """This version's offers, in the clients' order."""
@@ -136,11 +146,38 @@ class JobView:
     def _names_taking_part(self) -> list[str]:
         return [] if self.taking_part is None else [offer.client.name for offer in self.taking_part.offers]
 
+    @cached_property
+    def asked_by_contract(self) -> Counter[str]:
+        """Number of rounds of the contract in which each client was asked or, in a job that was ended, would have been.
+
+        Who takes part always is asked in all rounds; of others, the entry that the job ended has the number.
+        """
+        if self.ended is None or self.taking_part is None:
+            return self.asked
+        stated = self.ended.document["asked"]
+        rounds = self.taking_part.terms.rounds
+        return Counter({name: stated.get(name, rounds) for name in self._names_taking_part})
+
+    @cached_property
+    def valid_commands(self) -> list[tuple[Entry, Command]]:
+        """The operator's well-formed and signed commands, each with its entry."""
+        operator_key = "" if self.job is None else str(self.job.document.get("operator_key"))
+        return valid_commands(self.commands, self.name, operator_key)
+
+    @cached_property
+    def end_command(self) -> Entry | None:
+        """The entry of the command that ended the job; None if it was not ended."""
+        if self.ended is None:
+            return None
+        return next((entry for entry, command in self.valid_commands if command.kind == END), None)
+
     @property
     def finished(self) -> bool:
-        """Whether all rounds were trained; there are none if nobody passed the audition."""
+        """Whether all rounds were trained; there are none if nobody passed the audition, and fewer in an ended job."""
         if self.taking_part is None:
             return False
+        if self.ended is not None:
+            return True
         return len(self.rounds) == (self.taking_part.terms.rounds if self.taking_part.offers else 0)
 
     @cached_property
@@ -182,9 +219,9 @@ def job_view(name: str, entries: Iterable[Entry]) -> JobView:
     """The entries of the job with this name, sorted by kind; `entries` are that job's, in order."""
     view = JobView(name)
     for entry in entries:
-        if entry.kind in ("job", "test"):
+        if entry.kind in ("job", "ended", "test"):
             object.__setattr__(view, entry.kind, entry)
-        elif entry.kind in ("plan", "start", "round", "rejection", "payment"):
+        elif entry.kind in ("command", "plan", "start", "round", "rejection", "payment"):
             getattr(view, f"{entry.kind}s").append(entry)
         elif entry.kind in KINDS:
             getattr(view, f"{entry.kind}s")[entry.key] = entry

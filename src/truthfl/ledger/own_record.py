@@ -1,6 +1,6 @@
 """A receipt compared with what the participant's computer kept: its reports, and the final model she signed for.
 
-Imports `canonical`, `participant_folder`, `round_record`, `terms`.
+Imports `canonical`, `command_state`, `early_end`, `participant_folder`, `round_record`, `terms`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import Document
+from truthfl.ledger.command_state import REMOVED
+from truthfl.ledger.early_end import trained_rounds, was_ended
 from truthfl.ledger.round_record import RoundRecord, rounds_of
 from truthfl.ledger.terms import Offer, offer_from
 
@@ -29,7 +31,8 @@ def record_fault(home: Path, document: Document) -> str | None:
     for own in rounds_of(home, offer.hash):
         one = stated.get(own.round + 1)
         if one is None:
-            uncounted.append((own.round + 1, "you were not asked"))
+            after_end = was_ended(document) and own.round >= trained_rounds(document)
+            uncounted.append((own.round + 1, "the job was ended before it" if after_end else "you were not asked"))
             continue
         attempt = one.get("attempt", 0)
         if own.attempt < attempt:  # the server was stopped, and asked for the round again
@@ -47,12 +50,15 @@ def record_fault(home: Path, document: Document) -> str | None:
 
 
 def unasked_rounds(home: Path, document: Document) -> int:
-    """The number of rounds in which she was asked by the receipt, and no message came to her computer."""
+    """The number of rounds in which she was asked by the receipt, and no message came; not those after her removal."""
     if "rounds" not in document:
         return 0
     offer = offer_from(document["offer"])
     answered = {(own.round + 1, own.attempt) for own in rounds_of(home, offer.hash)}
-    return sum((one["round"], one.get("attempt", 0)) not in answered for one in document["rounds"] if not one["taken"])
+    missed = [
+        one for one in document["rounds"] if not one["taken"] and not str(one.get("reason", "")).startswith(REMOVED)
+    ]
+    return sum((one["round"], one.get("attempt", 0)) not in answered for one in missed)
 
 
 def _round_fault(own: RoundRecord, one: Document, attempt: int) -> str | None:

@@ -1,8 +1,8 @@
 """The rounds in a receipt: those in which the client was asked, with their models, and her word on the final model.
 
 With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
-Receipts of earlier offers, which were not signed, have no such part. Imports `canonical`, `documents`, `job_view`,
-`round_terms`, `terms`.
+Receipts of earlier offers, which were not signed, have no such part. Imports `canonical`, `documents`, `early_end`,
+`job_view`, `round_terms`, `terms`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.documents import final_fault
+from truthfl.ledger.early_end import trained_rounds, was_ended
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.terms import Offer
@@ -50,17 +51,27 @@ def rounds_fault(document: Document, offer: Offer) -> str | None:
     rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
     if not all(_is_round(one) for one in rounds):
         return "its rounds do not have the parts of rounds"
+    trained = trained_rounds(document) if was_ended(document) else offer.job.rounds
     numbers = [one["round"] for one in rounds]
-    if numbers != sorted(set(numbers)) or (numbers and not 1 <= numbers[0] <= numbers[-1] <= offer.job.rounds):
+    if numbers != sorted(set(numbers)) or (numbers and not 1 <= numbers[0] <= numbers[-1] <= trained):
         return "its rounds are not those of the offer, in order"
     counted = sum(one["taken"] for one in rounds)
-    if (len(rounds), counted) != (settlement["asked"], settlement["delivered"]):
+    if (len(rounds), counted) != (_listed_rounds(document, offer, trained), settlement["delivered"]):
         return f"its settlement counts other rounds than the {counted} of {len(rounds)} that it lists"
-    if offer.job.loss_by_rounds and len(rounds) == offer.job.rounds:
+    if offer.job.loss_by_rounds and len(rounds) == trained:
         changed = sum(one["previous"] != one["model"] for one in rounds)
         if settlement["loss_rise"] != loss_rise(offer.job.loss_by_rounds, offer.job.rounds, changed):
             return f"its settlement expects another loss than of {changed} rounds that changed the model"
-    return _model_fault(rounds, tested, offer) or _final_word_fault(document["final"], tested, offer)
+    return _model_fault(rounds, tested, trained) or _final_word_fault(document["final"], tested, offer)
+
+
+def _listed_rounds(document: Document, offer: Offer, trained: int) -> int:
+    """How many rounds a receipt must list: those in which she was asked; in a job that was ended, fewer than that."""
+    settlement = document["settlement"]
+    asked = int(settlement["asked"])
+    if not was_ended(document) or settlement.get("passed") is False:
+        return asked
+    return trained if offer.client.participation == 1 else min(len(document["rounds"]), asked)
 
 
 def _is_round(one: Document) -> bool:
@@ -68,12 +79,12 @@ def _is_round(one: Document) -> bool:
     return required <= set(one) <= FIELDS and type(one["round"]) is int and type(one["taken"]) is bool
 
 
-def _model_fault(rounds: Sequence[Document], tested: str, offer: Offer) -> str | None:
+def _model_fault(rounds: Sequence[Document], tested: str, trained: int) -> str | None:
     """Fault of the models: each round starts from the one before, and the last one is tested."""
     for before, after in pairwise(rounds):
         if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
             return f"round {after['round']} starts from another model than the one after the round before"
-    if rounds and rounds[-1]["round"] == offer.job.rounds and rounds[-1]["model"] != tested:
+    if rounds and rounds[-1]["round"] == trained and rounds[-1]["model"] != tested:
         return "another model was tested than the last round's"
     return None
 

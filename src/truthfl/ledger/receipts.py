@@ -1,7 +1,7 @@
 """Receipts: the server makes them from the ledger, and a client can check hers without the ledger.
 
-Imports `canonical`, `chain`, `commitment`, `documents`, `entry`, `job_view`, `money`, `receipt_rounds`, `settlement`,
-`signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `commitment`, `documents`, `early_end`, `entry`, `job_view`, `money`, `receipt_rounds`,
+`settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from truthfl.ledger.canonical import Document, canonical_bytes, digest
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault, signed
+from truthfl.ledger.early_end import commands_fault, commands_part, counted_loss, receipt_commands, was_ended
 from truthfl.ledger.entry import Entry, payload_digest
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.money import minor_money
@@ -26,25 +27,29 @@ from truthfl.ledger.terms import Offer, offer_from
 FIELDS = frozenset(
     ("kind", "job", "client", "offer", "acceptance", "test", "settlement", "chain", "public_key"),
 )
-OPTIONAL_FIELDS = frozenset(("audition", "salts", "rounds", "final"))
+OPTIONAL_FIELDS = frozenset(("audition", "commands", "salts", "rounds", "final"))
 
 
 def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], operator_key: str) -> dict[str, Any]:
     """The unsigned receipt: all values that pay depends on, and the links from the client's offer to her settlement.
 
     A link has the salted digest of the payload instead of the payload, so that the hash chain can be checked without
-    learning other clients' offers and pay. `salts` has those of her own entries, by sequence number, as text.
+    learning other clients' offers and pay. `salts` has those of her own entries, by sequence number, as text. A command
+    that ended the job before her offer was written, which the server then noticed late, comes first.
 
     entries   all entries of the ledger, in order
     """
     if view.test is None or offer.client.name not in view.settlements:
         raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
     settlement = view.settlements[offer.client.name]
-    first, last = view.entry_of(offer).sequence, settlement.sequence
+    commands = receipt_commands(offer, view, settlement.sequence)
+    first = min(view.entry_of(offer).sequence, *(entry.sequence for entry in commands), settlement.sequence)
+    last = settlement.sequence
     audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
     return (
         audition
-        | _salts_part(offer, view)
+        | _salts_part(offer, view, commands)
+        | commands_part(commands)
         | rounds_part(offer, view)
         | {
             "kind": "receipt",
@@ -69,7 +74,7 @@ def _audition_part(offer: Offer, view: JobView) -> dict[str, Any]:
     }
 
 
-def _salts_part(offer: Offer, view: JobView) -> dict[str, Any]:
+def _salts_part(offer: Offer, view: JobView, commands: Sequence[Entry]) -> dict[str, Any]:
     """The salts of the entries whose payloads are in her receipt; no part if none has a salt."""
     name = offer.client.name
     entries = [
@@ -80,6 +85,7 @@ def _salts_part(offer: Offer, view: JobView) -> dict[str, Any]:
         view.finals.get(name),
         view.test,
         view.settlements[name],
+        *commands,
     ]
     salts = {str(entry.sequence): entry.salt for entry in entries if entry is not None and entry.salt}
     return {"salts": salts} if salts else {}
@@ -140,7 +146,7 @@ def _fault(receipt: Document) -> str | None:
     expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
         return "its settlement is for other rounds or another client than the offer"
-    fault = rounds_fault(document, offer)
+    fault = commands_fault(document, offer) or rounds_fault(document, offer)
     if fault is not None:
         return fault
     evidence = None
@@ -151,7 +157,8 @@ def _fault(receipt: Document) -> str | None:
         result = document["audition"]["result"]
         rise = settlement.get("loss_rise", 0.0)
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"], rise)
-    recomputed = settled_for(offer, test["loss"], settlement["delivered"], asked, evidence)
+    loss = counted_loss(offer, test["loss"], ended=was_ended(document))
+    recomputed = settled_for(offer, loss, settlement["delivered"], asked, evidence)
     if dict(settlement) != settlement_document(recomputed, offer):
         units, currency = offer.job.minor_units, offer.job.currency
         pay = minor_money(int(settlement["pay"]), units, currency)
@@ -193,6 +200,7 @@ def _chain_fault(document: Document, offer: Offer) -> str | None:
         expected += [("audition", offer.client.name, result)]
     if document.get("final") is not None:
         expected.append(("final", offer.client.name, document["final"]))
+    expected += [("command", key, command) for key, command in document.get("commands", {}).items()]
     salts = document.get("salts", {})
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]

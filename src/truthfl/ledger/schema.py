@@ -12,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, Integer, MetaData, Table, Text, Un
 
 KINDS = (
     "job",
+    "command",
     "enrolment",
     "plan",
     "offer",
@@ -21,6 +22,7 @@ KINDS = (
     "start",
     "round",
     "rejection",
+    "ended",
     "final",
     "test",
     "settlement",

@@ -1,7 +1,7 @@
 """Settlement of a job: each client's pay is computed from the ledger and written into it once.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
-keys, and their content depends only on earlier entries. Imports `book`, `entry`, `job_view`, `payments`,
+keys, and their content depends only on earlier entries. Imports `book`, `early_end`, `entry`, `job_view`, `payments`,
 `solo_evidence`, `terms`.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.early_end import counted_loss
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import due_items
@@ -23,7 +24,8 @@ from truthfl.ledger.terms import Offer
 class Settled:
     """One client's settlement.
 
-    delivered, asked   number of rounds in which she sent a report, and was asked for one
+    delivered, asked   number of rounds in which she sent a report, and was asked for one; in a job that was ended,
+                       asked counts the rounds of the contract that did not take place too
     amount             in the job's currency, before rounding
     pay                in whole minor units
 
@@ -81,9 +83,10 @@ def settled_from_entries(offer: Offer, view: JobView) -> Settled:
     """The settlement of this offer, for the test loss and the rounds in the ledger."""
     if view.test is None or not view.finished:
         raise InputError(f"job {view.name} has not been trained and tested yet; it cannot be settled.")
-    name, loss = offer.client.name, float(view.test.document["loss"])
+    name = offer.client.name
+    loss = counted_loss(offer, float(view.test.document["loss"]), ended=view.ended is not None)
     evidence = evidence_of(offer, view) if offer.job.has_audition else None
-    return settled_for(offer, loss, view.delivered[name], view.asked[name], evidence)
+    return settled_for(offer, loss, view.delivered[name], view.asked_by_contract[name], evidence)
 
 
 def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
@@ -112,6 +115,8 @@ def settle(ledger: Ledger, job: str) -> list[Settled]:
     """Compute the settlements of all clients, and write them unless they are written already."""
     view = job_view(job, ledger.entries(job))
     agreement = view.agreement
+    if agreement is None and view.ended is not None:
+        raise InputError(f"job {job} was ended by the operator before there was a contract; nobody is paid.")
     if agreement is None:
         raise InputError(f"job {job} has no contract yet; it cannot be settled.")
     settlements = [settled_from_entries(offer, view) for offer in agreement.offers]

@@ -11,6 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from truthfl.ledger.early_end import counted_loss, was_ended
 from truthfl.ledger.solo_evidence import (
     SoloEvidence,
     audition_of,
@@ -48,7 +49,8 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     """
     if evidence is None:
         return None
-    settlement, test_loss = document["settlement"], float(document["test"]["loss"])
+    settlement = document["settlement"]
+    test_loss = counted_loss(offer, float(document["test"]["loss"]), ended=was_ended(document))
     rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
     parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
     labels, computing = (money(part, offer.job.minor_units, offer.job.currency, more_places=1) for part in parts)

@@ -19,6 +19,7 @@ from truthfl.errors import InputError, TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import recorded_offer_fault
+from truthfl.ledger.early_end import counted_loss, was_ended
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.terms import Offer, offer_from
@@ -179,14 +180,15 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
     evidence = evidence_in(offer, settlement)
     stopped = evidence is not None and settlement["passed"] is not True
     rounds = None if stopped else (settlement["delivered"], settlement["asked"])
+    counted = counted_loss(offer, test["loss"], ended=was_ended(document))
     return {
         "offer": _offer_terms(offer),
         "offer_hash": offer.hash,
         "expected_pay": offer.expected_pay,
         "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
-        "calculation": _calculation(offer, test["loss"], settlement, evidence),
+        "calculation": _calculation(offer, counted, settlement, evidence),
         "audition": result_view(offer, document, evidence),
-        "plot": receipt_plot(offer, test["loss"], rounds, evidence),
+        "plot": receipt_plot(offer, counted, rounds, evidence),
         "loss": float(test["loss"]),
         "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
         "test": {name: test[name] for name in ("test_set", "samples", "secret")},

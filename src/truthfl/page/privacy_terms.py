@@ -43,6 +43,7 @@ def what_leaves(offer: Offer) -> list[str]:
     size = " and of what size" if noun == "picture" else ""
     sent = [
         f"Your name, your public key, how many {noun}s you have{size}, and the costs that you state.",
+        f"While you label, how many {noun}s are labeled.",
         "Your signed answers: to this offer, and that you have the final model.",
     ]
     if job.has_audition:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.ledger import participant_folder
+from truthfl.ledger.early_end import was_ended
 from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import offer_from
@@ -57,7 +58,7 @@ def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
         return None
     if receipt["document"]["settlement"].get("passed") is False:
         return None if asked == 0 else f"it counts {asked} rounds for you, who were stopped at the audition"
-    if job.rounds > len(receipt["document"]["chain"]):
+    if not was_ended(receipt["document"]) and job.rounds > len(receipt["document"]["chain"]):
         return "its chain has fewer rows than the job has rounds"
     from truthfl.learning.local_training import takes_part
 

@@ -48,6 +48,12 @@ def handmade_labels(path: str | os.PathLike[str], samples: Sequence[str], classe
     return labels
 
 
+def count_labels(path: str | os.PathLike[str], samples: Sequence[str], classes: Sequence[str]) -> int:
+    """How many of these samples have a label that is among the classes."""
+    names, known = _names(path), set(classes)
+    return sum(names.get(sample) in known for sample in samples)
+
+
 def _names(path: str | os.PathLike[str]) -> dict[str, str]:
     """By sample: the name of its label; empty if there is no file."""
     file = Path(path)

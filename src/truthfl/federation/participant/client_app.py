@@ -70,8 +70,12 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
 
     @app.query(LABELS)
     def labels(message: Message, context: Context) -> Message:
-        ready = signatory_of(context).has_labels(str(document_in(message).get("offer")))
-        return Message(document_record({"ready": ready}), reply_to=message)
+        signatory, offer_hash = signatory_of(context), str(document_in(message).get("offer"))
+        ready = signatory.has_labels(offer_hash)
+        number = None if ready else signatory.labels_so_far(offer_hash)
+        return Message(
+            document_record({"ready": ready} | ({} if number is None else {"labeled": number})), reply_to=message
+        )
 
     @app.query(NEWS)
     def news(message: Message, context: Context) -> Message:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,7 @@ from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
 from truthfl.samples.decoded_pictures import load_cached
-from truthfl.samples.handmade_labels import handmade_labels
+from truthfl.samples.handmade_labels import count_labels, handmade_labels
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
 from truthfl.samples.open_samples import open_samples
@@ -84,13 +84,16 @@ def participant_of(settings: Settings) -> Participant:
     """Return the participant with these settings and the data they name."""
     of_task = _task_data(settings)
     samples_for: Callable[[Offer], Features]
+    count: Callable[[Offer], int]
     shape: tuple[int, ...] | None = None
     existing: Labels | None = None
     if of_task is None:
         images, labels, existing = pictures_and_labels(Path(settings.data), Path(settings.home))
+        count = partial(_count_of_pictures, settings)
         samples, samples_for, shape = len(images), lambda _: images, images.shape[1:]
     else:
         samples, samples_for, labels = len(of_task.listing.ids), of_task.features, of_task.labels
+        count = of_task.count_labels
     return Participant(
         name=settings.name,
         samples=samples,
@@ -98,6 +101,7 @@ def participant_of(settings: Settings) -> Participant:
         image_shape=shape,
         task=PICTURES if of_task is None else of_task.choice,
         labels=labels,
+        count_labels=count,
         existing_labels=existing,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
@@ -119,6 +123,17 @@ def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource, La
     source, images = samples_of(data, home)
     ids = source.ids
     return images, lambda offer: handmade_labels(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
+
+
+def _count_of_pictures(settings: Settings, offer: Offer) -> int:
+    """How many of the labels that the offer asks for were made by hand so far."""
+    ids = _picture_ids(settings)[: offer.client.samples]
+    return count_labels(Path(settings.home) / LABELS, ids, offer.job.classes)
+
+
+@lru_cache(maxsize=8)
+def _picture_ids(settings: Settings) -> tuple[str, ...]:
+    return samples_of(Path(settings.data), Path(settings.home))[0].ids
 
 
 def labels_came_along(settings: Settings) -> bool:

@@ -46,6 +46,7 @@ class Participant(Signatory):
                      there are others than the offer's classes
     image_shape      of her pictures; None if her samples are others
     task             what she says that her samples are for
+    count_labels     returns how many of the labels for an offer are there, while some are not; None if it is not known
     existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
@@ -59,6 +60,7 @@ class Participant(Signatory):
     labels: LabelSource
     image_shape: tuple[int, ...] | None = None
     task: TaskChoice = PICTURES
+    count_labels: Callable[[Offer], int] | None = None
     existing_labels: Labels | None = None
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
@@ -147,6 +149,10 @@ class Participant(Signatory):
             participant_folder.put_news(self.folder, str(error), over=False)
             return False
         return labels is not None and len(labels) >= offer.client.samples
+
+    def labels_so_far(self, offer_hash: str) -> int | None:
+        offer, _ = self._accepted_offer_and_model(offer_hash)
+        return None if self.count_labels is None else min(self.count_labels(offer), offer.client.samples)
 
     def commit_audition(self, offer_hash: str) -> str:
         """Train alone, keep the model, and return her commitment to it; the same one when asked again."""

@@ -100,6 +100,10 @@ class Signatory:
         """Whether all labels that the offer requires are there."""
         return self.accepted_offer(offer_hash) is not None
 
+    def labels_so_far(self, offer_hash: str) -> int | None:  # noqa: ARG002
+        """How many of the labels that the offer requires are there, while some are not; None if that is not known."""
+        return None
+
     def accepted_offer(self, offer_hash: str) -> Offer:
         """Return the offer with this hash; raise InputError unless she accepted it."""
         offer = participant_folder.read_offer(self.folder, offer_hash)

@@ -32,7 +32,7 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism.checks import IntArray
 from truthfl.samples.array_cache import read_cached, write_cached
-from truthfl.samples.handmade_labels import handmade_labels
+from truthfl.samples.handmade_labels import count_labels, handmade_labels
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
 from truthfl.samples.sample import Source
@@ -118,6 +118,10 @@ class TaskData:
             return labels
         asked = self.listing.ids[: offer.client.samples]
         return handmade_labels(self.home / LABELS, asked, offer.job.classes)
+
+    def count_labels(self, offer: Offer) -> int:
+        """How many of the labels that the offer asks for were made by hand so far."""
+        return count_labels(self.home / LABELS, self.listing.ids[: offer.client.samples], offer.job.classes)
 
     def _prepared(self, offer: Offer) -> Prepared:
         if offer.hash not in self.prepared:

@@ -16,7 +16,7 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.job_task import OtherTaskError, model_of
 from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.round_entries import asked_field
-from truthfl.federation.protocol.rounds import offers_in_round
+from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
 from truthfl.files import write_file
 from truthfl.learning.array_files import npz_bytes, read_npy, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
@@ -80,6 +80,8 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
         drawn = asked_field(everybody, offers_in_round(view.taking_part, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
+    if view.ended is not None and view.ended.document["asked"] != asked_by_contract(view.taking_part):
+        return "the entry that the job ended counts other rounds than the seed draws"
     params = read_npy(model_file)
     if params.dtype != np.float32:
         raise InputError(f"{model_file} is no model; it must be the .npy file that the operator published.")

@@ -1,13 +1,12 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. Imports `ask_nodes`, `audit`, `enrolment`, `job_task`, `messages`, `news`, `openings`, `recorder`,
+in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `news`, `openings`, `recorder`,
 `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
 
-from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import solo_file, tested_losses
-from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
@@ -83,7 +82,7 @@ def _collect_commitments(
     """Ask clients with labels for their commitments until all are in or time is up; they are in the ledger then."""
     commitments = {name: str(entry.document["commitment"]) for name, entry in view.commitments.items()}
     refusals.of_client |= {
-        offer.client.name: NO_LABELS
+        offer.client.name: roster.control.removed.get(offer.client.name, NO_LABELS)
         for offer in agreement.offers
         if offer.client.name not in labeled and offer.client.name not in commitments
     }
@@ -135,16 +134,19 @@ def _ask_until_late(
     """Ask the clients with these offers until all have answered or the time is up.
 
     A client's first answer counts: `take` returns None if it is taken, or the reason why it is refused. Nodes that are
-    away, or disconnect while they are asked, are asked again.
+    away, or disconnect while they are asked, are asked again. Who is removed by the operator is asked no more; that she
+    ends the job does not cut this short, since labels are paid by it.
     """
     waiting = {offer.client.name: offer for offer in offers}
     answered: set[str] = set()
-    deadline = time.monotonic() + seconds
+    clock = roster.stage(AUDITIONING, seconds, ends_with_job=False)
     while waiting:
+        for name in set(waiting) & set(roster.control.removed):
+            refusals.of_client[name] = roster.control.removed[name]
+            del waiting[name]
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         messages = [query_message(action, node, {"offer": offer.hash}) for node, offer in offer_at.items()]
-        seconds_left = max(deadline - time.monotonic(), 0.0)
-        for node, reply in ask_nodes(roster.grid, messages, timeout=min(REPLY_TIMEOUT, seconds_left)):
+        for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left)):
             offer = offer_at.get(node)
             if offer is None or (reply.has_error() and reply.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION):
                 continue
@@ -157,11 +159,11 @@ def _ask_until_late(
             reason = take(offer, reply)
             if reason is not None:
                 refusals.of_client[name] = reason
-        if waiting and time.monotonic() >= deadline:
+        if waiting and clock.over:
             refusals.of_client |= dict.fromkeys(waiting, late)
             return
         if waiting:
-            time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            clock.wait()
             roster.refresh()
 
 

@@ -1,25 +1,30 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
-Imports `ask_nodes`, `messages`, `news`, `node_keys`, `stated_limits`, `job`, `learning.task_choice`, the ledger,
-`mechanism.checks`, `texts`
-and Flower.
+Imports `ask_nodes`, `command_news`, `job_control`, `live_clients`, `live_status`, `messages`, `news`, `node_keys`,
+`stage_clock`, `stated_limits`, `job`, `learning.task_choice`, the ledger, `mechanism.checks`, `texts` and Flower.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
 
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.command_news import tell_newcomer
+from truthfl.federation.protocol.job_control import JobControl
+from truthfl.federation.protocol.live_clients import note_connected, note_replies
+from truthfl.federation.protocol.live_status import ENROLLING, LiveWriter
 from truthfl.federation.protocol.messages import ENROL, query_message, reply_in
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.node_keys import registrations
+from truthfl.federation.protocol.stage_clock import StageClock, hold_while_paused
 from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
 from truthfl.job import ServerSettings
 from truthfl.learning.task_choice import PICTURES, TaskChoice
@@ -28,7 +33,6 @@ from truthfl.ledger.signing import normal_public_line, signed_by
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.texts import plain, plain_name
 
-POLL_SECONDS = 2.0
 REPLY_TIMEOUT = 60.0  # seconds
 MIN_REPLY_TIMEOUT = 10.0
 
@@ -45,6 +49,8 @@ class Roster:
     descriptions   by client: the checked enrolment document, as in the ledger
     node_of        by client: the id of her connected node
     handled_nodes  connected nodes that replied to the enrolment message, accepted or not
+    control        the operator's commands
+    live           what other processes may know of the running server
     """
 
     grid: Grid
@@ -59,6 +65,24 @@ class Roster:
     task: TaskChoice = PICTURES
     node_of: dict[str, int] = field(default_factory=dict)
     handled_nodes: set[int] = field(default_factory=set)
+    control: JobControl = field(default_factory=JobControl)
+    live: LiveWriter = field(default_factory=lambda: LiveWriter(None, ""))
+
+    def ask(self, messages: Iterable[Message], *, timeout: float) -> list[tuple[int, Message]]:
+        """Send messages and return (node id, reply) for the replies in time, which the live status notes."""
+        asked_at = time.time()
+        replies = ask_nodes(self.grid, messages, timeout=timeout)
+        note_replies(self.live, {node: name for name, node in self.node_of.items()}, asked_at, replies)
+        return replies
+
+    def stage(self, stage: str, seconds: float, *, ends_with_job: bool = True) -> StageClock:
+        """Enter a stage in which the server waits so long, unless the job is paused: then wait first."""
+        self.hold()
+        return StageClock(self.control, self.live, stage, seconds, self.refresh, ends_with_job=ends_with_job)
+
+    def hold(self) -> None:
+        """Wait while the job is paused."""
+        hold_while_paused(self.control, self.live, self.refresh)
 
     def refresh(self) -> None:
         """Remove nodes that disconnected and enrol nodes that connected."""
@@ -66,8 +90,12 @@ class Roster:
         self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
         self.handled_nodes &= connected
         new_nodes = sorted(connected - self.handled_nodes)
-        if not new_nodes:
-            return
+        if new_nodes:
+            self._admit(new_nodes)
+        note_connected(self.live, self.node_of.keys())
+
+    def _admit(self, new_nodes: list[int]) -> None:
+        """Enrol those of these nodes that say who they are, or reject them."""
         challenges = {node: token_hex(16) for node in new_nodes}
         messages = [
             query_message(ENROL, node, {"job": self.job_name, "challenge": challenge})
@@ -108,6 +136,7 @@ class Roster:
             self.ledger.append(self.job_name, "enrolment", name, description)
             self.descriptions[name] = description
         self.node_of[name] = node
+        tell_newcomer(self, name)
 
     def _reject(self, node: int, reason: str) -> None:
         reason = plain(reason)
@@ -168,12 +197,16 @@ def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
 
 
 def wait_for_clients(roster: Roster) -> None:
-    """Wait until all of the job's clients have enrolled, or until the enrolment time is up and at least one has."""
-    deadline = time.monotonic() + roster.server.enrol_seconds
+    """Wait until all of the job's clients have enrolled, or until the enrolment time is up and at least one has.
+
+    Nobody waits for clients whom the operator removed.
+    """
+    clock = StageClock(roster.control, roster.live, ENROLLING, roster.server.enrol_seconds, roster.refresh)
     while True:
         roster.refresh()
-        if len(roster.descriptions) == len(roster.names) or time.monotonic() >= deadline:
+        if not set(roster.names) - {*roster.descriptions, *roster.control.removed} or clock.over:
             break
-        time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+        clock.wait()
+    roster.control.require_not_ended()
     if not roster.descriptions:
         raise ServiceError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")

@@ -1,7 +1,7 @@
 """Tell all participants the digest of the final model before its test; each signs that she was told.
 
 The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one
-than was trained, without its being found. Imports `ask_nodes`, `enrolment`, `messages`, `texts`, the ledger and Flower.
+than was trained, without its being found. Imports `enrolment`, `messages`, `texts`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from flwr.app import Message
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.messages import FINAL, query_message, reply_in
 from truthfl.ledger.documents import final_fault
@@ -37,7 +36,7 @@ def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
     reasons = {name: LATE if name in roster.node_of else AWAY for name in waiting}
     items: list[Item] = []
     messages = [query_message(FINAL, node, {"offer": offer.hash, "model": model}) for node, offer in offer_at.items()]
-    for node, reply in ask_nodes(roster.grid, messages, timeout=min(REPLY_TIMEOUT, agreement.terms.round_seconds)):
+    for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, agreement.terms.round_seconds)):
         offer = offer_at.get(node)
         if offer is None or offer.client.name not in waiting:
             continue

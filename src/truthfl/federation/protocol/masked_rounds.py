@@ -3,7 +3,7 @@
 Before her first round a client is told her peers, by their signed acceptances. A round is one message and one reply per
 client when nobody is missing; else those who delivered are asked for the keys of the masks that they share with those
 who are missing. A sum that is longer than honest reports can make it is left out, and the next rounds add up small
-groups, by which `suspects` finds whose reports make sums too long. Imports `ask_nodes`, `enrolment`, `masking`,
+groups, by which `suspects` finds whose reports make sums too long. Imports `enrolment`, `masking`,
 `message_codes`, `messages`, `record_digests`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning`, the
 ledger and Flower.
 """
@@ -20,7 +20,6 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.masking import Masked, from_fixed_point, is_within, mask_sum, neighbours
 from truthfl.federation.protocol.message_codes import (
@@ -129,9 +128,10 @@ class MaskedRounds:
             return [offer.client.name for offer in offers if offer.client.index in present]
         return [offer.client.name for offer in offers if self._is_ready(offer)]
 
-    def excludes(self, offer: Offer) -> bool:
-        """Whether this client is not asked any more."""
-        return offer.client.index in self.suspects.excluded
+    def exclusion(self, offer: Offer) -> str | None:
+        """Why this client is not asked any more; None if she is."""
+        removed = self.roster.control.removed.get(offer.client.name)
+        return removed or (EXCLUDED if offer.client.index in self.suspects.excluded else None)
 
     @property
     def seconds(self) -> float:
@@ -172,7 +172,7 @@ class MaskedRounds:
     def _is_ready(self, offer: Offer) -> bool:
         """Whether a client is connected, knows her peers and is not excluded."""
         name = offer.client.name
-        return name in self.informed and name in self.roster.node_of and not self.excludes(offer)
+        return name in self.informed and name in self.roster.node_of and self.exclusion(offer) is None
 
     def _group(self, members: dict[int, Offer]) -> Group:
         """A group of these, without those who have fewer than two peers in it."""
@@ -189,7 +189,7 @@ class MaskedRounds:
         documents = {}
         for offer in offers:
             name = offer.client.name
-            if name in self.roster.node_of and name not in self.informed:
+            if name in self.roster.node_of and name not in self.informed and self.exclusion(offer) is None:
                 named = {str(peer): self.acceptances[name_of[peer]] for peer in self.peers[offer.client.index]}
                 documents[name] = {"offer": offer.hash, "acceptances": named}
         self.informed |= {name for name, reply in self._ask(PEERS, documents).items() if reply.get("kept") is True}
@@ -228,7 +228,7 @@ class MaskedRounds:
             for name, node in node_of.items()
         ]
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in ask_nodes(self.roster.grid, messages, timeout=REPLY_TIMEOUT) if messages else ():
+        for node, reply in self.roster.ask(messages, timeout=REPLY_TIMEOUT) if messages else ():
             name = name_at.get(node)
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
@@ -245,9 +245,11 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
     place_of = {node_of[offer.client.name]: (group, offer) for group in groups for offer in group.offers.values()}
     rejected: list[Rejection] = [
-        (offer.client.name, node_of[offer.client.name], EXCLUDED) for offer in offers if masked.excludes(offer)
+        (offer.client.name, node_of[offer.client.name], reason)
+        for offer in offers
+        if (reason := masked.exclusion(offer)) is not None
     ]
-    for node, reply in ask_nodes(roster.grid, masked.messages(groups, params, call), timeout=masked.seconds):
+    for node, reply in roster.ask(masked.messages(groups, params, call), timeout=masked.seconds):
         place = place_of.get(node)
         if place is None:
             rejected.append((None, node, "the node is not in the contract"))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.money import minor_money
@@ -11,6 +14,16 @@ from truthfl.ledger.terms import offer_from
 def _missing(names: list[str]) -> str:
     """How many of those who were asked are missing in a round."""
     return f"{len(names)} missing" if names else "all reports"
+
+
+def describe_command(document: Mapping[str, Any]) -> str:
+    """One line about a command of the operator's, which may not be well-formed."""
+    inner = document.get("document")
+    told = inner if isinstance(inner, Mapping) else {}
+    about = " ".join(str(told[name]) for name in ("client", "stage", "name") if name in told)
+    until = f" until {told['until']}" if "until" in told else ""
+    why = f": {told['why']}" if told.get("why") else ""
+    return f"command of {told.get('by')}: {told.get('kind')}{f' {about}' if about else ''}{until}{why}"
 
 
 def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
@@ -42,9 +55,14 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
         reports = f"{len(document['taken'])} reports" if "taken" in document else _missing(document["missing"])
         return f"round {document['round']}: {reports}{loss}"
+    if entry.kind == "command":
+        return describe_command(document)
+    if entry.kind == "ended":
+        return f"the operator ended the job after {document['rounds']} rounds"
     if entry.kind == "rejection":
         stage = f"round {document['round']}" if document["round"] is not None else document["stage"]
-        return f"{stage}: {document['client'] or document['node']} refused: {document['reason']}"
+        who = document["client"] or document["node"]
+        return f"{stage}{'' if who is None else f': {who}'} refused: {document['reason']}"
     if entry.kind == "test":
         accuracy = "" if document["accuracy"] is None else f", accuracy {document['accuracy']:.1%}"
         return f"test loss {document['loss']:.4f}{accuracy}"

@@ -1,6 +1,7 @@
 """Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels.
 
-Imports `approval`, `ask_nodes`, `enrolment`, `messages`, `news`, the ledger, `texts` and Flower.
+Imports `approval`, `enrolment`, `job_control`, `live_clients`, `live_status`, `messages`, `news`, the ledger, `texts`
+and Flower.
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from queue import Empty, Queue
+from threading import Thread
 from typing import Any
 
 from flwr.app import Message
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
-from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.federation.protocol.enrolment import POLL_SECONDS, REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobEndedError
+from truthfl.federation.protocol.live_clients import note_labels
+from truthfl.federation.protocol.live_status import APPROVING, LABELING, OFFERING, PLANNING
 from truthfl.federation.protocol.messages import LABELS, OFFER, query_message, reply_in
 from truthfl.federation.protocol.news import send_news
 from truthfl.ledger.documents import answer_fault, signed_offer
@@ -49,11 +54,12 @@ def reach_agreement(
     while True:
         offered = _recorded_offers(view, version)
         if offered is None:
-            plan, unsigned = make_offers(names, version)
+            plan, unsigned = _plan_without_removed(roster, make_offers, names, version)
             offered = _signed(unsigned, key)
             summary = summary_of(offered, plan, left_out_of(plan), roster.server)
             if approved is None or not approved.covers(summary):
-                if not approve(summary):
+                roster.live.begin(APPROVING)
+                if not _answer_unless_ended(roster, approve, summary):
                     raise InputError(NOT_APPROVED)
                 approved = summary
             plan_item = Item(roster.job_name, "plan", str(version), plan | {"terms": offered.terms.document()})
@@ -66,11 +72,52 @@ def reach_agreement(
         declined = _collect_answers(roster, view, _signed(offered, key).offers)
         if not declined:
             return offered
-        send_news(roster.grid, _connected_nodes(roster, declined), DECLINED_NEWS, over=True)
+        told = declined - set(roster.control.removed)  # who was removed has been told so
+        send_news(roster.grid, _connected_nodes(roster, told), DECLINED_NEWS, over=True)
         names = [offer.client.name for offer in offered.offers if offer.client.name not in declined]
         if not names:
             raise InputError("every client declined the offer; there is nobody to train with.")
         version += 1
+
+
+def _plan_without_removed(
+    roster: Roster, make_offers: MakeOffers, names: list[str], version: int
+) -> tuple[dict[str, Any], Agreement]:
+    """Plan for those of these clients whom the operator did not remove, again if she removes one meanwhile."""
+    while True:
+        roster.control.require_not_ended()
+        roster.hold()
+        removed = {name: reason for name, reason in roster.control.removed.items() if name in names}
+        present = [name for name in names if name not in removed]
+        if not present:
+            raise InputError("the operator removed every client; there is nobody to train with.")
+        roster.live.begin(PLANNING)
+        plan, agreement = make_offers(present, version)
+        roster.control.require_not_ended()
+        if not {offer.client.name for offer in agreement.offers} & set(roster.control.removed):
+            return (plan | {"left_out": removed | plan.get("left_out", {})} if removed else plan), agreement
+
+
+def _answer_unless_ended(roster: Roster, approve: Approve, summary: PlanSummary) -> bool:
+    """Whether the operator approves the plan; raise `JobEndedError` if she ends the job while she is asked."""
+    answers: Queue[bool | BaseException] = Queue()
+
+    def ask() -> None:
+        try:
+            answers.put(approve(summary))
+        except BaseException as error:
+            answers.put(error)
+
+    Thread(target=ask, name="truthfl approval", daemon=True).start()
+    while True:
+        try:
+            answer = answers.get(timeout=SECONDS_BETWEEN_READS)
+        except Empty:
+            roster.control.require_not_ended()
+            continue
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[int], None]) -> set[str]:
@@ -79,27 +126,32 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
     progress  called with the number of clients who have labeled
     """
     waiting = {offer.client.name: offer for offer in agreement.offers}
-    deadline = time.monotonic() + agreement.terms.label_seconds
+    clock = roster.stage(LABELING, agreement.terms.label_seconds)
     while True:
+        waiting = {name: offer for name, offer in waiting.items() if name not in roster.control.removed}
         messages = [
             query_message(LABELS, roster.node_of[name], {"offer": offer.hash})
             for name, offer in waiting.items()
             if name in roster.node_of
         ]
         name_of = {node: name for name, node in roster.node_of.items()}
-        for node, reply in ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT):
+        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
             name = name_of.get(node)
-            if name in waiting and not reply.has_error() and _field_of(reply, "ready") is True:
+            if name not in waiting or reply.has_error():
+                continue
+            note_labels(roster.live, name, _field_of(reply, "labeled"), waiting[name].client.samples)
+            if _field_of(reply, "ready") is True:
                 del waiting[name]
         progress(len(agreement.offers) - len(waiting))
         if not waiting:
             break
-        if time.monotonic() >= deadline:
+        if clock.over:
             if not agreement.terms.has_audition:  # who has no labels then is told so after the audition
                 send_news(roster.grid, _connected_nodes(roster, waiting), LATE_LABELS_NEWS, over=False)
             break
-        _wait_and_refresh(roster, deadline)
-    return {offer.client.name for offer in agreement.offers} - set(waiting)
+        clock.wait()
+        roster.refresh()
+    return {offer.client.name for offer in agreement.offers} - set(waiting) - set(roster.control.removed)
 
 
 def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
@@ -147,11 +199,14 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
     """
     declined = {offer.client.name for offer in offers if offer.key in view.answers and not _accepted(view, offer)}
     waiting = {offer.client.name: offer for offer in offers if offer.key not in view.answers}
-    deadline = time.monotonic() + roster.server.answer_seconds
+    clock = roster.stage(OFFERING, roster.server.answer_seconds)
     while waiting:
+        for name in set(waiting) & set(roster.control.removed):
+            _record_rejection(roster, waiting.pop(name), roster.control.removed[name])
+            declined.add(name)
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
-        for node, reply in ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT):
+        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
             offer = offer_at.get(node)
             if offer is None or offer.client.name not in waiting or reply.has_error():
                 continue
@@ -162,9 +217,12 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
             if answer["document"]["kind"] == "refusal":
                 declined.add(offer.client.name)
             del waiting[offer.client.name]
-        if not waiting or time.monotonic() >= deadline:
+        if not waiting or clock.over:
             break
-        _wait_and_refresh(roster, deadline)
+        clock.wait()
+        roster.refresh()
+    if waiting and roster.control.ended is not None:
+        raise JobEndedError
     for offer in waiting.values():
         _record_rejection(roster, offer, "no answer in time")
     return declined | set(waiting)
@@ -193,11 +251,6 @@ def _record_rejection(roster: Roster, offer: Offer, reason: str) -> None:
 
 def _connected_nodes(roster: Roster, names: Iterable[str]) -> list[int]:
     return [roster.node_of[name] for name in names if name in roster.node_of]
-
-
-def _wait_and_refresh(roster: Roster, deadline: float) -> None:
-    time.sleep(min(POLL_SECONDS, max(0.0, deadline - time.monotonic())))
-    roster.refresh()
 
 
 def _field_of(reply: Message, field: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.ledger.early_end import early_end_in_words
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.round_terms import MEAN
 from truthfl.ledger.solo_evidence import audition_of
@@ -104,7 +105,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         version=version,
         contract=promise.contract.kind,
         formula=promise.contract.formula,
-        dropping_out=promise.contract.dropping_out,
+        dropping_out=" ".join((promise.contract.dropping_out, early_end_in_words(promise.loss_by_rounds))),
         operator_key=opening.operator_key,
         model=task.model,
         image_shape=task.image_shape,

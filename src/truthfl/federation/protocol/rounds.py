@@ -1,12 +1,13 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `ask_nodes`, `enrolment`, `message_codes`, `messages`, `record_digests`, `recorder`, `report_rule`, `reports`,
+Imports `enrolment`, `live_status`, `message_codes`, `messages`, `record_digests`, `recorder`, `report_rule`, `reports`,
 `round_entries`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +18,8 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.live_status import TRAINING
 from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
 from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
@@ -95,20 +96,25 @@ def joint_weights(agreement: Agreement, taking_part: Agreement) -> dict[str, flo
 def train_rounds(
     roster: Roster, training: TrainingRun, test: LabeledSamples, progress: Callable[[int], None]
 ) -> Params:
-    """Run all rounds that are not in the ledger yet; return the final model.
+    """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
     progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
-    if finished == training.rounds:
+    roster.control.poll(at_once=True)
+    if finished == training.rounds or not _may_go_on(roster):
         return params
+    roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
     masked = training.masked_rounds(roster)
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
+            if not _may_go_on(roster):
+                break
+            began, removed = time.monotonic(), roster.control.removed
             offers = offers_in_round(training.taking_part, round_)
-            if any(offer.client.name not in roster.node_of for offer in offers):
+            if any(offer.client.name not in roster.node_of and offer.client.name not in removed for offer in offers):
                 roster.refresh()
             if masked is None:
                 outcome = run_round(roster, training, params, call, offers)
@@ -124,8 +130,15 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), document)])
+            roster.live.note_round(time.monotonic() - began)
             progress(round_ + 1)
     return params
+
+
+def _may_go_on(roster: Roster) -> bool:
+    """Whether there is a next round: not if the operator ended the job; while it is paused, wait."""
+    roster.hold()
+    return roster.control.ended is None
 
 
 def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
@@ -143,16 +156,31 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
     return tuple(offer for offer, drawn in zip(agreement.offers, draws < probability, strict=True) if drawn)
 
 
+def asked_by_contract(taking_part: Agreement) -> dict[str, int]:
+    """By name, of those who take part and are not always asked: the number of rounds of the contract with them."""
+    sometimes = tuple(offer for offer in taking_part.offers if offer.client.participation < 1)
+    if not sometimes:
+        return {}
+    counts = dict.fromkeys((offer.client.name for offer in sometimes), 0)
+    for round_ in range(taking_part.terms.rounds):
+        for offer in offers_in_round(Agreement(taking_part.terms, sometimes), round_):
+            counts[offer.client.name] += 1
+    return counts
+
+
 def run_round(
     roster: Roster, training: TrainingRun, params: Params, call: RoundCall, offers: tuple[Offer, ...]
 ) -> RoundOutcome:
     """Run a round in which the server sees single reports."""
-    node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
+    removed = roster.control.removed
+    node_of = {
+        name: None if name in removed else roster.node_of.get(name) for offer in offers for name in (offer.client.name,)
+    }
     offer_at = {node_of[offer.client.name]: offer for offer in offers}
     messages = _training_messages(training, offers, node_of, params, call)
     reports: dict[str, Params] = {}
-    rejected: list[Rejection] = []
-    for node, reply in ask_nodes(roster.grid, messages, timeout=training.agreement.terms.round_seconds):
+    rejected: list[Rejection] = [(name, roster.node_of.get(name), removed[name]) for name in node_of if name in removed]
+    for node, reply in roster.ask(messages, timeout=training.agreement.terms.round_seconds):
         offer = offer_at.get(node)
         if offer is None:
             rejected.append((None, node, "the node is not in the contract"))

@@ -2,8 +2,8 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
-`receipt_delivery`), `approval`, `audit`, `job_task`, `message_codes`, `news`, `promise`, `recorder`, `stated_limits`,
-`job`, `learning`, the ledger and Flower.
+`receipt_delivery`), `approval`, `audit`, `command_news`, `job_control`, `job_task`, `live_status`, `message_codes`,
+`news`, `promise`, `recorder`, `serving_file`, `stated_limits`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from truthfl.errors import InputError, TruthflError
 from truthfl.federation.protocol.approval import Approve, approve_all
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
+from truthfl.federation.protocol.command_news import ENDED_NEWS, tell_command
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.final_model import tell_final_model
+from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
@@ -31,7 +34,8 @@ from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
 from truthfl.federation.protocol.recorder import model_digest
-from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
+from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
+from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.job import DataJob
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -59,6 +63,7 @@ class Operator:
     seed           determines labels, batches and the initial model; in the offers
     authenticated  whether the SuperLink admits registered keys only
     approve        asked before offers are sent
+    live           whether stage, deadlines and connections are written to the folder for other processes
     """
 
     ledger: Ledger
@@ -68,6 +73,7 @@ class Operator:
     seed: int
     authenticated: bool = False
     approve: Approve = approve_all
+    live: bool = True
 
     def agreement_key(self, job: str) -> AgreementKey:
         """The private agreement key of this job, kept in the folder."""
@@ -88,9 +94,11 @@ def job_name(ledger: Ledger, job: DataJob, seed: int, *, again: bool = False) ->
 
 
 def is_complete(ledger: Ledger, name: str) -> bool:
-    """Whether the job of this name is settled and all its receipts are written."""
+    """Whether the job of this name is settled and all its receipts are written, or was ended without a contract."""
     view = job_view(name, ledger.entries(name))
-    return view.agreement is not None and len(view.receipts) == len(view.agreement.offers)
+    if view.agreement is None:
+        return view.ended is not None
+    return len(view.receipts) == len(view.agreement.offers)
 
 
 def conduct_job(
@@ -116,9 +124,14 @@ def conduct_job(
         operator.authenticated,
         limits_of(job),
         task=job.task,
+        control=JobControl(ledger, name, opening.operator_key),
+        live=_live_writer(operator, name, job.clients.name),
     )
+    roster.control.tell = partial(tell_command, roster)
     roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
-    with _send_news_on_failure(roster):
+    if earlier.ended is not None and earlier.agreement is None:
+        return earlier
+    with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
         progress("waiting for clients", 0, 0)
         if earlier.offers:
             roster.refresh()
@@ -142,6 +155,8 @@ def conduct_job(
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
+            _record_early_end(roster, training)
+            roster.live.begin(TESTING)
             tell_final_model(roster, agreement, model_digest(params))
             publish_model(operator.folder, name, params, side.test)
             samples, secret = job.server.test_samples, operator.secret
@@ -150,7 +165,26 @@ def conduct_job(
         settle(ledger, name)
         send_receipts(roster, operator.key)
         send_missed_receipts(roster)
+        roster.live.begin(OVER)
     return job_view(name, ledger.entries(name))
+
+
+def _live_writer(operator: Operator, name: str, clients: tuple[str, ...]) -> LiveWriter:
+    serving = read_serving(operator.folder) if operator.live else None
+    address = "" if serving is None else serving.address
+    return LiveWriter(operator.folder if operator.live else None, name, tuple(clients), address)
+
+
+def _record_early_end(roster: Roster, training: TrainingRun) -> None:
+    """If not all rounds were trained, record that the job was ended, and in how many who is not always asked was to be.
+
+    That number is counted over all rounds of the contract, by the draws that the offers tell.
+    """
+    trained = len(roster.ledger.entries(roster.job_name, "round"))
+    if trained == training.rounds:
+        return
+    document = {"rounds": trained, "asked": asked_by_contract(training.taking_part)}
+    roster.ledger.append(roster.job_name, "ended", "ended", document)
 
 
 def _label_and_audition(
@@ -193,6 +227,19 @@ def test_document(
         "loss": loss,
         "accuracy": model.accuracy(params, test.features, test.labels),
     }
+
+
+@contextmanager
+def _end_without_contract(roster: Roster) -> Iterator[None]:
+    """If the operator ends the job before there is a contract, record it and tell all."""
+    try:
+        yield
+    except JobEndedError:
+        roster.ledger.append(roster.job_name, "ended", "ended", {"rounds": 0, "asked": {}})
+        command = roster.control.ended
+        reason = "" if command is None else command.reason
+        send_news(roster.grid, roster.node_of.values(), f"{ENDED_NEWS}{reason}.", over=True)
+        roster.live.begin(OVER)
 
 
 @contextmanager

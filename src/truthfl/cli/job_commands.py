@@ -1,0 +1,221 @@
+"""`truthfl pause`, `resume`, `end`, `remove`, `extend`: what the operator does to a job that runs or will go on.
+
+Each writes a signed row to the ledger, which the server heeds. Imports `ledger_options` and, when called, `federation`
+and the ledger.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl.cli.ledger_options import sentence_for_malformed_rows
+from truthfl.errors import InputError
+
+if TYPE_CHECKING:
+    from truthfl.federation.protocol.live_status import LiveStatus
+    from truthfl.ledger.commands import Command
+    from truthfl.ledger.job_view import JobView
+
+Out = Annotated[Path, typer.Option(help="The operator's folder, as of truthfl serve.")]
+Key = Annotated[
+    Path | None, typer.Option(help="The operator's key; the one that truthfl serve was started with unless given.")
+]
+Why = Annotated[str, typer.Option(help="The reason: in the ledger, and told to participants.")]
+Who = Annotated[str | None, typer.Option("--by", "--as", help="Who gives the command; your user name unless given.")]
+WhoExtends = Annotated[str | None, typer.Option("--as", help="Who gives the command; your user name unless given.")]
+Job = Annotated[str | None, typer.Option("--job", help="The job's name, if the folder's ledger has several.")]
+DEFAULT_OUT = Path("truthfl-serve")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What was commanded, to which job, and whether its server runs."""
+
+    command: Command
+    runs: bool
+
+    def say(self, sentence: str, later: str = "It takes effect when the server goes on.") -> None:
+        print(f"Job {self.command.job}: {sentence}{'' if self.runs else f' {later}'}")
+
+
+def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+    """Pause a job: nothing is asked of anybody, and no deadline comes nearer, until truthfl resume.
+
+    A round that has begun is finished first.
+
+    Example: truthfl pause --out served --why "the power goes off at noon"
+    """
+    from truthfl.federation.protocol.command_rules import require_not_paused
+    from truthfl.ledger.commands import PAUSE
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        require_not_paused(view)
+        return {}
+
+    _give(out, key, job, by, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
+
+
+def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+    """Let a paused job go on; deadlines are later by the pause.
+
+    Example: truthfl resume --out served
+    """
+    from truthfl.federation.protocol.command_rules import require_paused
+    from truthfl.ledger.commands import RESUME
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        require_paused(view)
+        return {}
+
+    _give(out, key, job, by, why, RESUME, check).say("resumed.")
+
+
+def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+    """End a job early. Before there is a contract nobody is paid; later, what was delivered is paid for.
+
+    While participants label, those who are done audition and are paid for labels. During the rounds, the one that has
+    begun is finished, the model is tested, and computing is paid by the share of all rounds of the contract.
+
+    Example: truthfl end --out served --why "the model is good enough"
+    """
+    from truthfl.federation.protocol.command_rules import commanded_state
+    from truthfl.ledger.commands import END
+
+    contracts = []
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        commanded_state(view)
+        contracts.append(view.agreement is not None)
+        return {}
+
+    given = _give(out, key, job, by, why, END, check)
+    given.say(
+        "it ends; no further round begins, and what was delivered is paid."
+        if contracts[-1]
+        else "it ends; unless all offers are accepted by now, nobody is paid."
+    )
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant, as the job knows her.")],
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    by: Who = None,
+    job: Job = None,
+) -> None:
+    """Remove a participant: nothing more is asked of her, and the job goes on with the others.
+
+    She is told, keeps what she earned, and gets her receipt with this command in it.
+
+    Example: truthfl remove Ben --out served --why "he asked to leave"
+    """
+    from truthfl.federation.protocol.command_rules import require_removable
+    from truthfl.ledger.commands import REMOVE
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        require_removable(view, name)
+        return {"client": name}
+
+    _give(out, key, job, by, why, REMOVE, check).say(f"nothing more is asked of {name}.")
+
+
+def extend(
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help="enrol, answer, label or audition.")],
+    minutes: Annotated[float | None, typer.Option("--by", metavar="MINUTES", help="So much longer.")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Until then: 14:05 or 2026-05-01T14:05, in UTC.")
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    who: WhoExtends = None,
+    job: Job = None,
+) -> None:
+    """Give participants more time to enrol, to answer their offers, to label, or to send their solo models.
+
+    Example: truthfl extend label --by 30 --out served
+    """
+    from truthfl.federation.protocol.command_news import clock_time
+    from truthfl.federation.protocol.command_rules import extended_until
+    from truthfl.ledger.commands import EXTEND, read_time, time_text
+
+    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
+        name, deadline = extended_until(view, live, stage, minutes, until)
+        return {"stage": name, "until": time_text(deadline)}
+
+    given = _give(out, key, job, who, why, EXTEND, check)
+    given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
+
+
+def _give(
+    out: Path,
+    key_file: Path | None,
+    job: str | None,
+    who: str | None,
+    why: str,
+    kind: str,
+    check: Callable[[JobView, LiveStatus | None], dict[str, str]],
+) -> _Given:
+    """Write a command to the ledger of this folder.
+
+    check   raises `InputError` unless the command can be given now; returns its own fields
+    """
+    from truthfl.federation.protocol.live_status import read_live_status
+    from truthfl.federation.protocol.serving_file import read_serving
+    from truthfl.ledger.book import open_for_reading, open_ledger
+    from truthfl.ledger.command_rows import give_command
+    from truthfl.ledger.commands import new_command, read_command
+    from truthfl.ledger.job_view import job_view, select_job
+    from truthfl.ledger.signing import public_line, read_key
+
+    if not out.is_dir():
+        raise InputError(f"{out} is no folder; name the one that truthfl serve writes to, with --out.")
+    serving, status = read_serving(out), read_live_status(out)
+    live = status if status is not None and status.is_current else None
+    address = _ledger_address(out) if serving is None else serving.ledger
+    open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
+    with open_ledger(address) as ledger, sentence_for_malformed_rows(ledger):
+        recorded = serving.job if serving is not None else None if status is None else status.job
+        jobs = ledger.jobs()
+        name = select_job(jobs, job or (recorded if recorded in jobs else None), ledger.name)
+        operator = read_key(key_file or _usual_key(out, None if serving is None else serving.key))
+        live = live if live is not None and live.job == name else None
+
+        def decide() -> Command:
+            view = job_view(name, ledger.entries(name))
+            if view.job is None or view.job.document.get("operator_key") != public_line(operator):
+                raise InputError(f"this key is not that of the operator of job {name}; name hers with --key.")
+            return new_command(kind, name, who or _user(), why, **check(view, live))
+
+        entry = give_command(ledger, name, operator, decide)
+    return _Given(read_command(entry.document), live is not None)
+
+
+def _ledger_address(out: Path) -> str:
+    """The ledger of an operator's folder without a record of how the server was started."""
+    from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
+
+    return kept_ledger_address(out) if (out / LEDGER_ADDRESS).exists() else str(out / "ledger.db")
+
+
+def _usual_key(out: Path, recorded: str | None) -> Path:
+    """The operator's key: the recorded one, or the one in her folder."""
+    path = out / "operator" if recorded is None else Path(recorded)
+    if not path.is_file():
+        raise InputError(f"there is no key of the operator's at {path}; name it with --key.")
+    return path
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"

@@ -1,0 +1,140 @@
+"""Which commands the operator may give to a job as it is now; a command that could do nothing is refused in a sentence.
+
+Imports `command_news`, `live_status` and the ledger (`command_state`, `commands`, `job_view`).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+
+from truthfl.errors import InputError
+from truthfl.federation.protocol.command_news import clock_time
+from truthfl.federation.protocol.live_status import (
+    APPROVING,
+    AUDITIONING,
+    ENROLLING,
+    LABELING,
+    OFFERING,
+    OVER,
+    PLANNING,
+    TESTING,
+    TRAINING,
+    LiveStatus,
+)
+from truthfl.ledger.command_state import CommandState, state_after
+from truthfl.ledger.commands import INVITE, read_time
+from truthfl.ledger.job_view import JobView
+from truthfl.texts import plain
+
+ORDER = (ENROLLING, PLANNING, APPROVING, OFFERING, LABELING, AUDITIONING, TRAINING, TESTING, OVER)
+STAGES = {"enrol": ENROLLING, "answer": OFFERING, "label": LABELING, "audition": AUDITIONING}  # by the operator's word
+LONGEST_EXTENSION = timedelta(days=366)
+
+
+def commanded_state(view: JobView) -> CommandState:
+    """What the commands so far amount to; raise `InputError` if the job takes no more."""
+    if view.ended is not None:
+        raise InputError(f"job {view.name} was ended; nothing can be done to it.")
+    if view.test is not None:
+        raise InputError(f"job {view.name} is trained and tested; nothing can be done to it.")
+    state = state_after(command for _, command in view.valid_commands)
+    if state.ended is not None:
+        raise InputError(f"job {view.name} was told to end at {clock_time(state.ended.time)}; that cannot be undone.")
+    return state
+
+
+def require_not_paused(view: JobView) -> None:
+    if commanded_state(view).paused:
+        raise InputError(f"job {view.name} is paused already; truthfl resume lets it go on.")
+
+
+def require_paused(view: JobView) -> None:
+    if not commanded_state(view).paused:
+        raise InputError(f"job {view.name} is not paused; there is nothing to resume.")
+
+
+def require_removable(view: JobView, name: str) -> None:
+    """Raise `InputError` unless this client is in the job and was not removed."""
+    state, known = commanded_state(view), _known_names(view)
+    if name not in known:
+        raise InputError(f"{plain(name, 60)!r} is not in job {view.name}; it has {', '.join(known)}.")
+    if name in state.removed:
+        raise InputError(f"{name} was removed already.")
+    if view.agreement is not None and name not in {offer.client.name for offer in view.agreement.offers}:
+        raise InputError(f"{name} has no contract in job {view.name}: she declined, was late, or was left out.")
+
+
+def _known_names(view: JobView) -> list[str]:
+    job = {} if view.job is None else view.job.document.get("job", {})
+    invited = [command.fields["name"] for _, command in view.valid_commands if command.kind == INVITE]
+    return list(dict.fromkeys([*job.get("clients", {}).get("name", ()), *view.enrolments, *invited]))
+
+
+def extended_until(
+    view: JobView, live: LiveStatus | None, word: str, minutes: float | None, until: str | None
+) -> tuple[str, datetime]:
+    """The stage that this word means, and its new deadline; raise `InputError` if it is over or that is no extension.
+
+    live   of the running server; None if it does not run
+    """
+    if word not in STAGES:
+        raise InputError(f"the stage is {plain(word, 60)!r}; it must be {', '.join(STAGES)}.")
+    stage, state = STAGES[word], commanded_state(view)
+    _require_not_over(view, live, stage, word)
+    now = datetime.now(UTC)
+    present = _present_deadline(live, stage) or state.extended.get(stage)
+    if (minutes is None) == (until is None):
+        raise InputError("say either by how many minutes, with --by, or until when, with --until.")
+    if minutes is not None:
+        if not 0 < minutes < LONGEST_EXTENSION.total_seconds() / 60:
+            raise InputError(f"--by is {minutes:g}; it must be a number of minutes above 0, and less than a year.")
+        if present is None:
+            raise InputError(
+                f"the deadline to {word} is not known, since the server is not there now; say --until TIME."
+            )
+        return stage, max(present, now) + timedelta(minutes=minutes)
+    deadline = _time_of(str(until), now)
+    if deadline <= now:
+        raise InputError(f"{clock_time(deadline)} is past; it is {clock_time(now)}. Name a later time.")
+    if present is not None and deadline <= present:
+        raise InputError(f"the deadline to {word} is {clock_time(present)} already; name a later time.")
+    if deadline > now + LONGEST_EXTENSION:
+        raise InputError(f"{clock_time(deadline)} is more than a year ahead; name an earlier time.")
+    return stage, deadline
+
+
+def _require_not_over(view: JobView, live: LiveStatus | None, stage: str, word: str) -> None:
+    contract = view.agreement is not None
+    if stage == AUDITIONING and view.agreement is not None and not view.agreement.terms.has_audition:
+        raise InputError(f"the contract of job {view.name} has no audition.")
+    training = bool(view.auditions or view.starts or view.rounds)
+    over = {
+        ENROLLING: bool(view.plans),
+        OFFERING: contract,
+        LABELING: contract and (bool(view.commitments) or training),
+        AUDITIONING: contract and training,
+    }[stage]
+    if over or (live is not None and live.stage in ORDER and ORDER.index(live.stage) > ORDER.index(stage)):
+        raise InputError(f"the time to {word} is over in job {view.name}; it cannot be extended.")
+
+
+def _present_deadline(live: LiveStatus | None, stage: str) -> datetime | None:
+    if live is None or live.stage != stage or live.deadline is None:
+        return None
+    return read_time(live.deadline)
+
+
+def _time_of(text: str, now: datetime) -> datetime:
+    """A time as the operator writes it: 14:05, or 2026-05-01T14:05; in UTC unless it says otherwise."""
+    try:
+        clock = time.fromisoformat(text)
+        return datetime.combine(now.date(), clock, clock.tzinfo or UTC).astimezone(UTC)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(
+            f"--until is {plain(text, 60)!r}; it must be a time in UTC, as 14:05 or 2026-05-01T14:05."
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)

@@ -1,0 +1,59 @@
+"""Checks of the operator's commands in a ledger, and of jobs that they ended.
+
+Imports `chain`, `commands`, `job_view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truthfl.ledger.chain import Fault, fault_at
+from truthfl.ledger.commands import END, command_fault
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_view import JobView
+
+
+def command_faults(view: JobView) -> Iterator[Fault]:
+    """Faults of commands: their numbers, their form, and whether the job's operator signed them."""
+    for number, entry in enumerate(view.commands, start=1):
+        if entry.key != str(number):
+            yield fault_at(entry, f"it is where command {number} should be")
+        if view.job is None or view.job.sequence > entry.sequence:
+            yield fault_at(entry, "the job itself is not in the ledger before it")
+            continue
+        fault = command_fault(entry.document, view.name, str(view.job.document["operator_key"]))
+        if fault is not None:
+            yield fault_at(entry, fault)
+
+
+def end_faults(view: JobView) -> Iterator[Fault]:
+    """Faults of the entry that a job ended early: a command is before it, no round after it, and it counts them all."""
+    if view.ended is None:
+        return
+    if not _is_commanded(view, view.ended):
+        yield fault_at(view.ended, "the operator gave no command to end the job before it")
+    document, later = view.ended.document, [entry for entry in view.rounds if entry.sequence > view.ended.sequence]
+    if later:
+        yield fault_at(later[0], "it comes after the job was ended")
+    if set(document) != {"rounds", "asked"} or document["rounds"] != len(view.rounds):
+        yield fault_at(view.ended, "it does not have the parts of an ended job, or counts other rounds")
+        return
+    if view.taking_part is None:
+        if view.agreement is not None or view.rounds or document["asked"]:
+            yield fault_at(view.ended, "it comes before it is known who takes part")
+        return
+    terms = view.taking_part.terms
+    if terms.rounds <= len(view.rounds):
+        yield fault_at(view.ended, "all rounds of the contract are there")
+    sometimes = {offer.client.name for offer in view.taking_part.offers if offer.client.participation < 1}
+    if set(document["asked"]) != sometimes:
+        yield fault_at(view.ended, "it counts rounds of others than those who are asked in some")
+        return
+    for name, asked in document["asked"].items():
+        most = view.asked[name] + terms.rounds - len(view.rounds)
+        if type(asked) is not int or not view.asked[name] <= asked <= most:
+            yield fault_at(view.ended, f"its {asked} rounds of {name} are not from {view.asked[name]} to {most}")
+
+
+def _is_commanded(view: JobView, ended: Entry) -> bool:
+    return any(command.kind == END and entry.sequence < ended.sequence for entry, command in view.valid_commands)
