@@ -37,6 +37,7 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "serve",
     "join",
     "share",
+    "invite",
     "pause",
     "resume",
     "extend",

@@ -35,14 +35,14 @@ DEFAULT_OUT = Path("truthfl-serve")
 
 
 @dataclass(frozen=True)
-class _Given:
+class Given:
     """What was commanded, to which job, and whether its server runs."""
 
     command: Command
     runs: bool
 
     def say(self, sentence: str, later: str = "It takes effect when the server goes on.") -> None:
-        print(f"Job {self.command.job}: {sentence}{'' if self.runs else f' {later}'}")
+        print(f"Job {self.command.job}: {sentence}{'' if self.runs or not later else f' {later}'}")
 
 
 def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
@@ -59,7 +59,7 @@ def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None
         require_not_paused(view)
         return {}
 
-    _give(out, key, job, by, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
+    give(out, key, job, by, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
 
 
 def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
@@ -74,7 +74,7 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = Non
         require_paused(view)
         return {}
 
-    _give(out, key, job, by, why, RESUME, check).say("resumed.")
+    give(out, key, job, by, why, RESUME, check).say("resumed.")
 
 
 def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
@@ -95,7 +95,7 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, 
         contracts.append(view.agreement is not None)
         return {}
 
-    given = _give(out, key, job, by, why, END, check)
+    given = give(out, key, job, by, why, END, check)
     given.say(
         "it ends; no further round begins, and what was delivered is paid."
         if contracts[-1]
@@ -124,7 +124,7 @@ def remove(
         require_removable(view, name)
         return {"client": name}
 
-    _give(out, key, job, by, why, REMOVE, check).say(f"nothing more is asked of {name}.")
+    give(out, key, job, by, why, REMOVE, check).say(f"nothing more is asked of {name}.")
 
 
 def extend(
@@ -151,11 +151,11 @@ def extend(
         name, deadline = extended_until(view, live, stage, minutes, until)
         return {"stage": name, "until": time_text(deadline)}
 
-    given = _give(out, key, job, who, why, EXTEND, check)
+    given = give(out, key, job, who, why, EXTEND, check)
     given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
 
 
-def _give(
+def give(
     out: Path,
     key_file: Path | None,
     job: str | None,
@@ -163,7 +163,7 @@ def _give(
     why: str,
     kind: str,
     check: Callable[[JobView, LiveStatus | None], dict[str, str]],
-) -> _Given:
+) -> Given:
     """Write a command to the ledger of this folder.
 
     check   raises `InputError` unless the command can be given now; returns its own fields
@@ -196,7 +196,7 @@ def _give(
             return new_command(kind, name, who or _user(), why, **check(view, live))
 
         entry = give_command(ledger, name, operator, decide)
-    return _Given(read_command(entry.document), live is not None)
+    return Given(read_command(entry.document), live is not None)
 
 
 def _ledger_address(out: Path) -> str:

@@ -17,7 +17,7 @@ import typer
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED
 from truthfl.errors import InputError
 from truthfl.files import make_private_folder
-from truthfl.texts import plain, plain_name
+from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.federation.participant.node_settings import Settings
@@ -29,13 +29,20 @@ LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
 
 
 def join(
-    server: Annotated[str, typer.Option(help="HOST:PORT of the operator's server.")],
     data: Annotated[
         Path, typer.Option(help="Folder of PNG or JPEG files, an idx or .npz file; with --task, the file it reads.")
     ],
-    name: Annotated[str, typer.Option(help="The name that the job knows you by.")],
-    key: Annotated[Path, typer.Option(help="Your private key, made by truthfl keys participant.")],
-    root: Annotated[Path | None, typer.Option(help="The operator's ca.crt; without it, loopback without TLS.")] = None,
+    invitation: Annotated[
+        str | None, typer.Argument(metavar="[INVITATION]", help="The file, or line, that the operator sent you.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(help="HOST:PORT of the operator's server, without invitation.")] = None,
+    name: Annotated[str | None, typer.Option(help="The name that the job knows you by, without invitation.")] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="Your private key, made by truthfl keys participant; by join, if invited.")
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="The operator's ca.crt; without it and an invitation, loopback without TLS.")
+    ] = None,
     home: Annotated[Path, typer.Option(help="Your folder: offers, answers, receipts.")] = Path("truthfl-home"),
     task: Annotated[
         str,
@@ -60,9 +67,10 @@ def join(
     Where samples have no labels yet, or the offer is yours to answer, a page opens in your browser. A task of the
     operator's own is loaded only from the file or module that you name; a FILE.toml has the [task] of the job.
 
-    Example: truthfl join --server fl.example.org:8000 --root ca.crt --name Ada --key ada --data digits.npz
+    Example: truthfl join Ada.invitation --data my-pictures
     """
-    from truthfl.federation.deployed.connect_node import node_connection, open_node, wait_for_server
+    from truthfl.federation.deployed.connect_node import admit_once, node_connection, open_node, wait_for_server
+    from truthfl.federation.deployed.meeting_place import meeting_place
     from truthfl.federation.participant.node_settings import (
         ACCEPT_ALL,
         ACCEPT_IF_IT_PAYS,
@@ -75,11 +83,9 @@ def join(
     from truthfl.ledger import participant_folder
     from truthfl.studies.reproduce.publication import require_writable
 
-    host, port = _address(server)
-    if not name.strip():
-        raise InputError("name is empty; it must be the name that the job knows you by.")
-    plain_name("name", name)
-    connection = node_connection(host, port, root, key)
+    place = meeting_place(invitation, server, name, key, root, home)
+    server, name, key = place.server, place.name, place.key
+    connection = node_connection(place.host, place.port, place.root, key)
     if accept and if_it_pays:
         raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
     for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
@@ -102,6 +108,8 @@ def join(
         with ExitStack() as open_pages:
             opened_page = _open_page(open_pages, settings, no_browser) if with_page else None
             is_own = wait_for_server(connection, _tell)
+            if place.invitation is not None:
+                admit_once(connection, place.invitation)
             with open_node(connection, settings, is_own=is_own, tell=_tell) as node:
                 print("truthfl: connected", flush=True)
                 ask = accept_policy == ASK and not with_page
@@ -189,13 +197,6 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool) -> O
     if not no_browser:
         open_in_browser(page.url, home)
     return page
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.rpartition(":")
-    if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InputError(f"server is {server!r}; it must be HOST:PORT, as in fl.example.org:8000.")
-    return host.strip("[]"), int(port)
 
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:

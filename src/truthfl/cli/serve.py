@@ -22,6 +22,8 @@ from truthfl.texts import plain, plain_lines
 if TYPE_CHECKING:
     from truthfl.federation.protocol.approval import PlanSummary
     from truthfl.federation.protocol.kept_jobs import KeptJob
+    from truthfl.federation.protocol.live_status import LiveWriter
+    from truthfl.federation.protocol.serving_file import ServingInfo
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
 
@@ -40,7 +42,10 @@ def serve(
         Path | None, typer.Option(help="Folder that truthfl keys server wrote; without it, loopback without TLS.")
     ] = None,
     participants: Annotated[
-        Path | None, typer.Option(help="Folder with the participants' public keys, NAME.pub each.")
+        Path | None,
+        typer.Option(
+            help="Folder with the participants' public keys, NAME.pub each; participants in the operator's folder."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
@@ -71,6 +76,7 @@ def serve(
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
+    from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
     from truthfl.studies.reproduce.publication import require_writable
@@ -81,6 +87,7 @@ def serve(
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
     source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
     public_keys = _public_keys(participants, source.job())
+    people = participants or out / "participants"
     if not yes and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     if not running:
@@ -94,6 +101,16 @@ def serve(
         if not kept.complete:
             keep_ledger_address(out, ledger_address)
             operator_key = (out if keys is None else keys) / "operator"
+            serving = ServingInfo(
+                kept.name,
+                ledger_address,
+                str(operator_key.resolve()),
+                host,
+                port,
+                "" if keys is None else str((keys / "ca.crt").resolve()),
+                str(people.resolve()),
+            )
+            write_serving(out, serving)
             try:
                 if running:
                     from truthfl.cli.serve_on_superlink import connection_to, serve_on_superlink
@@ -103,7 +120,7 @@ def serve(
                         kept, opened, ledger_address, out, operator_key, connection, public_keys, ask=not yes
                     )
                 else:
-                    _serve(kept, opened, out, operator_key, (host, port, keys), public_keys, ask=not yes)
+                    _serve(kept, opened, out, serving, keys, ask=not yes)
             except (KeyboardInterrupt, typer.Abort):
                 print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
@@ -125,45 +142,40 @@ def _tell_differences(kept: KeptJob, job_file: Path) -> None:
             print("truthfl: these changes have no effect; --new begins another job with them.", flush=True)
 
 
-def _serve(
-    kept: KeptJob,
-    ledger: Ledger,
-    out: Path,
-    operator_key: Path,
-    listen_at: tuple[str, int, Path | None],
-    public_keys: list[Path],
-    *,
-    ask: bool,
-) -> None:
+def _serve(kept: KeptJob, opened: Ledger, out: Path, serving: ServingInfo, keys: Path | None, *, ask: bool) -> None:
     """Listen for nodes and conduct the job.
 
-    listen_at  host, port, and the folder with the certificates
+    keys  the folder with the certificates
     """
     from truthfl.cli.narrator import Narrator
     from truthfl.federation.deployed.job_server import open_job_server
+    from truthfl.federation.deployed.known_keys import KnownKeys
+    from truthfl.federation.protocol.live_status import LiveWriter
     from truthfl.federation.protocol.operator_folder import kept_key
     from truthfl.federation.protocol.server import Operator, conduct_job
-    from truthfl.ledger.signing import read_public_line
 
-    host, port, keys = listen_at
-    key, draws = kept_key(operator_key), kept.draws
-    known = {path.stem: read_public_line(path) for path in public_keys}
-    with open_job_server(host, port, keys, known, note=_refusal_printer()) as server:
-        clients = len(kept.job.clients)
-        print(f"truthfl: job {kept.name} at {host}:{server.port}, waiting for {clients} clients", flush=True)
+    key, draws, names = kept_key(Path(serving.key)), kept.draws, tuple(kept.job.clients.name)
+    known = KnownKeys(opened, kept.name, Path(serving.participants), names)
+    live = LiveWriter(out, kept.name, names, serving.address)
+    note = _refusal_printer(live)
+    with open_job_server(
+        serving.host, serving.port, keys, known.lines(), known.look_up, note=note, admit=known.admit
+    ) as server:
+        print(f"truthfl: job {kept.name} at {serving.address}, waiting for {len(names)} clients", flush=True)
         approve = _approve if ask else _show_plan
-        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve)
-        with Narrator(ledger, kept.name):
+        operator = Operator(opened, out, key, draws.secret, draws.seed, keys is not None, approve, live)
+        with Narrator(opened, kept.name):
             conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
 
 
-def _refusal_printer() -> Callable[[str, str], None]:
-    """A function that prints who was not let in and why; the same only once."""
+def _refusal_printer(live: LiveWriter) -> Callable[[str, str], None]:
+    """A function that prints who was not let in and why, the same only once, and notes it in the live status."""
     from truthfl.cli.narrator import print_at
 
     printed = set[tuple[str, str]]()
 
     def show(address: str, reason: str) -> None:
+        live.note_refused_connection(address, reason)
         if (address, reason) not in printed and len(printed) < MOST_REFUSALS:
             printed.add((address, reason))
             print_at(datetime.now(UTC), f"{address} was not let in: {reason}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
-from truthfl.ledger.command_checks import command_faults, end_faults
+from truthfl.ledger.command_checks import admission_faults, command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
@@ -70,7 +70,7 @@ def _chain_differs(links: Sequence[Document], entries: Sequence[Entry]) -> str |
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    before_rounds = (_openings, command_faults, _offers, _answers, _auditions)
+    before_rounds = (_openings, command_faults, admission_faults, _offers, _answers, _auditions)
     for check_kind in (*before_rounds, round_faults, end_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)

@@ -1,4 +1,4 @@
-"""Checks of the operator's commands in a ledger, and of jobs that they ended.
+"""Checks of the operator's commands in a ledger, of admissions by invitation, and of jobs that were ended.
 
 Imports `chain`, `commands`, `job_view`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truthfl.ledger.chain import Fault, fault_at
-from truthfl.ledger.commands import END, command_fault
+from truthfl.ledger.commands import END, INVITE, command_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
 
@@ -24,6 +24,20 @@ def command_faults(view: JobView) -> Iterator[Fault]:
         fault = command_fault(entry.document, view.name, str(view.job.document["operator_key"]))
         if fault is not None:
             yield fault_at(entry, fault)
+
+
+def admission_faults(view: JobView) -> Iterator[Fault]:
+    """Faults of admissions: each is by an invitation of the operator's that comes before it."""
+    invited = {
+        (command.fields["name"], command.fields["code_digest"]): entry.sequence
+        for entry, command in view.valid_commands
+        if command.kind == INVITE
+    }
+    for digest, entry in view.admissions.items():
+        if set(entry.document) != {"client", "public_key", "invitation"} or entry.document["invitation"] != digest:
+            yield fault_at(entry, "it does not have the parts of an admission")
+        elif invited.get((entry.document["client"], digest), entry.sequence) >= entry.sequence:
+            yield fault_at(entry, "the operator did not invite her before it")
 
 
 def end_faults(view: JobView) -> Iterator[Fault]:

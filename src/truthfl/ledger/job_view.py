@@ -21,6 +21,7 @@ from truthfl.ledger.terms import Agreement, Offer, offer_from
 class JobView:
     """The entries of one job by kind; kinds without entries are empty or None.
 
+    admissions                          by the digest of the invitation's code
     enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
     offers, answers                     by the offer's key, "version/client"
     starts                              of the rounds: one for each time the server began or went on to train
@@ -31,6 +32,7 @@ class JobView:
     name: str
     job: Entry | None = None
     commands: list[Entry] = field(default_factory=list)
+    admissions: dict[str, Entry] = field(default_factory=dict)
     enrolments: dict[str, Entry] = field(default_factory=dict)
     plans: list[Entry] = field(default_factory=list)
     offers: dict[str, Entry] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from sqlalchemy import Column, ColumnElement, Integer, MetaData, Table, Text, Un
 KINDS = (
     "job",
     "command",
+    "admission",
     "enrolment",
     "plan",
     "offer",

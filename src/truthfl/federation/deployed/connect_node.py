@@ -12,18 +12,20 @@ from pathlib import Path
 
 from truthfl.federation.deployed.apps import client_app
 from truthfl.federation.deployed.certificates import read_root
+from truthfl.federation.deployed.invitation import Invitation
 from truthfl.federation.deployed.job_server import require_loopback
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import App, NodeAnswers
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
+    NotLetInError,
     NotReachedError,
     OtherServerError,
 )
 from truthfl.federation.deployed.superlink_node import SuperLinkNode
 from truthfl.federation.participant.node_settings import Settings
-from truthfl.ledger.signing import read_key
+from truthfl.ledger.signing import public_line, read_key
 
 RETRY_SECONDS = 0.5
 Tell = Callable[[str], None]
@@ -55,6 +57,18 @@ def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
                 told = True
                 tell(f"nobody answers at {connection.address} yet; waiting for the operator's server.")
             time.sleep(RETRY_SECONDS)
+
+
+def admit_once(connection: NodeConnection, invitation: Invitation) -> None:
+    """Let the server admit this node's key by the invitation, unless it knows the key already."""
+    try:
+        connection.greet()
+        connection.leave()
+    except ConnectedAlreadyError:
+        pass
+    except NotLetInError:
+        request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
+        connection.admit(request)
 
 
 def open_node(

@@ -54,6 +54,7 @@ def open_job_server(
     port: int,
     certificates: Path | None,
     public_keys: Mapping[str, str] | None = None,
+    look_up: Callable[[str], str | None] = lambda _: None,
     *,
     note: Note = lambda *_: None,
     admit: Admit | None = None,
@@ -61,17 +62,19 @@ def open_job_server(
     """Listen until the context ends.
 
     public_keys   by name: who is let in, from the first moment on
+    look_up       as in `NodeRegistry`
     certificates  the folder that truthfl keys server wrote; None for the loopback interface without TLS
     note          called with an address and a reason when somebody is not let in
     admit         as in `NodeRequests`
     """
     files = _files(host, certificates)
-    mailboxes, registry = Mailboxes(), NodeRegistry(closed=files is not None)
+    mailboxes, registry = Mailboxes(), NodeRegistry(closed=files is not None, look_up=look_up)
     for name, line in (public_keys or {}).items():
         registry.register(line, name)
     requests = NodeRequests(mailboxes, registry, fingerprint_in(None if files is None else files.server), note, admit)
+    grid = MailboxGrid(mailboxes, registry, requests.allow_models_of)
     with _listener(host, port) as listener, _note_failed_handshakes(note), _served(requests, listener, files):
-        yield JobServer(host, listener.getsockname()[1], MailboxGrid(mailboxes, registry), requests)
+        yield JobServer(host, listener.getsockname()[1], grid, requests)
 
 
 def require_can_listen(host: str, port: int, certificates: Path | None) -> None:

@@ -6,7 +6,7 @@ Imports `mailboxes`, `node_registry`, the protocol's `node_keys`, `flower_patche
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
 
 from flwr.app import Error, Message, RecordDict
@@ -34,13 +34,16 @@ DISCONNECTED = "the node is not connected"
 class MailboxGrid(Grid):
     """A grid with the nodes of a registry.
 
+    allow_bytes    called with the length of a model that replies may have
     sent           by message id: messages without a reply
     reply_seconds  by node id: how long its last reply took
     """
 
-    def __init__(self, mailboxes: Mailboxes, registry: NodeRegistry) -> None:
+    def __init__(
+        self, mailboxes: Mailboxes, registry: NodeRegistry, allow_bytes: Callable[[int], None] = lambda _: None
+    ) -> None:
         set_task_identity(SERVER_NODE_ID)
-        self.mailboxes, self.registry = mailboxes, registry
+        self.mailboxes, self.registry, self.allow_bytes = mailboxes, registry, allow_bytes
         self.sent: dict[str, Message] = {}
         self.reply_seconds: dict[int, float] = {}
 
@@ -99,6 +102,10 @@ class MailboxGrid(Grid):
         self.mailboxes.withdraw(withdrawn)
         for message_id in withdrawn:
             self.sent.pop(message_id, None)
+
+    def allow_replies_of(self, model_bytes: int) -> None:
+        """Let replies have models of this length."""
+        self.allow_bytes(model_bytes)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout

@@ -6,6 +6,7 @@ A node's id follows from its key, so it is the same after a restart of node or s
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -33,11 +34,12 @@ def node_id_of(public_key: str) -> int:
 class NodeRegistry:
     """Registered nodes. All methods may be called from any thread.
 
-    closed  whether only registered keys are let in; otherwise any key is, without a name
+    closed   whether only registered keys are let in; otherwise any key is, without a name
+    look_up  called with a key that is not registered; returns the name under which it is from now on, or None
     """
 
-    def __init__(self, *, closed: bool) -> None:
-        self.closed = closed
+    def __init__(self, *, closed: bool, look_up: Callable[[str], str | None] = lambda _: None) -> None:
+        self.closed, self.look_up = closed, look_up
         self._nodes: dict[int, RegisteredNode] = {}
         self._lock = threading.Lock()
 
@@ -63,9 +65,10 @@ class NodeRegistry:
         """The node with this key; None if it is not let in."""
         with self._lock:
             known = self._nodes.get(node_id_of(public_key))
-        if known is None and not self.closed:
-            return self.register(public_key, "")
-        return known
+        if known is not None:
+            return known
+        name = self.look_up(public_key) if self.closed else ""
+        return None if name is None else self.register(public_key, name)
 
     def of_id(self, node_id: int) -> RegisteredNode | None:
         with self._lock:

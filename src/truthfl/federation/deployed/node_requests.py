@@ -80,6 +80,10 @@ class NodeRequests:
     is_closing: bool = False
     deliveries: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_DELIVERIES))
 
+    def allow_models_of(self, model_bytes: int) -> None:
+        """Read replies with models of this length."""
+        self.reply_bytes = max(self.reply_bytes, 2 * model_bytes + MOST_DOCUMENT_BYTES)
+
     def close(self) -> None:
         """Let no request wait any more."""
         self.is_closing = True

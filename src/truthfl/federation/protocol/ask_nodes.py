@@ -51,6 +51,12 @@ def ask_nodes(
     return replies
 
 
+def allow_replies_of(grid: Grid, model_bytes: int) -> None:
+    """Let replies have models of this length; grids of Flower's own have no limit."""
+    if hasattr(grid, "allow_replies_of"):
+        grid.allow_replies_of(model_bytes)
+
+
 def _wait(grid: Grid, message_ids: list[str], seconds_left: float, poll_seconds: float) -> None:
     """Wait until there may be another reply; grids of Flower's own cannot tell."""
     if hasattr(grid, "wait_for_replies"):

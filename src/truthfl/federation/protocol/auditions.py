@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
 
+from truthfl.federation.protocol.ask_nodes import allow_replies_of
 from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import model_of
@@ -108,6 +109,7 @@ def _collect_openings(
 ) -> dict[str, Opened]:
     """Ask those who have committed themselves for salt and model; return those that are sound."""
     start = model_of(agreement.terms, roster.task).init(agreement.terms.seed)
+    allow_replies_of(roster.grid, start.nbytes)
     opened: dict[str, Opened] = {}
 
     def take(offer: Offer, reply: Message) -> str | None:

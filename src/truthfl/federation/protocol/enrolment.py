@@ -7,7 +7,7 @@ Imports `ask_nodes`, `command_news`, `job_control`, `live_clients`, `live_status
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
@@ -35,6 +35,9 @@ from truthfl.texts import plain, plain_name
 
 REPLY_TIMEOUT = 60.0  # seconds
 MIN_REPLY_TIMEOUT = 10.0
+SECONDS_BETWEEN_REFRESHES = 1.0  # while rounds run
+LATE_NEWS = "The job runs without you: its offers were made before you joined. The operator may ask you another time."
+RECONNECT_SECONDS = 30.0  # how long a server that goes on waits for those who take part
 
 
 @dataclass(eq=False)
@@ -48,6 +51,7 @@ class Roster:
     limits         by client: what she may say of herself; empty if any number of samples and any cost will do
     descriptions   by client: the checked enrolment document, as in the ledger
     node_of        by client: the id of her connected node
+    contract       names of those with whom there is a contract; None before there is one
     handled_nodes  connected nodes that replied to the enrolment message, accepted or not
     control        the operator's commands
     live           what other processes may know of the running server
@@ -65,8 +69,10 @@ class Roster:
     task: TaskChoice = PICTURES
     node_of: dict[str, int] = field(default_factory=dict)
     handled_nodes: set[int] = field(default_factory=set)
+    contract: frozenset[str] | None = None
     control: JobControl = field(default_factory=JobControl)
     live: LiveWriter = field(default_factory=lambda: LiveWriter(None, ""))
+    last_refresh: float = float("-inf")
 
     def ask(self, messages: Iterable[Message], *, timeout: float) -> list[tuple[int, Message]]:
         """Send messages and return (node id, reply) for the replies in time, which the live status notes."""
@@ -84,8 +90,14 @@ class Roster:
         """Wait while the job is paused."""
         hold_while_paused(self.control, self.live, self.refresh)
 
+    def refresh_sometimes(self) -> None:
+        """Refresh unless that was done a moment ago."""
+        if time.monotonic() >= self.last_refresh + SECONDS_BETWEEN_REFRESHES:
+            self.refresh()
+
     def refresh(self) -> None:
         """Remove nodes that disconnected and enrol nodes that connected."""
+        self.last_refresh = time.monotonic()
         connected = set(self.grid.get_node_ids())
         self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
         self.handled_nodes &= connected
@@ -125,6 +137,8 @@ class Roster:
         name = description["name"]
         if name not in self.names:
             raise InputError(f"{name!r} is not among the job's clients.")
+        if self.contract is not None and name not in self.contract:
+            raise InputError(f"the job runs without {name}: it has begun. The operator may ask her another time.")
         earlier = self.descriptions.get(name)
         if earlier is not None and earlier["public_key"] != description["public_key"]:
             raise InputError(f"{name} enrolled with another key.")
@@ -210,3 +224,23 @@ def wait_for_clients(roster: Roster) -> None:
     roster.control.require_not_ended()
     if not roster.descriptions:
         raise ServiceError(f"no client enrolled within {roster.server.enrol_seconds:g} seconds.")
+
+
+def wait_for_contract(roster: Roster, names: Collection[str]) -> None:
+    """Wait until these clients of a job that goes on are connected again, but not for long."""
+    clock = roster.stage(ENROLLING, min(RECONNECT_SECONDS, roster.server.round_seconds))
+    while True:
+        roster.refresh()
+        if all(name in roster.node_of for name in names) or clock.over:
+            return
+        clock.wait()
+
+
+def tell_latecomers(roster: Roster, known: Collection[str]) -> None:
+    """Tell connected clients that the job runs without them if they are not among those who were told already.
+
+    known  names of those to whom an offer was made, or who were told that they get none
+    """
+    late = [node for name, node in roster.node_of.items() if name not in known]
+    if late:
+        send_news(roster.grid, late, LATE_NEWS, over=True)

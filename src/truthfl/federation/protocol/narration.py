@@ -55,6 +55,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
         reports = f"{len(document['taken'])} reports" if "taken" in document else _missing(document["missing"])
         return f"round {document['round']}: {reports}{loss}"
+    if entry.kind == "admission":
+        return f"{document['client']} was admitted with her invitation"
     if entry.kind == "command":
         return describe_command(document)
     if entry.kind == "ended":

@@ -116,6 +116,7 @@ def train_rounds(
             offers = offers_in_round(training.taking_part, round_)
             if any(offer.client.name not in roster.node_of and offer.client.name not in removed for offer in offers):
                 roster.refresh()
+            roster.refresh_sometimes()
             if masked is None:
                 outcome = run_round(roster, training, params, call, offers)
             else:

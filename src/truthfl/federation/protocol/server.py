@@ -22,14 +22,14 @@ from truthfl.federation.protocol.approval import Approve, approve_all
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.command_news import ENDED_NEWS, tell_command
-from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
+from truthfl.federation.protocol.enrolment import Roster, tell_latecomers, wait_for_clients, wait_for_contract
 from truthfl.federation.protocol.final_model import tell_final_model
 from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.news import send_news
-from truthfl.federation.protocol.offers import reach_agreement, wait_for_labels
+from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
@@ -63,7 +63,8 @@ class Operator:
     seed           determines labels, batches and the initial model; in the offers
     authenticated  whether the SuperLink admits registered keys only
     approve        asked before offers are sent
-    live           whether stage, deadlines and connections are written to the folder for other processes
+    live           whether stage, deadlines and connections are written to the folder for other processes; or who
+                   writes them
     """
 
     ledger: Ledger
@@ -73,7 +74,7 @@ class Operator:
     seed: int
     authenticated: bool = False
     approve: Approve = approve_all
-    live: bool = True
+    live: bool | LiveWriter = True
 
     def agreement_key(self, job: str) -> AgreementKey:
         """The private agreement key of this job, kept in the folder."""
@@ -133,7 +134,9 @@ def conduct_job(
         return earlier
     with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
         progress("waiting for clients", 0, 0)
-        if earlier.offers:
+        if earlier.agreement is not None:
+            wait_for_contract(roster, _still_expected(earlier, roster))
+        elif earlier.offers:
             roster.refresh()
         else:
             wait_for_clients(roster)
@@ -141,6 +144,7 @@ def conduct_job(
         progress("planning on pilot data", 0, 0)
         make_offers = partial(planned_offers, roster, job, make_plan, opening)
         agreement = reach_agreement(roster, make_offers, operator.key, operator.approve)
+        _close_enrolment(roster, agreement)
         if earlier.test is None:
             if not earlier.rounds:
                 _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
@@ -169,7 +173,24 @@ def conduct_job(
     return job_view(name, ledger.entries(name))
 
 
+def _still_expected(view: JobView, roster: Roster) -> list[str]:
+    """Those who take part in a job that goes on, as far as that is known."""
+    agreement = view.taking_part or view.agreement
+    assert agreement is not None
+    return [offer.client.name for offer in agreement.offers if offer.client.name not in roster.control.removed]
+
+
+def _close_enrolment(roster: Roster, agreement: Agreement) -> None:
+    """From now on nobody is enrolled any more; tell those who came too late."""
+    view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
+    roster.contract = frozenset(offer.client.name for offer in agreement.offers)
+    offered = {key.split("/", 1)[1] for key in view.offers}
+    tell_latecomers(roster, {*offered, *(name for plan in view.plans for name in left_out_of(plan.document))})
+
+
 def _live_writer(operator: Operator, name: str, clients: tuple[str, ...]) -> LiveWriter:
+    if isinstance(operator.live, LiveWriter):
+        return operator.live
     serving = read_serving(operator.folder) if operator.live else None
     address = "" if serving is None else serving.address
     return LiveWriter(operator.folder if operator.live else None, name, tuple(clients), address)
