@@ -26,10 +26,13 @@ def write_file(
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        _make_folder(path.parent)
         if path.exists() and (keep_existing or not path.is_file()):
             return not keep_existing and _write_through(path, data)
-        return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
+        try:
+            return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
+        except FileNotFoundError:
+            _make_folder(path.parent)
+            return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
 

@@ -23,6 +23,8 @@ from truthfl.errors import InputError
 if TYPE_CHECKING:
     from truthfl.federation.protocol.approval import PlanSummary
 
+ROWS_SHOWN = 40
+
 
 def run(
     job_file: JobFile = None,
@@ -109,7 +111,10 @@ def run(
     screen = console()
     terms = outcome.agreement.terms
     title = f"{len(job.clients)} clients, {terms.rounds} rounds, step size {terms.step_size:.3g}"
-    screen.print(table(title, table_columns(outcome), client_rows(outcome), text=(0, 1)))
+    screen.print(table(title, table_columns(outcome), client_rows(outcome, ROWS_SHOWN), text=(0, 1)))
+    if len(job.clients) > ROWS_SHOWN:
+        hidden = f"{len(job.clients) - ROWS_SHOWN:,} of {len(job.clients):,} clients are not in this table"
+        screen.print(f"{hidden}; {report} and results.json beside it have all.")
     for sentence in summary_sentences(job, outcome):
         screen.print(sentence)
     screen.print(f"Report: {report}")

@@ -6,6 +6,7 @@ both. Private keys are files of one line in hexadecimal, for their owner's eyes 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -16,6 +17,7 @@ from truthfl.errors import InputError
 from truthfl.files import write_file
 
 KEY_BYTES = 32
+MOST_REMEMBERED = 8192  # public keys that were tried
 _ANY_KEY = X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))  # to try other keys on
 AgreementKey = X25519PrivateKey
 
@@ -43,8 +45,13 @@ def agreement_line(key: AgreementKey) -> str:
 
 def is_agreement_line(line: object) -> bool:
     """Whether this is a public key in hexadecimal, and not one of the few with which all secrets are known."""
+    return isinstance(line, str) and _is_key(line)
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _is_key(line: str) -> bool:
     try:
-        if not isinstance(line, str) or bytes.fromhex(line).hex() != line:
+        if bytes.fromhex(line).hex() != line:
             return False
         _ANY_KEY.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(line)))
     except ValueError:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 
 from truthfl.errors import InputError
 
 Document = Mapping[str, Any]
+ESCAPED = "\\u"  # begins a letter that JSON spells by its number
 
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
+
+
+_decoder_of_finite = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def canonical_bytes(document: Document) -> bytes:
@@ -29,8 +41,24 @@ def digest(document: Document) -> str:
 
 def read_document(text: str | bytes, what: str = "the document") -> dict[str, Any]:
     """A document from untrusted JSON; `what` names it in error messages."""
+    return _read(json.loads, text, what)
+
+
+def read_writable_document(text: str) -> tuple[dict[str, Any], bytes]:
+    """A document from untrusted JSON, if `canonical_bytes` can write it down; and the text in UTF-8."""
+    document = _read(_decoder_of_finite.decode, text, "the document")
     try:
-        value = json.loads(text)
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"a document cannot be written down: {error}.") from None
+    if ESCAPED in text:  # it may spell half of a surrogate pair
+        canonical_bytes(document)
+    return document, content
+
+
+def _read(decode: Callable[[Any], Any], text: str | bytes, what: str) -> dict[str, Any]:
+    try:
+        value = decode(text)
     except (ValueError, RecursionError):
         raise InputError(f"{what} is not valid JSON.") from None
     if not isinstance(value, dict):

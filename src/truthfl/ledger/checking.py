@@ -1,12 +1,13 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipts`,
-`round_checks`, `schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipt_text`,
+`receipts`, `round_checks`, `schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
@@ -16,11 +17,12 @@ from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
-from truthfl.ledger.receipts import receipt_document, receipt_fault
+from truthfl.ledger.receipt_text import ReceiptTexts
+from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
 from truthfl.ledger.schema import KINDS
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
-from truthfl.ledger.signing import signed_by
+from truthfl.ledger.signing import bytes_signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes
 from truthfl.ledger.terms import Offer, offer_from
 
@@ -194,22 +196,24 @@ def _settlements(view: JobView) -> Iterator[Fault]:
 def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     if _lacks_auditions(view):
         return
-    for offer in _offers_in_force(view):
+    texts, offers = ReceiptTexts(view, entries), list(_offers_in_force(view))
+    for offer in offers:
         entry = view.receipts.get(offer.client.name)
         if entry is None:
             continue
-        document = receipt_document(offer, view, entries, offer.job.operator_key)
+        document = texts.document(offer, offer.job.operator_key)
         recorded: Mapping[str, object] = entry.document
         if set(recorded) != {"client", "digest", "signature"} or recorded["client"] != offer.client.name:
             yield fault_at(entry, "it does not have the parts of a receipt's row")
-        elif recorded["digest"] != digest(document):
+        elif recorded["digest"] != sha256(document).hexdigest():
             yield fault_at(entry, "its digest is not that of the receipt as recomputed")
-        elif not signed_by(
-            offer.job.operator_key, document, str(recorded["signature"]), of_old_entry="salts" not in document
+        elif not bytes_signed_by(
+            offer.job.operator_key, document, str(recorded["signature"]), of_old_entry=not texts.has_salts(offer)
         ):
             yield fault_at(entry, "its signature is not the operator's")
+    names = {offer.client.name for offer in offers}
     for name, entry in view.receipts.items():
-        if name not in {offer.client.name for offer in _offers_in_force(view)}:
+        if name not in names:
             yield fault_at(entry, "she has no contract")
 
 

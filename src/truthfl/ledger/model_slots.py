@@ -60,8 +60,9 @@ class ModelSlots:
 
     def _slot_of(self, digest: str, size: int) -> int | None:
         if self._found is None or self._found[0] != digest:
-            slots = [slot for slot in (0, 1) if sha256(self._read(slot, size)).hexdigest() == digest]
-            self._found = (digest, slots[0]) if slots else None
+            slots = (slot for slot in (0, 1) if sha256(self._read(slot, size)).hexdigest() == digest)
+            slot = next(slots, None)
+            self._found = None if slot is None else (digest, slot)
         return None if self._found is None else self._found[1]
 
     def _read(self, slot: int, size: int) -> bytes:

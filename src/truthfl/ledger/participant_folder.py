@@ -94,15 +94,18 @@ def has_final(home: Path, offer: Offer) -> bool:
     return True
 
 
-def put_receipt(home: Path, receipt: dict[str, Any], job: str) -> Path:
+def put_receipt(home: Path, receipt: dict[str, Any], job: str, content: bytes | None = None) -> Path:
     """Write the signed receipt of this job beside others of the same job that differ; return the file's path.
 
     An operator who sends two different receipts is found out by them, so none replaces another.
+
+    content  the receipt as it was received; by default it is written in canonical form
     """
+    content = canonical_bytes(receipt) if content is None else content
     for number in range(1, MOST_RECEIPTS + 1):
         path = home / "receipts" / f"{_checked_file_name(job)}{f'.{number}' if number > 1 else ''}.json"
-        _write(path, receipt, keep_existing=True)
-        if _read(path) == receipt:
+        written = write_file(path, content, keep_existing=True, sync=False)
+        if written or _read(path) == receipt:
             return path
     raise InputError(f"there are {MOST_RECEIPTS} different receipts of job {job} already; no more are kept.")
 

@@ -7,10 +7,11 @@ Imports `canonical`, `chain`, `commitment`, `documents`, `early_end`, `entry`, `
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.canonical import Document, canonical_bytes, digest
+from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.chain import broken_proof
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault, signed
@@ -39,12 +40,24 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
 
     entries   all entries of the ledger, in order
     """
+    first, last = chain_range(offer, view)
+    links = [entry.link() for entry in entries if first <= entry.sequence <= last]
+    return receipt_without_chain(offer, view, operator_key) | {"chain": links}
+
+
+def chain_range(offer: Offer, view: JobView) -> tuple[int, int]:
+    """The sequence numbers of the first and the last link of a receipt; an error if the job is not settled."""
     if view.test is None or offer.client.name not in view.settlements:
         raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
-    settlement = view.settlements[offer.client.name]
-    commands = receipt_commands(offer, view, settlement.sequence)
-    first = min(view.entry_of(offer).sequence, *(entry.sequence for entry in commands), settlement.sequence)
-    last = settlement.sequence
+    last = view.settlements[offer.client.name].sequence
+    commands = receipt_commands(offer, view, last)
+    return min(view.entry_of(offer).sequence, *(entry.sequence for entry in commands), last), last
+
+
+def receipt_without_chain(offer: Offer, view: JobView, operator_key: str) -> dict[str, Any]:
+    """The unsigned receipt without its links; the job is settled."""
+    assert view.test is not None
+    commands = receipt_commands(offer, view, view.settlements[offer.client.name].sequence)
     audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
     return (
         audition
@@ -58,8 +71,7 @@ def receipt_document(offer: Offer, view: JobView, entries: Sequence[Entry], oper
             "offer": offer.envelope(),
             "acceptance": view.answer_to(offer).document,
             "test": view.test.document,
-            "settlement": settlement.document,
-            "chain": [entry.link() for entry in entries if first <= entry.sequence <= last],
+            "settlement": view.settlements[offer.client.name].document,
             "public_key": operator_key,
         }
     )
@@ -102,11 +114,16 @@ def recorded_receipt(offer: Offer, view: JobView, entries: Sequence[Entry]) -> d
     if entry is None:
         raise InputError(f"job {view.name} has no receipt of {offer.client.name} yet; it is made when pay is settled.")
     document = receipt_document(offer, view, entries, offer.job.operator_key)
-    if digest(document) != entry.document["digest"]:
-        raise InputError(
-            f"the receipt of {offer.client.name} is not the one that was signed; truthfl ledger check says where."
-        )
+    require_recorded(canonical_bytes(document), entry.document)
     return {"document": document, "signature": entry.document["signature"]}
+
+
+def require_recorded(document: bytes, row: Document) -> None:
+    """Raise InputError unless a receipt with these canonical bytes is the one of this row of the ledger."""
+    if sha256(document).hexdigest() != row["digest"]:
+        raise InputError(
+            f"the receipt of {row['client']} is not the one that was signed; truthfl ledger check says where."
+        )
 
 
 def receipt_fault(receipt: Document) -> str | None:

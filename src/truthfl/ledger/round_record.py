@@ -146,8 +146,11 @@ def _locked(path: str) -> RoundFile:
 
 
 def _opened(path: str) -> RoundFile:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return RoundFile(path)
+    try:
+        return RoundFile(path)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return RoundFile(path)
 
 
 def _put_aside(rounds: RoundFile) -> None:

@@ -2,18 +2,21 @@
 
 Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). With (r, s)
 the pair (r, n - s) would verify too, so that others could write another signature than the signer's; of the two, the
-one with the smaller s is made and accepted. Imports `canonical` and `files`.
+one with the smaller s is made and accepted. What was verified is remembered, since many clients of one process check
+the same signatures. Imports `canonical` and `files`.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from functools import lru_cache
+from hashlib import sha384
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.utils import Prehashed, decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -32,6 +35,8 @@ GROUP_ORDER = int(  # n of P-384 (FIPS 186-4, D.1.2.4)
     "39402006196394479212279040100143613805079739270465446667946905279627659399113263569398956308152294913554433653942643"
 )
 _ALGORITHM = ec.ECDSA(hashes.SHA384(), deterministic_signing=True)
+_OF_DIGEST = ec.ECDSA(Prehashed(hashes.SHA384()))
+MOST_REMEMBERED = 8192  # verified signatures
 
 
 def new_key() -> PrivateKey:
@@ -91,7 +96,12 @@ def normal_public_line(line: str, what: str = "the public key") -> str:
 
 def sign(key: PrivateKey, document: Document) -> str:
     """A signature of the document's canonical bytes, in base64."""
-    r, s = decode_dss_signature(key.sign(canonical_bytes(document), _ALGORITHM))
+    return sign_bytes(key, canonical_bytes(document))
+
+
+def sign_bytes(key: PrivateKey, content: bytes) -> str:
+    """A signature of a document whose canonical bytes these are, in base64."""
+    r, s = decode_dss_signature(key.sign(content, _ALGORITHM))
     return b64encode(encode_dss_signature(r, min(s, GROUP_ORDER - s))).decode()
 
 
@@ -103,13 +113,27 @@ def signed_by(public_key: str, document: Document, signature: str, *, of_old_ent
     of_old_entry   it is in a ledger entry without a salt, or in a receipt without salts; such have any s
     """
     try:
+        content = canonical_bytes(document)
+    except InputError:
+        return False
+    return bytes_signed_by(public_key, content, signature, of_old_entry=of_old_entry)
+
+
+def bytes_signed_by(public_key: str, content: bytes, signature: str, *, of_old_entry: bool = False) -> bool:
+    """`signed_by` of a document whose canonical bytes these are."""
+    return _is_signature(public_key, sha384(content).digest(), signature, of_old_entry)
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _is_signature(public_key: str, content_digest: bytes, signature: str, of_old_entry: bool) -> bool:
+    try:
         key = load_ssh_public_key(public_key.encode())
         raw = b64decode(signature, validate=True)
         if not isinstance(key, ec.EllipticCurvePublicKey) or b64encode(raw).decode() != signature:
             return False
         if not of_old_entry and 2 * decode_dss_signature(raw)[1] > GROUP_ORDER:
             return False
-        key.verify(raw, canonical_bytes(document), _ALGORITHM)
+        key.verify(raw, content_digest, _OF_DIGEST)
     except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):
         return False
     return True

@@ -84,15 +84,17 @@ def second_receipt(module):
     send = module.send_receipts
 
     def send_receipts(roster, key):
+        from truthfl.federation.protocol.messages import query_message
         from truthfl.ledger.documents import signed
+        from truthfl.ledger.receipts import make_receipt
 
         send(roster, key)
         entries = roster.ledger.entries()
         view = module.job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
         offer = next(offer for offer in view.agreement.offers if offer.client.name == TWICE_PAID)
-        document = module.make_receipt(offer, view, entries, key)["document"]
+        document = make_receipt(offer, view, entries, key)["document"]
         document["settlement"] = document["settlement"] | {"pay": 0}
-        message = module.query_message(module.RECEIPT, roster.node_of[TWICE_PAID], signed(key, document))
+        message = query_message(module.RECEIPT, roster.node_of[TWICE_PAID], signed(key, document))
         for _, reply in module.ask_nodes(roster.grid, [message], timeout=module.REPLY_TIMEOUT):
             note(attack="receipt-twice", reply=words_of(reply))
 

@@ -1,6 +1,7 @@
 """A participant's Flower ClientApp.
 
-Imports `participant`, `round_guard`, `signatory`, the protocol's `message_codes`, `messages`, `record_digests`, Flower.
+Imports `participant`, `round_guard`, `signatory`, the protocol's `message_codes`, `messages`, `record_digests`, the
+ledger's `canonical`, Flower.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ from truthfl.federation.protocol.messages import (
     document_in,
     document_record,
     model_record,
+    text_in,
 )
 from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
+from truthfl.ledger.canonical import read_writable_document
 
 SignatoryOf = Callable[[Context], Signatory]
 ParticipantOf = Callable[[Context], Participant]
@@ -90,7 +93,7 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
 
     @app.query(RECEIPT)
     def receipt(message: Message, context: Context) -> Message:
-        contradiction = signatory_of(context).keep_receipt(document_in(message))
+        contradiction = signatory_of(context).keep_receipt(*read_writable_document(text_in(message)))
         if contradiction is not None:
             warn(f"The receipt contradicts what this node sent: {contradiction}.")
         return Message(document_record({"kept": True}), reply_to=message)

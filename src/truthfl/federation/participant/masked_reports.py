@@ -65,8 +65,10 @@ class MaskingClient:
     def keep_peers(self, acceptances: object) -> None:
         """Check and keep the peers' signed acceptances, given by index; raise InputError if they are not sound."""
         keys = _peer_keys(self.offer, self.line, acceptances)
-        write_file(self._peers_file, canonical_bytes({"acceptances": acceptances}), keep_existing=True, sync=False)
-        if self._peers() != keys:
+        content = canonical_bytes({"acceptances": acceptances})
+        if write_file(self._peers_file, content, keep_existing=True, sync=False):
+            self.peer_keys = keys
+        elif self._peers() != keys:
             raise InputError("other peers were named for this offer before.")
 
     def require_may_be_unmasked(self) -> None:
@@ -87,7 +89,7 @@ class MaskingClient:
             raise InputError(f"round {asked.round + 1} was asked for before, with another model or other peers.")
         if earlier is None:
             self._deliver(asked)
-        keys = {self._peers()[peer]: self._round_key(peer, asked) for peer in asked.peers}
+        keys = self._round_keys(asked, asked.peers)
         return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(keys, self.line, len(change))
 
     def keys_of_missing(self, round_: int, attempt: int, missing: Sequence[int]) -> dict[int, bytes]:
@@ -105,7 +107,7 @@ class MaskingClient:
         if len(asked.peers) - len(told) < FEWEST_MASKED - 1:
             raise InputError("fewer than three reports would remain in the sum; the keys are not told.")
         self._note({"round": round_, "attempt": attempt, "missing": sorted(missing)})
-        return {peer: self._round_key(peer, asked) for peer in missing}
+        return dict(zip(missing, self._round_keys(asked, missing).values(), strict=True))
 
     @property
     def _peers_file(self) -> Path:
@@ -124,11 +126,16 @@ class MaskingClient:
             self.peer_keys = _peer_keys(self.offer, self.line, document.get("acceptances"))
         return self.peer_keys
 
-    def _round_key(self, peer: int, asked: MaskedRound) -> bytes:
-        line = self._peers()[peer]
-        if line not in self.pair_keys:
-            self.pair_keys[line] = pair_key(self.key, line, self.offer.job.name)
-        return round_key(self.pair_keys[line], asked.round, asked.attempt, asked.model)
+    def _round_keys(self, asked: MaskedRound, peers: Sequence[int]) -> dict[str, bytes]:
+        """By the public agreement keys of these peers: the keys of a round that she shares with them."""
+        known, keys = self._peers(), {}
+        for peer in peers:
+            line = known[peer]
+            pair = self.pair_keys.get(line)
+            if pair is None:
+                pair = self.pair_keys[line] = pair_key(self.key, line, self.offer.job.name)
+            keys[line] = round_key(pair, asked.round, asked.attempt, asked.model)
+        return keys
 
     def _delivered(self) -> dict[tuple[int, int], MaskedRound]:
         if self.delivered is None:

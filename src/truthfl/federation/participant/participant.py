@@ -51,7 +51,8 @@ class Participant(Signatory):
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
-    features_for     by hash: a cache of her samples' features
+    keeps_features   whether her samples' features stay in memory; otherwise `samples_for` is called for each use
+    features_for     by hash: a cache of them
     masks            by hash: her masks under the offer
     starts           by hash: a cache of the models from which training starts
     """
@@ -64,6 +65,7 @@ class Participant(Signatory):
     existing_labels: Labels | None = None
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
+    keeps_features: bool = True
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
     features_for: dict[str, Features] = field(default_factory=dict)
     masks: dict[str, MaskingClient] = field(default_factory=dict)
@@ -121,6 +123,8 @@ class Participant(Signatory):
 
     def _features(self, offer: Offer) -> Features:
         """The features of the samples that the offer asks for."""
+        if not self.keeps_features:
+            return self.samples_for(offer)[: offer.client.samples]
         if offer.hash not in self.features_for:
             self.features_for[offer.hash] = self.samples_for(offer)
         return self.features_for[offer.hash][: offer.client.samples]

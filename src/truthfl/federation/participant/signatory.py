@@ -135,12 +135,15 @@ class Signatory:
         sentence = plain(document.get("sentence", ""), LONGEST_NEWS)
         participant_folder.put_news(self.folder, sentence, over=document.get("over") is True)
 
-    def keep_receipt(self, receipt: dict[str, Any]) -> str | None:
-        """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None."""
+    def keep_receipt(self, receipt: dict[str, Any], content: bytes | None = None) -> str | None:
+        """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None.
+
+        content  the receipt as it was received, if it was
+        """
         document = receipt.get("document")
         if not isinstance(document, dict):
             raise InputError("the receipt is no signed document.")
-        participant_folder.put_receipt(self.folder, receipt, str(document.get("job")))
+        participant_folder.put_receipt(self.folder, receipt, str(document.get("job")), content)
         try:
             return record_fault(self.folder, document)
         except (LookupError, TypeError, ValueError, AttributeError, InputError):

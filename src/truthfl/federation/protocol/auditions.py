@@ -88,19 +88,26 @@ def _collect_commitments(
         if offer.client.name not in labeled and offer.client.name not in commitments
     }
 
+    items: list[Item] = []
+
     def take(offer: Offer, reply: Message) -> str | None:
         name = offer.client.name
         commitment, reason = commitment_or_reason(reply)
         if commitment is None:
             return reason
         document = {"client": name, "offer": offer.hash, "commitment": commitment}
-        roster.ledger.append(roster.job_name, "commitment", name, document)
+        items.append(Item(roster.job_name, "commitment", name, document))
         commitments[name] = commitment
-        progress(len(commitments))
         return None
 
-    waiting = [offer for offer in agreement.offers if not {offer.client.name} & {*commitments, *refusals.of_client}]
-    _ask_until_late(roster, AUDITION_COMMIT, waiting, agreement.terms.audition_seconds, take, refusals, LATE)
+    def record() -> None:
+        roster.ledger.append_all(items)
+        items.clear()
+        progress(len(commitments))
+
+    known = {*commitments, *refusals.of_client}
+    waiting = [offer for offer in agreement.offers if offer.client.name not in known]
+    _ask_until_late(roster, AUDITION_COMMIT, waiting, agreement.terms.audition_seconds, take, refusals, LATE, record)
     return commitments
 
 
@@ -132,12 +139,15 @@ def _ask_until_late(
     take: Callable[[Offer, Message], str | None],
     refusals: Refusals,
     late: str,
+    record: Callable[[], None] = lambda: None,
 ) -> None:
     """Ask the clients with these offers until all have answered or the time is up.
 
     A client's first answer counts: `take` returns None if it is taken, or the reason why it is refused. Nodes that are
     away, or disconnect while they are asked, are asked again. Who is removed by the operator is asked no more; that she
     ends the job does not cut this short, since labels are paid by it.
+
+    record  called when `take` has had all replies so far
     """
     waiting = {offer.client.name: offer for offer in offers}
     answered: set[str] = set()
@@ -161,6 +171,7 @@ def _ask_until_late(
             reason = take(offer, reply)
             if reason is not None:
                 refusals.of_client[name] = reason
+        record()
         if waiting and clock.over:
             refusals.of_client |= dict.fromkeys(waiting, late)
             return

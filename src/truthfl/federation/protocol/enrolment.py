@@ -29,6 +29,7 @@ from truthfl.federation.protocol.stated_limits import StatedLimits, require_with
 from truthfl.job import ServerSettings
 from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.entry import Item
 from truthfl.ledger.signing import normal_public_line, signed_by
 from truthfl.mechanism.checks import number, whole_number
 from truthfl.texts import plain, plain_name
@@ -114,8 +115,9 @@ class Roster:
             for node, challenge in challenges.items()
         ]
         registered = registrations(self.grid) if self.authenticated else {}
+        enrolled: list[Item] = []
         for node, reply in ask_nodes(self.grid, messages, timeout=self._reply_timeout()):
-            if node not in new_nodes or reply.has_error():
+            if node not in challenges or reply.has_error():
                 continue  # tried again at the next refresh
             self.handled_nodes.add(node)
             try:
@@ -125,15 +127,18 @@ class Roster:
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
                     raise InputError(f"{name} is not whom this node is registered for.")
-                self._enrol(node, description)
+                enrolled += self._enrol(node, description)
             except InputError as error:
                 self._reject(node, str(error))
+        if enrolled:
+            self.ledger.append_all(enrolled)
 
     def _reply_timeout(self) -> float:
         """About one round: a node that takes longer would miss the round, and delays the replies of all others."""
         return min(REPLY_TIMEOUT, max(MIN_REPLY_TIMEOUT, self.server.round_seconds))
 
-    def _enrol(self, node: int, description: dict[str, Any]) -> None:
+    def _enrol(self, node: int, description: dict[str, Any]) -> list[Item]:
+        """Take a client in; return the items for the ledger: none if she has enrolled before."""
         name = description["name"]
         if name not in self.names:
             raise InputError(f"{name!r} is not among the job's clients.")
@@ -147,10 +152,10 @@ class Roster:
         if earlier is None:
             if name in self.limits:
                 require_within(description, self.limits[name])
-            self.ledger.append(self.job_name, "enrolment", name, description)
             self.descriptions[name] = description
         self.node_of[name] = node
         tell_newcomer(self, name)
+        return [Item(self.job_name, "enrolment", name, description)] if earlier is None else []
 
     def _reject(self, node: int, reason: str) -> None:
         reason = plain(reason)

@@ -27,9 +27,8 @@ def tell_final_model(roster: Roster, agreement: Agreement, model: str) -> None:
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     noted = {entry.document["client"] for entry in view.rejections if entry.document["stage"] == "final"}
-    waiting = {
-        offer.client.name: offer for offer in agreement.offers if offer.client.name not in {*view.finals, *noted}
-    }
+    known = {*view.finals, *noted}
+    waiting = {offer.client.name: offer for offer in agreement.offers if offer.client.name not in known}
     if any(name not in roster.node_of for name in waiting):
         roster.refresh()
     offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}

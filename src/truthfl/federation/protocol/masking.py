@@ -3,6 +3,7 @@
 A report's weighted change is written in fixed point modulo 2**32, in units of bound / 2**30: as long as a float32, and
 no sum of honest reports overflows. Rounding changes a sum of n reports by at most n/2 units per parameter. Two peers
 share a key for each round; the stream of AES-256 in counter mode under it is added by one and subtracted by the other.
+If both are of one process, as in simulations, it is computed once.
 Imports `learning.model` and the ledger's `agreement_keys`.
 """
 
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import hmac
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -24,6 +27,7 @@ from truthfl.ledger.agreement_keys import AgreementKey, derived_key, shared_secr
 UNITS = 2**30  # of the bound
 MOST_PEERS = 30
 ROUNDING = 1e-6  # a sum may be longer than the bound by this share
+MOST_LEFT = 2**24  # bytes of streams that wait for the other peer
 Masked = NDArray[np.uint32]
 
 
@@ -74,7 +78,7 @@ def mask_sum(round_keys: Mapping[str, bytes], own: str, size: int) -> Masked:
     """
     total = np.zeros(size, dtype=np.uint32)
     for other, key in round_keys.items():
-        stream = np.frombuffer(_stream(key, 4 * size), dtype="<u4")
+        stream = np.frombuffer(_shared_stream(key, 4 * size), dtype="<u4")
         if own < other:
             total += stream
         else:
@@ -84,4 +88,20 @@ def mask_sum(round_keys: Mapping[str, bytes], own: str, size: int) -> Masked:
 
 def _stream(key: bytes, length: int) -> bytes:
     """The first bytes of AES-256 in counter mode; a key is used once, so the counter may start from 0."""
-    return Cipher(AES(key), CTR(bytes(16))).encryptor().update(bytes(length))
+    return Cipher(AES(key), _FROM_ZERO).encryptor().update(bytes(length))
+
+
+def _shared_stream(key: bytes, length: int) -> bytes:
+    """The stream of this key; the one of two peers who asks first leaves it for the other, if she is soon enough."""
+    left = _left.pop(key, None)
+    if left is not None and len(left) == length:
+        return left
+    stream = _left[key] = _stream(key, length)
+    while len(_left) * length > MOST_LEFT:
+        with suppress(KeyError):
+            _left.popitem(last=False)
+    return stream
+
+
+_FROM_ZERO = CTR(bytes(16))
+_left: OrderedDict[bytes, bytes] = OrderedDict()  # streams that one peer of this process has used

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.learning.npy_format import array_of_npy, npy_bytes
-from truthfl.ledger.canonical import canonical_bytes, read_document
+from truthfl.ledger.canonical import canonical_bytes, read_writable_document
 
 # Actions of query messages.
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
@@ -32,27 +32,39 @@ MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolme
 
 def query_message(action: str, node: int, document: Mapping[str, Any]) -> Message:
     """Return a query message with this document to one node."""
-    return Message(document_record(document), dst_node_id=node, message_type=f"{MessageType.QUERY}.{action}")
+    return query_text_message(action, node, canonical_bytes(document).decode())
+
+
+def query_text_message(action: str, node: int, text: str) -> Message:
+    """Return a query message to one node with the document whose canonical text this is."""
+    return Message(text_record(text), dst_node_id=node, message_type=f"{MessageType.QUERY}.{action}")
 
 
 def document_record(document: Mapping[str, Any]) -> RecordDict:
-    return RecordDict({DOCUMENT: ConfigRecord({"document": canonical_bytes(document).decode()})})
+    return text_record(canonical_bytes(document).decode())
+
+
+def text_record(text: str) -> RecordDict:
+    return RecordDict({DOCUMENT: ConfigRecord({"document": text})})
 
 
 def document_in(message: Message, longest: int = MAX_DOCUMENT_LENGTH) -> dict[str, Any]:
     """Return the document in a message; raise InputError if there is none, or one of more than `longest` characters.
 
-    Halves of surrogate pairs, which JSON can spell and no ledger can keep, are refused.
+    What JSON can spell and no ledger can keep is refused: halves of surrogate pairs, numbers that are not finite.
     """
+    return read_writable_document(text_in(message, longest))[0]
+
+
+def text_in(message: Message, longest: int = MAX_DOCUMENT_LENGTH) -> str:
+    """Return the text of the document in a message, which is untrusted; errors are those of `document_in`."""
     record = message.content.get(DOCUMENT)
     text = record.get("document") if isinstance(record, ConfigRecord) else None
     if not isinstance(text, str):
         raise InputError("the message carries no document.")
     if len(text) > longest:
         raise InputError(f"the document has {len(text):,} characters; at most {longest:,} are read.")
-    document = read_document(text)
-    canonical_bytes(document)
-    return document
+    return text
 
 
 def reply_in(message: Message) -> dict[str, Any]:

@@ -206,6 +206,7 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
             declined.add(name)
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
+        answers: list[Item] = []
         for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
             offer = offer_at.get(node)
             if offer is None or offer.client.name not in waiting or reply.has_error():
@@ -213,10 +214,11 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
             answer = _valid_answer(roster, offer, reply)
             if answer is None:
                 continue
-            roster.ledger.append(roster.job_name, "answer", offer.key, answer)
+            answers.append(Item(roster.job_name, "answer", offer.key, answer))
             if answer["document"]["kind"] == "refusal":
                 declined.add(offer.client.name)
             del waiting[offer.client.name]
+        roster.ledger.append_all(answers)
         if not waiting or clock.over:
             break
         clock.wait()

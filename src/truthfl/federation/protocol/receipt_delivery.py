@@ -1,11 +1,14 @@
 """Write receipts to the ledger and send them: at the end of a job, and to those who were away then when they join next.
 
-A node that has kept its receipt says so; that is noted in the ledger. Imports `ask_nodes`, `enrolment`, `messages`,
+A node that has kept its receipt says so; that is noted in the ledger. A receipt has links of all clients' entries, so
+those of a large job are long, and there are not many in memory at a time. Imports `ask_nodes`, `enrolment`, `messages`,
 the ledger and Flower.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import Message
@@ -13,14 +16,16 @@ from flwr.app import Message
 from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.messages import RECEIPT, document_in, query_message
-from truthfl.ledger.canonical import digest
+from truthfl.federation.protocol.messages import RECEIPT, document_in, query_text_message
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import make_receipt, recorded_receipt
+from truthfl.ledger.receipt_text import ReceiptTexts
+from truthfl.ledger.receipts import require_recorded
 from truthfl.ledger.signing import PrivateKey
+from truthfl.ledger.terms import Offer
 
 MOST_MISSED = 20  # receipts of earlier jobs that are sent to one client at a time
+MOST_LINKS = 200_000  # in receipts that are sent together: about 70 MB
 
 
 def send_receipts(roster: Roster, key: PrivateKey) -> None:
@@ -30,13 +35,11 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
     """
     entries = roster.ledger.entries()
     view = job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
-    receipts = []
-    for offer in view.agreement.offers if view.agreement is not None else ():
-        receipt, client = make_receipt(offer, view, entries, key), offer.client.name
-        document = {"client": client, "digest": digest(receipt["document"]), "signature": receipt["signature"]}
-        roster.ledger.append(roster.job_name, "receipt", client, document)
-        receipts.append((roster.job_name, client, receipt))
-    _deliver(roster, receipts)
+    texts = ReceiptTexts(view, entries)
+    offers = view.agreement.offers if view.agreement is not None else ()
+    rows = [texts.row(offer, key) for offer in offers]
+    roster.ledger.append_all([Item(roster.job_name, "receipt", row["client"], row) for row in rows])
+    _deliver(roster, [_Receipt(texts, offer, row) for offer, row in zip(offers, rows, strict=True)])
 
 
 def send_missed_receipts(roster: Roster) -> None:
@@ -53,31 +56,61 @@ def send_missed_receipts(roster: Roster) -> None:
     receipts = []
     for job in {job for job, _ in wanted}:
         view = job_view(job, [entry for entry in entries if entry.job == job])
+        texts = ReceiptTexts(view, entries)
         for offer in view.agreement.offers if view.agreement is not None else ():
             client = offer.client.name
             same_key = roster.descriptions.get(client, {}).get("public_key") == offer.client.public_key
             if (job, client) in wanted and same_key:
-                receipts.append((job, client, recorded_receipt(offer, view, entries)))
+                row = view.receipts[client].document
+                require_recorded(texts.document(offer, offer.job.operator_key), row)
+                receipts.append(_Receipt(texts, offer, row))
     _deliver(roster, receipts)
 
 
-def _deliver(roster: Roster, receipts: list[tuple[str, str, dict[str, Any]]]) -> None:
-    """Send receipts, given with job and client, to nodes that are connected; note which were kept."""
-    of_node: dict[int, list[tuple[str, str, dict[str, Any]]]] = {}
+@dataclass(frozen=True, eq=False)
+class _Receipt:
+    """A receipt to be sent; its text, which is long, is made when it is sent.
+
+    row  the ledger's
+    """
+
+    texts: ReceiptTexts
+    offer: Offer
+    row: Mapping[str, Any]
+
+    def message(self, node: int) -> Message:
+        return query_text_message(RECEIPT, node, self.texts.signed(self.offer, str(self.row["signature"])))
+
+    def acknowledgement(self) -> Item:
+        client = self.offer.client.name
+        return Item(
+            self.offer.job.name, "acknowledgement", client, {"client": client, "receipt": str(self.row["digest"])}
+        )
+
+
+def _deliver(roster: Roster, receipts: Sequence[_Receipt]) -> None:
+    """Send receipts to nodes that are connected, so many at a time that they fit in memory; note which were kept."""
+    of_node: dict[int, list[_Receipt]] = {}
     for one in receipts:
-        if one[1] in roster.node_of:
-            of_node.setdefault(roster.node_of[one[1]], []).append(one)
+        if one.offer.client.name in roster.node_of:
+            of_node.setdefault(roster.node_of[one.offer.client.name], []).append(one)
     while of_node:  # one at a time for each node, so that it is clear which one a reply is about
         sent = {node: waiting.pop() for node, waiting in of_node.items()}
-        messages = [query_message(RECEIPT, node, receipt) for node, (_, _, receipt) in sent.items()]
-        items = []
-        for node, reply in ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT):
-            if node in sent and not reply.has_error() and _says_kept(reply):
-                job, client, receipt = sent[node]
-                document = {"client": client, "receipt": digest(receipt["document"])}
-                items.append(Item(job, "acknowledgement", client, document))
-        roster.ledger.append_all(items)
+        for nodes in _in_parts(sent):
+            messages = [sent[node].message(node) for node in nodes]
+            replies = ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT)
+            kept = [node for node, reply in replies if node in sent and not reply.has_error() and _says_kept(reply)]
+            roster.ledger.append_all([sent[node].acknowledgement() for node in dict.fromkeys(kept)])
         of_node = {node: waiting for node, waiting in of_node.items() if waiting}
+
+
+def _in_parts(sent: Mapping[int, _Receipt]) -> Iterator[list[int]]:
+    """The nodes in groups whose receipts are not too long together; most receipts of a job are about equally long."""
+    nodes = list(sent)
+    longest = max(one.texts.most_links for one in sent.values())
+    count = max(1, MOST_LINKS // longest)
+    for start in range(0, len(nodes), count):
+        yield nodes[start : start + count]
 
 
 def _says_kept(reply: Message) -> bool:

@@ -81,15 +81,19 @@ def payoffs_if_honest(
             honest_loss = honest_solo_loss(restricted, federation, offer, draws)
             others = [*behaviours[:client], TRUTHFUL, *behaviours[client + 1 :]]
             losses = {**solo_loss, offer.client.name: honest_loss}
-            payoff[client] = simulated_payoffs(job, federation, restricted, agreement, others, losses, draws)[client]
+            payoff[client] = simulated_payoffs(
+                job, federation, restricted, agreement, others, losses, draws, wanted=(client,)
+            )[0]
     return payoff
 
 
 def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement) -> Federated:
     """The federation of the clients with offers, with the samples that they are asked to label."""
     labels = np.zeros(len(job.clients), dtype=np.int64)
-    for offer in agreement.offers:
-        labels[job.clients.name.index(offer.client.name)] = offer.client.samples
+    position = {name: i for i, name in enumerate(job.clients.name)}
+    labels[[position[offer.client.name] for offer in agreement.offers]] = [
+        offer.client.samples for offer in agreement.offers
+    ]
     asked = ask_for_labels(federated, labels, job.data.seed)
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
@@ -123,8 +127,12 @@ def simulated_payoffs(
     behaviours: Sequence[Behaviour],
     solo_loss: Mapping[str, float | None],
     draws: tuple[int, str],
+    wanted: Sequence[int] | None = None,
 ) -> FloatArray:
-    """The payoffs of all clients with offers, by the fast trainer, with the same draws as the job."""
+    """The payoffs of clients with offers, by the fast trainer, with the same draws as the job.
+
+    wanted  the positions of those whose payoffs are returned; None for all
+    """
     seed, secret = draws
     shifts = level_shifts(agreement.offers, solo_loss)
     present = [
@@ -141,6 +149,7 @@ def simulated_payoffs(
     loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, secret)
     samples = np.array([offer.client.samples for offer in agreement.offers], dtype=float)
     counted = np.divide(samples * delivered, asked, out=np.zeros(len(samples)), where=asked > 0)
+    own = {i: agreement.offers[i] for i in (range(len(agreement.offers)) if wanted is None else wanted)}
     pay = [
         offer.pay(
             loss,
@@ -152,10 +161,12 @@ def simulated_payoffs(
                 float(counted.sum() - counted[i] + samples[i]),
             ),
         )
-        for i, offer in enumerate(agreement.offers)
+        for i, offer in own.items()
     ]
     auditioned = {name for name, value in solo_loss.items() if value is not None}
-    return np.array(pay) / job.server.minor_units - audition_costs(agreement, behaviours, auditioned, passed)
+    theirs = Agreement(agreement.terms, tuple(own.values()))
+    cost = audition_costs(theirs, [behaviours[i] for i in own], auditioned, passed)
+    return np.array(pay) / job.server.minor_units - cost
 
 
 def rounds_asked(agreement: Agreement, taking_part: Agreement) -> IntArray:

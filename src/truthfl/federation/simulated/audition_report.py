@@ -15,20 +15,36 @@ from truthfl.ledger.solo_evidence import audition_of, expected_solo_loss
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism.observation import Observation
 
+MOST_LIARS = 20  # dishonest clients of whom there is a sentence
+MOST_NAMED = 20  # clients in a sentence
+
+
+def other_liars(outcome: RunOutcome) -> list[str]:
+    """A sentence on the dishonest clients of whom there is none of their own, if there are any."""
+    gained = (outcome.payoff - outcome.payoff_if_honest)[~np.isnan(outcome.payoff_if_honest)][MOST_LIARS:]
+    if not len(gained):
+        return []
+    return [
+        f"{len(gained):,} more were dishonest, and {int((gained > 0).sum()):,} of these are left with more than if she "
+        "alone had been honest; results.json has them all."
+    ]
+
 
 def audition_sentences(outcome: RunOutcome) -> list[str]:
     """What became of each liar and why, who was not asked, and how the expected loss followed those who took part."""
     liars = np.flatnonzero(~np.isnan(outcome.payoff_if_honest)).tolist()
     sentences = []
-    for i in liars:
+    for i in liars[:MOST_LIARS]:
         offer = outcome.offers[i]
         if offer is not None:
             settled = read_settlement(outcome.view.settlements[offer.client.name])
             sentences.append(_liar_sentence(outcome, i, offer, settled))
+    sentences += other_liars(outcome)
     left_out = left_out_of(outcome.view.plans[-1].document)
     for reason in dict.fromkeys(left_out.values()):
-        names = ", ".join(name for name, own in left_out.items() if own == reason)
-        sentences.append(f"Not asked, for {reason}: {names}.")
+        names = [name for name, own in left_out.items() if own == reason]
+        others = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+        sentences.append(f"Not asked, for {reason}: {', '.join(names[:MOST_NAMED])}{others}.")
     return [*sentences, _expected_loss_sentence(outcome)]
 
 

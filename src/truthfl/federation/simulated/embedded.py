@@ -1,7 +1,7 @@
 """Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
-Imports `audition_payoff`, `client_labels`, `flower_simulation`, `grid`, the protocol (`approval`, `audit`,
-`offers`, `operator_folder`, `server`), `client_app`, `participant`, `job`, `learning`, the ledger, the
+Imports `audition_payoff`, `client_labels`, `flower_simulation`, `folder_names`, `grid`, the protocol (`approval`,
+`audit`, `offers`, `operator_folder`, `server`), `client_app`, `participant`, `job`, `learning`, the ledger, the
 mechanism and Flower.
 """
 
@@ -29,6 +29,7 @@ from truthfl.federation.protocol.server import ActivityProgress, Operator, condu
 from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
 from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
+from truthfl.federation.simulated.folder_names import folder_name
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.job import DataJob
 from truthfl.learning.behaviour import Behaviour
@@ -50,6 +51,7 @@ from truthfl.mechanism.setting import Training
 
 FIRST_NODE = 1000
 RESULTS = "results.json"
+MOST_FEATURES = 2**28  # bytes: if all clients' samples take more, a client's are gathered whenever she uses them
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,13 +201,14 @@ def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> 
 def _participant(
     job: DataJob, federated: Federated, client: int, folder: Path, labels: ClientLabels | AskedLabels
 ) -> Participant:
-    home = folder / "participants" / _folder_name(job, client)
-    rows = federated.partition.rows_of(client)
-    features = federated.data.features[rows]
+    home = folder / "participants" / folder_name(job.clients.name, client)
+    rows, features = federated.partition.rows_of(client), federated.data.features
+    held = sum(job.clients.dataset_size) * features[0].nbytes
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),
-        samples_for=lambda _: features,
+        samples_for=lambda offer: features[rows[: offer.client.samples]],
+        keeps_features=held <= MOST_FEATURES,
         image_shape=features.shape[1:] if job.task == PICTURES else None,
         task=job.task,
         labels=labels.source(client),
@@ -215,13 +218,6 @@ def _participant(
         behaviour=job.clients.behaviour[client],
         sample_cost=None if job.server.cost_distribution is None else float(job.clients.sample_cost[client]),
     )
-
-
-def _folder_name(job: DataJob, client: int) -> str:
-    """Her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
-    name, lower_names = job.clients.name[client], [name.lower() for name in job.clients.name]
-    is_valid = name.isascii() and name.replace("-", "").replace(" ", "").isalnum() and name == name.strip()
-    return name if is_valid and len(name) < 100 and lower_names.count(name.lower()) == 1 else f"_{client}"
 
 
 def _outcome(job: DataJob, federation: SimulatedFederation, view: JobView, operator: Operator) -> RunOutcome:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.federation.protocol.approval import summary_of
-from truthfl.federation.simulated.audition_report import audition_sentences
+from truthfl.federation.simulated.audition_report import MOST_LIARS, audition_sentences, other_liars
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
@@ -30,8 +30,11 @@ def table_columns(outcome: RunOutcome) -> tuple[str, ...]:
     return AUDITION_COLUMNS if outcome.agreement.terms.has_audition else COLUMNS
 
 
-def client_rows(outcome: RunOutcome) -> list[list[str]]:
-    """Return one row of cells per client, and a row with totals."""
+def client_rows(outcome: RunOutcome, most: int | None = None) -> list[list[str]]:
+    """Return one row of cells per client, and a row with totals.
+
+    most  so many clients have rows; of the others, one row says how many they are. None for all
+    """
     audition = outcome.agreement.terms.has_audition
     paid = (outcome.label_pay, outcome.computing_pay) if audition else (outcome.pay,)
     money = (*paid, outcome.cost, outcome.payoff)
@@ -43,8 +46,11 @@ def client_rows(outcome: RunOutcome) -> list[list[str]]:
             *(f"{values[i]:,.2f}" for values in money),
             "" if np.isnan(outcome.payoff_if_honest[i]) else f"{outcome.payoff_if_honest[i]:,.2f}",
         ]
-        for i, name in enumerate(_names(outcome))
+        for i, name in enumerate(_names(outcome)[:most])
     ]
+    missing = len(outcome.behaviour) - len(rows)
+    if missing:
+        rows.append([f"… {missing:,} more", *[""] * (len(money) + 3)])
     return [*rows, ["total", "", "", *(f"{values.sum():,.2f}" for values in money), ""]]
 
 
@@ -79,12 +85,13 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
     if outcome.agreement.terms.has_audition:
         return [*sentences, *audition_sentences(outcome)]
     names = _names(outcome)
-    for i in liars:
+    for i in liars[:MOST_LIARS]:
         lost = outcome.payoff_if_honest[i] - outcome.payoff[i]
         sentences.append(
             f"{names[i]} ({outcome.behaviour[i]}) is left with {abs(lost):,.2f} "
             f"{'less' if lost > 0 else 'more'} than if she alone had been honest."
         )
+    sentences += other_liars(outcome)
     if liars and loss > expected:
         sentences.append(
             "Pay falls for everybody when the loss rises: the contract promises honest clients their cost if the "

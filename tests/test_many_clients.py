@@ -1,0 +1,151 @@
+"""What makes a job of many clients fast and small does not change what it computes, writes and sends."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.many_clients import job_text
+
+from small_jobs import TEN_CLIENTS
+from truthfl.errors import InputError
+from truthfl.federation.protocol import masking, receipt_delivery
+from truthfl.federation.simulated import audition_report, embedded
+from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.run_report import client_rows, summary_sentences
+from truthfl.job import read_job
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.ledger.book import open_for_reading
+from truthfl.ledger.canonical import canonical_bytes, read_writable_document
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipt_text import ReceiptTexts
+from truthfl.ledger.receipts import receipt_document, recorded_receipt
+
+QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+ROOT = Path(__file__).parent.parent
+LIARS = "\nbehaviour = " + json.dumps(["truthful", "free rider"] * 5)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    path = tmp_path_factory.mktemp("job") / "job.toml"
+    text = TEN_CLIENTS.replace("loss_value = 8000.0", "loss_value = 8000.0\nmost_expected_pay = 1000.0")
+    path.write_text(text.replace("sample_cost = 0.05", "sample_cost = 0.05" + LIARS))
+    return read_job(path)
+
+
+@pytest.fixture(scope="module")
+def done(job, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("done")
+    return run_job(job, folder, design=QUICK), folder
+
+
+def kinds(folder):
+    with open_for_reading(folder / "ledger.db") as ledger:
+        return [(entry.kind, entry.key) for entry in ledger.entries()]
+
+
+def models(outcome):
+    return [entry.document["model"] for entry in outcome.view.rounds]
+
+
+def test_the_text_of_a_receipt_is_the_canonical_one_of_its_document(done):
+    outcome, folder = done
+    with open_for_reading(folder / "ledger.db") as ledger:
+        entries = ledger.entries()
+    view = job_view(outcome.view.name, entries)
+    texts = ReceiptTexts(view, entries)
+    for offer in view.agreement.offers:
+        key = offer.job.operator_key
+        assert texts.document(offer, key) == canonical_bytes(receipt_document(offer, view, entries, key))
+        receipt = canonical_bytes(recorded_receipt(offer, view, entries))
+        assert texts.signed(offer, view.receipts[offer.client.name].document["signature"]).encode() == receipt
+        kept = folder / "participants" / offer.client.name / "receipts" / f"{view.name}.json"
+        assert kept.read_bytes() == receipt
+        assert len(receipt_document(offer, view, entries, key)["chain"]) <= texts.most_links
+
+
+def test_receipts_in_parts_and_samples_gathered_when_used_change_nothing(job, done, tmp_path, monkeypatch):
+    sent = []
+    monkeypatch.setattr(embedded, "MOST_FEATURES", 0)
+    monkeypatch.setattr(receipt_delivery, "MOST_LINKS", 130)
+    ask = receipt_delivery.ask_nodes
+
+    def asked(grid, messages, *, timeout):
+        sent.append(len(messages))
+        return ask(grid, messages, timeout=timeout)
+
+    monkeypatch.setattr(receipt_delivery, "ask_nodes", asked)
+    outcome = run_job(job, tmp_path, design=QUICK)
+    assert sum(sent) == 10
+    assert max(sent) < 10
+    assert models(outcome) == models(done[0])
+    assert (outcome.pay == done[0].pay).all()
+    assert sorted(kinds(tmp_path)) == sorted(kinds(done[1]))
+    assert set(outcome.view.acknowledgements) == set(outcome.view.settlements)
+
+
+def test_a_long_table_and_many_liars_are_told_shortly(job, done, monkeypatch):
+    outcome = done[0]
+    whole, short = client_rows(outcome), client_rows(outcome, 4)
+    assert len(whole) == 11
+    assert client_rows(outcome, 10) == whole
+    assert short[:4] == whole[:4]
+    assert short[4] == ["… 6 more", *[""] * (len(whole[0]) - 1)]
+    assert short[5] == whole[-1]
+    monkeypatch.setattr(audition_report, "MOST_LIARS", 2)
+    monkeypatch.setattr("truthfl.federation.simulated.run_report.MOST_LIARS", 2)
+    told = [sentence for sentence in summary_sentences(job, outcome) if "free rider" in sentence]
+    assert len(told) == 2
+    assert any("3 more were dishonest" in sentence for sentence in summary_sentences(job, outcome))
+
+
+def test_a_stream_that_two_peers_share_is_computed_once_and_forgotten(monkeypatch):
+    made, stream = [], masking._stream
+
+    def counted(key, length):
+        made.append(key)
+        return stream(key, length)
+
+    monkeypatch.setattr(masking, "_stream", counted)
+    keys = [os.urandom(32) for _ in range(3)]
+    first = masking.mask_sum({"b": keys[0], "c": keys[1]}, "a", 100)
+    second = masking.mask_sum({"a": keys[0], "c": keys[2]}, "b", 100)
+    third = masking.mask_sum({"a": keys[1], "b": keys[2]}, "c", 100)
+    assert not (first + second + third).any()
+    assert len(made) == 3
+    assert not set(keys) & set(masking._left)
+    monkeypatch.setattr(masking, "MOST_LEFT", 5 * 400)
+    again = masking.mask_sum({str(i): os.urandom(32) for i in range(20)}, "x", 100)
+    assert len(masking._left) == 5
+    assert again.dtype == np.uint32
+
+
+@pytest.mark.parametrize("text", ['{"a":NaN}', '{"a":-Infinity}', '{"a":1e999}', '{"a":"\\ud800"}', '{"a":"\ud800"}'])
+def test_what_cannot_be_written_down_is_not_read(text):
+    with pytest.raises(InputError):
+        read_writable_document(text)
+
+
+def test_what_can_be_written_down_is_read():
+    text = '{"a": "\\u00e9 é", "b": [1.5, -3, 1e300]}'
+    assert read_writable_document(text) == ({"a": "é é", "b": [1.5, -3, 1e300]}, text.encode())
+
+
+def test_the_benchmark_measures_a_small_job(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text(job_text(1000, 30, 40))
+    behaviours = read_job(path).clients.behaviour
+    assert len(behaviours) == 1000
+    assert sum(name != "truthful" for name in behaviours) == 40
+    command = [sys.executable, "-m", "benchmarks.many_clients", "--clients", "4", "--rounds", "4", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["clients"], found["rounds"], found["dishonest"]) == (4, 4, 0)
+    assert found["cpu_seconds"] > 0
+    assert found["seconds"] > 0
+    assert 50 < found["peak_mb"] < 2000
