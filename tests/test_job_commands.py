@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flwr.app import Error
+from flwr.common.constant import ErrorCode
 
-from audition_jobs import Plans, audition_job, audition_job_file
+from audition_jobs import Plans, audition_job, audition_job_file, other_reply
 from commanded_jobs import At, Commanded, soon
 from small_jobs import small_job_file
 from truthfl.federation.protocol import job_control, stage_clock
@@ -139,6 +141,30 @@ def test_a_job_that_is_ended_while_people_label_pays_those_who_did(tmp_path, pla
     pay = {name: (one["label_pay"], one["computing_pay"]) for name, one in settled(view).items()}
     assert pay.pop("Ben") == (0.0, 0.0)
     assert all(labels > 0 and computing == 0 for labels, computing in pay.values())
+    assert_all_holds(setting, view)
+
+
+class AwayAtFirst(At):
+    """The same, and one node's first answers of the kind are lost."""
+
+    def pull_messages(self, message_ids):
+        return [self._lost(reply) if self._is_early(reply) else reply for reply in super().pull_messages(message_ids)]
+
+    def _is_early(self, reply):
+        return self.word in reply.metadata.message_type and self.count < 3 and reply.metadata.src_node_id == self.node
+
+    def _lost(self, reply):
+        return other_reply(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply)
+
+
+def test_an_end_during_the_audition_leaves_everybody_the_time_to_send_her_model(tmp_path, plans):
+    setting = Commanded(tmp_path, plans)
+    grid = AwayAtFirst(setting.grid, "audition_commit", 1, lambda: setting.command("end"))
+    grid.node = setting.node("Ben")
+    view = setting.go(grid)
+    assert grid.count == 3
+    assert all(one["label_pay"] > 0 for one in settled(view).values())
+    assert view.rounds == []
     assert_all_holds(setting, view)
 
 
