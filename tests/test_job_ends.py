@@ -1,0 +1,183 @@
+"""A job that the operator ends early, in any stage: its rows, its pay, its receipts."""
+
+from dataclasses import replace
+
+import pytest
+from flwr.app import Error
+from flwr.common.constant import ErrorCode
+
+from audition_jobs import Plans, other_reply
+from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
+from truthfl.federation.protocol import job_control, stage_clock
+from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol.server import is_complete, job_name
+from truthfl.learning.pilot_design import PilotDesign
+from truthfl.ledger import participant_folder as papers
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.command_checks import end_faults
+from truthfl.ledger.documents import signed
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipts import make_receipt, receipt_fault
+from truthfl.ledger.round_terms import loss_rise
+from truthfl.ledger.signing import new_key, read_key
+
+QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return Plans()
+
+
+@pytest.fixture(autouse=True)
+def prompt(monkeypatch):
+    """In these small jobs all rounds are done before a command would be looked for again."""
+    monkeypatch.setattr(job_control, "SECONDS_BETWEEN_READS", 0.0)
+    monkeypatch.setattr(stage_clock, "SECONDS_BETWEEN_READS", 0.02)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_job_that_is_ended_in_its_rounds_is_paid_for_those_that_took_place(tmp_path, plans, masked):
+    setting = Commanded(tmp_path, plans, job=masked_job(tmp_path) if masked else None)
+    view = setting.go(setting.commanding("train", 5, "end", "good enough"))
+    assert len(view.rounds) == 5
+    assert view.finished
+    assert view.ended.document == {"rounds": 5, "asked": {}}
+    terms = view.agreement.terms
+    changed = sum(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+    assert view.loss_rise == loss_rise(terms.loss_by_rounds, 12, changed) > 0
+    for offer in view.agreement.offers:
+        one, amounts = settled(view)[offer.client.name], offer.mechanism
+        assert (one["delivered"], one["asked"], one["loss_rise"]) == (5, 12, view.loss_rise)
+        at_all_rounds = (one["computing_pay"]) * 12 / 5
+        assert 0 < at_all_rounds <= float(amounts.joint_cap[0])
+        assert one["label_pay"] > 0
+    assert_all_holds(setting, view)
+    assert [e.sequence for e in setting.go().rounds] == [e.sequence for e in view.rounds]  # and nothing goes on
+
+
+def test_honest_clients_do_not_lose_by_the_end_of_a_job(tmp_path, plans):
+    """The expected loss rises with the rounds that are missing; without that, nobody would be paid for computing."""
+    setting = Commanded(tmp_path, plans)
+    view = setting.go(setting.commanding("train", 2, "end"))
+    tested = view.test.document["loss"]
+    for offer in view.agreement.offers:
+        expected = float(
+            offer.mechanism.joint_constant[0] + offer.mechanism.joint_curve[0] / offer.client.pay["total_labels"]
+        )
+        base, slope = float(offer.mechanism.joint_base[0]), float(offer.mechanism.joint_slope[0])
+        unraised = max(base + slope * (expected - tested), 0) * 2 / 12
+        assert settled(view)[offer.client.name]["computing_pay"] > unraised
+
+
+def test_a_receipt_without_the_signed_command_does_not_hold(tmp_path, plans):
+    setting = Commanded(tmp_path, plans)
+    view = setting.go(setting.commanding("train", 3, "end"))
+    entries, key = setting.entries(), read_key(setting.folder / "operator")
+    receipt = make_receipt(view.agreement.offers[0], view, entries, key)
+    assert receipt_fault(receipt) is None
+    (number,) = receipt["document"]["commands"]
+
+    def faulty(**changes):
+        document = {**receipt["document"], **changes}
+        return receipt_fault(signed(key, {name: part for name, part in document.items() if part is not None}))
+
+    assert "3 of 3 that it lists" in faulty(commands=None)
+    forged = signed(new_key(), receipt["document"]["commands"][number]["document"])
+    assert "signature is not of the job's operator" in faulty(commands={number: forged})
+    again = signed(key, {**receipt["document"]["commands"][number]["document"], "why": "another reason"})
+    assert "its command is not the one in the chain" in faulty(commands={number: again})
+
+
+def test_a_job_that_is_ended_while_people_label_pays_those_who_did(tmp_path, plans):
+    setting = Commanded(tmp_path, plans, label_seconds=60.0)
+    late = setting.people[setting.node("Ben")]
+    late.labels, late.count_labels = lambda _: None, lambda _: 7
+    view = setting.go(setting.commanding("labels", 2, "end"))
+    assert (view.rounds, view.finished) == ([], True)
+    assert view.auditions["Ben"].document["reason"] == "No model was taken: labels were not there in time."
+    pay = {name: (one["label_pay"], one["computing_pay"]) for name, one in settled(view).items()}
+    assert pay.pop("Ben") == (0.0, 0.0)
+    assert all(labels > 0 and computing == 0 for labels, computing in pay.values())
+    assert_all_holds(setting, view)
+
+
+class AwayAtFirst(At):
+    """The same, and one node's first answers of the kind are lost."""
+
+    def pull_messages(self, message_ids):
+        return [self._lost(reply) if self._is_early(reply) else reply for reply in super().pull_messages(message_ids)]
+
+    def _is_early(self, reply):
+        return self.word in reply.metadata.message_type and self.count < 3 and reply.metadata.src_node_id == self.node
+
+    def _lost(self, reply):
+        return other_reply(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply)
+
+
+def test_an_end_during_the_audition_leaves_everybody_the_time_to_send_her_model(tmp_path, plans):
+    setting = Commanded(tmp_path, plans)
+    grid = AwayAtFirst(setting.grid, "audition_commit", 1, lambda: setting.command("end"))
+    grid.node = setting.node("Ben")
+    view = setting.go(grid)
+    assert grid.count == 3
+    assert all(one["label_pay"] > 0 for one in settled(view).values())
+    assert view.rounds == []
+    assert_all_holds(setting, view)
+
+
+def test_a_job_that_is_ended_before_an_agreement_is_over_without_pay(tmp_path, plans):
+    setting = Commanded(tmp_path, plans)
+    setting.people[setting.node("Ben")].decide = lambda _: None
+    view = setting.go(setting.commanding("offer", 2, "end", "no money"))
+    assert view.agreement is None
+    assert view.ended.document == {"rounds": 0, "asked": {}}
+    assert (view.settlements, view.payments, view.test) == ({}, [], None)
+    assert check(setting.entries()) is None
+    for person in setting.people.values():
+        sentence, over = papers.news(person.folder)
+        assert over
+        assert sentence.endswith("before there was a contract, and nobody is paid: no money.")
+    with open_ledger(setting.folder / "ledger.db") as book:
+        name = job_name(book, setting.job, setting.seed)
+        assert is_complete(book, name)
+        assert job_name(book, setting.job, setting.seed, again=True) != name
+    rows = len(setting.entries())
+    setting.go()
+    assert len(setting.entries()) - rows <= 0
+
+
+def test_the_end_of_a_job_without_losses_by_rounds_counts_the_expected_loss(tmp_path):
+    setting = Commanded(tmp_path, lambda job, side: job.plan(side, QUICK), job=lceme_job(tmp_path))
+    view = setting.go(setting.commanding("train", 6, "end"))
+    terms = view.agreement.terms
+    assert terms.loss_by_rounds == ()
+    assert view.test.document["loss"] > terms.expected_loss  # half of the rounds
+    for offer in view.agreement.offers:
+        one = settled(view)[offer.client.name]
+        assert one["amount"] == pytest.approx(offer.expected_pay * one["delivered"] / 12)
+    assert_all_holds(setting, view)
+
+
+def test_who_is_asked_in_some_rounds_is_paid_by_those_that_were_drawn_for_her(tmp_path):
+    job = lceme_job(tmp_path, participation=[1.0, 0.5, 1.0, 0.5])
+    setting = Commanded(tmp_path, lambda job, side: job.plan(side, QUICK), job=job)
+    view = setting.go(setting.commanding("train", 6, "end"))
+    stated = view.ended.document["asked"]
+    assert set(stated) == {"Ben", "Dora"}
+    assert all(view.asked[name] <= number <= view.asked[name] + 6 for name, number in stated.items())
+    assert settled(view)["Ben"]["asked"] == stated["Ben"]
+    assert_all_holds(setting, view)
+    forged = replace(view.ended)
+    forged.document["asked"] = {name: number - 1 for name, number in stated.items()}
+    object.__setattr__(view, "ended", forged)
+    assert "counts other rounds" in audit(view, *published_files(setting.folder, view.name))
+
+
+def test_an_end_that_nobody_commanded_is_found(tmp_path, plans):
+    setting = Commanded(tmp_path, plans)
+    view = setting.go(setting.commanding("train", 3, "end"))
+    rows = [entry for entry in setting.entries() if entry.kind != "command"]
+    faults = [fault.message for fault in end_faults(job_view(view.name, rows))]
+    assert any("gave no command to end the job before it" in fault for fault in faults)
