@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from audition_jobs import audition_job_file
-from truthfl.federation.deployed.processes import free_port
+from ports import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view

@@ -1,218 +1,283 @@
-"""A real SuperLink and real SuperNodes on this machine: over TLS, known by their keys, and gone at the end."""
+"""The operator's server and participants' nodes over TLS: who is let in, what is lost, and what is told of it."""
 
 import http.client
 import json
 import os
 import re
 import signal
-import sqlite3
+import socket
 import ssl
+import subprocess
+import sys
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
 
-from outsiders import can_be_another_user, statuses_for_another_user
+from ports import free_port
 from truthfl.errors import InputError, ServiceError
+from truthfl.federation.deployed import node as node_module
 from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.clock import clock_fault, seconds_ahead
-from truthfl.federation.deployed.flower_servers import restart_ended, start_superlink, start_supernode
-from truthfl.federation.deployed.processes import free_port, is_running
-from truthfl.federation.deployed.superlink_client import (
-    Connection,
-    is_reachable,
-    register,
-    registered_nodes,
-    run_log,
-    run_status,
-    stop_run,
-    submit,
-    wait_for_run,
-)
+from truthfl.federation.deployed.connect_node import node_connection
+from truthfl.federation.deployed.job_server import open_job_server
+from truthfl.federation.deployed.node import Node
+from truthfl.federation.deployed.node_answers import NodeAnswers
+from truthfl.federation.deployed.node_connection import NodeConnection, NotLetInError
+from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
 from truthfl.federation.protocol.ask_nodes import ask_nodes
-from truthfl.ledger.signing import new_key, read_public_line, write_key
+from truthfl.federation.protocol.node_keys import registrations
+from truthfl.ledger.signing import new_key, public_line, write_key
 
-HERE = Path(__file__).parent
 HOST = "127.0.0.1"
-SECONDS = 120.0
-APP = "trivial_flower_app.whoami"
-NAMES = {"ann": "Ann", "bob": 'Bob "the = sign" \\ ü\n', "stranger": "Sam"}
-GREETING = 'it\'s "=" \\n\n'
+SECONDS = 15.0
+NODE = """
+import sys
+from pathlib import Path
+from flwr.app import ConfigRecord, Message, RecordDict
+from truthfl.federation.deployed.connect_node import node_connection
+from truthfl.federation.deployed.node import Node
+from truthfl.federation.deployed.node_answers import NodeAnswers
+
+def app(message, context):
+    return Message(RecordDict({"me": ConfigRecord({"name": str(context.node_config["name"])})}), reply_to=message)
+
+port, keys, name = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+connection = node_connection("127.0.0.1", port, keys / "server" / "ca.crt", keys / name)
+with Node(connection, NodeAnswers(app, {"name": name}, keys)):
+    print("connected", flush=True)
+    sys.stdin.read()
+"""
 
 
-def test_a_federation_over_tls_with_keys(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)  # the app is found as an installed one would be
+@pytest.fixture
+def keys(tmp_path):
     make_certificates(tmp_path / "server")
     for name in ("ann", "bob", "stranger"):
-        write_key(new_key(), tmp_path / name / name, name)
-    port, file = free_port(), tmp_path / "found.json"
-    with ExitStack() as stack, ThreadPoolExecutor(2) as threads:
-        link = start_superlink(tmp_path / "link", HOST, port, certificates=tmp_path / "server", timeout=SECONDS)
-        servers = {"link": link}
-        stack.callback(lambda: [server.stop() for server in reversed(servers.values())])
-        nodes = {name: register(link.connection, tmp_path / name / f"{name}.pub", name) for name in ("ann", "bob")}
-        assert register(link.connection, tmp_path / "ann" / "ann.pub", "ann") == nodes["ann"]
-        _only_tls_and_only_from_here(link.connection, tmp_path)
-
-        ann, stranger = (threads.submit(_start, servers, tmp_path, name, port) for name in ("ann", "stranger"))
-        run = _submit(link.connection, tmp_path / "app", file)
-        ann.result(timeout=SECONDS)
-        with pytest.raises(ServiceError, match="Failed to activate SuperNode"):
-            stranger.result(timeout=SECONDS)
-        assert [(one.name, one.online) for one in registered_nodes(link.connection)] == [("ann", True), ("bob", False)]
-        _wait(lambda: run_status(link.connection, run).state == "running")
-        _nobody_else_submits(link.connection, tmp_path)
-
-        os.killpg(link.children[0].process.pid, signal.SIGKILL)
-        _wait(lambda: link.children[0].ended)
-        bob = threads.submit(_start, servers, tmp_path, "bob", port)
-        servers["link"] = link = restart_ended(link)  # and the run, still waiting for Bob, goes on
-        bob.result(timeout=SECONDS)
-        status = wait_for_run(link.connection, run, SECONDS)
-        assert status.state == "completed", run_log(link.connection, run)
-        stop_run(link.connection, run)
-
-        found = json.loads(file.read_text(encoding="utf-8"))
-        assert found["greeting"] == GREETING
-        assert found["answers"] == {str(nodes[name]): NAMES[name] for name in nodes}
-        keys = {name: read_public_line(tmp_path / name / f"{name}.pub") for name in nodes}
-        assert found["known"] == {str(nodes[name]): [name, keys[name]] for name in nodes}
-        assert {name: servers[name].node_id for name in nodes} == nodes
-        assert not (tmp_path / "ann" / "flower" / "apps").exists()  # nothing of the operator's was installed
-        assert _readable_by_others(tmp_path / "link", tmp_path / "ann", tmp_path / "bob") == ["ann.pub", "bob.pub"]
-    for server in servers.values():
-        for child in server.children:
-            assert not is_running(child)
+        write_key(new_key(), tmp_path / name, name)
+    return tmp_path
 
 
-def _clocks_are_compared(connection):
-    """Also as from a machine whose clock is an hour off."""
-
-    def ahead(seconds):
-        return seconds_ahead(connection.host, connection.port, connection.root, lambda: time.time() + seconds)
-
-    least, most = ahead(0.0)
-    assert least - 0.001 <= 0.0 <= most + 0.001  # it is the same clock
-    assert clock_fault((least, most)) is None
-    assert re.match(r"this machine's clock is 3,\d{3} seconds ahead of the server's", clock_fault(ahead(3600.0)))
-    assert re.match(r"this machine's clock is 3,\d{3} seconds behind the server's", clock_fault(ahead(-3600.0)))
-    assert seconds_ahead(connection.host, free_port(), connection.root) is None
+def line_of(keys, name):
+    return (keys / f"{name}.pub").read_text(encoding="utf-8")
 
 
-def test_a_clock_that_is_eight_seconds_off_is_told_as_such():
-    sentence = "this machine's clock is 8 seconds ahead of the server's; it may be 5 ahead and 305 behind: set it right"
-    assert clock_fault((7.9, 8.1)) == f"{sentence} and join again."
-    assert clock_fault((-400.2, -399.8)).startswith("this machine's clock is 400 seconds behind the server's; ")
-    assert clock_fault((-8.1, -7.9)) is None
-    assert clock_fault((4.0, 6.0)) is None  # it may be less than 5
-    assert clock_fault(None) is None
+def name_app(message, context):
+    return Message(RecordDict({"me": ConfigRecord({"name": str(context.node_config["name"])})}), reply_to=message)
 
 
-def _start(servers, folder, name, port):
-    keys = {"root_certificate": folder / "server" / "ca.crt", "private_key": folder / name / name}
-    settings = {"node_config": {"name": NAMES[name]}, "clientapp": f"{APP}:client_app", "poll_seconds": 0.3}
-    servers[name] = start_supernode(folder / name, HOST, port, **keys, **settings)
+def long_app(message, _context):
+    return Message(RecordDict({"me": ConfigRecord({"name": "x" * 5000})}), reply_to=message)
 
 
-def _submit(connection, folder, file):
-    settings = {"nodes": 2, "file": "", "greeting": ""}
-    app = write_app_folder(folder, f"{APP}:server_app", f"{APP}:client_app", settings)
-    assert read_run_config(app) == settings
-    with pytest.raises(InputError, match="has no setting 'colour'"):
-        submit(connection, app, {"colour": "red"})
-    return submit(connection, app, {"file": str(file), "greeting": GREETING})
+def node_of(keys, name, port, app=name_app, tell=lambda _: None):
+    connection = node_connection(HOST, port, keys / "server" / "ca.crt", keys / name)
+    return Node(connection, NodeAnswers(app, {"name": name}, keys), tell)
 
 
-def _wait(what):
+def names_of(grid, *, timeout=SECONDS):
+    """By node id: what the connected nodes answer."""
+    questions = [Message(RecordDict(), node, "query.whoami") for node in grid.get_node_ids()]
+    replies = ask_nodes(grid, questions, timeout=timeout)
+    return {node: "error" if reply.has_error() else str(reply.content["me"]["name"]) for node, reply in replies}
+
+
+def wait(happened):
     end = time.monotonic() + SECONDS
-    while not what():
+    while not happened():
         assert time.monotonic() < end
-        time.sleep(0.1)
+        time.sleep(0.01)
 
 
-def _only_tls_and_only_from_here(connection, folder):
-    assert is_reachable(connection)
-    _clocks_are_compared(connection)
-    plain = Connection(connection.host, connection.port, None, folder)
-    assert not is_reachable(plain)
-    make_certificates(folder / "another")
-    with pytest.raises(InputError, match="does not vouch"):
-        is_reachable(Connection(connection.host, connection.port, folder / "another" / "ca.crt", folder))
-    known = {"Authorization": f"Bearer {connection.secret}"}
-    assert _status(connection, "/v1/control/list-runs", known) == http.client.OK
-    assert _status(connection, "/v1/control/list-runs") == http.client.UNAUTHORIZED
-    elsewhere = {"X-Forwarded-For": "192.0.2.7"}  # as a proxy on this machine tells of those it serves
-    for path in ("/v1/control/list-runs", "/v1/runtime/acquire-task", "/docs", "/v1/responses"):
-        assert _status(connection, path, elsewhere | known) == http.client.NOT_FOUND
-    assert _status(connection, "/v1/runtime/acquire-task") == http.client.UNAUTHORIZED
-    assert _status(connection, "/v1/fleet/pull-messages", elsewhere) == http.client.UNAUTHORIZED
+def test_registered_keys_are_let_in_over_tls_and_answer(keys):
+    with open_job_server(HOST, 0, keys / "server") as server:
+        ids = {name: server.registry.register(line_of(keys, name), name).node_id for name in ("ann", "bob")}
+        with node_of(keys, "ann", server.port), node_of(keys, "bob", server.port):
+            wait(lambda: len(server.grid.get_node_ids()) == 2)
+            assert names_of(server.grid) == {ids["ann"]: "ann", ids["bob"]: "bob"}
+            lines = {name: " ".join(line_of(keys, name).split()[:2]) for name in ids}
+            assert registrations(server.grid) == {ids[name]: (name, lines[name]) for name in ids}
+        wait(lambda: server.grid.get_node_ids() == [])  # they said that they leave
+        assert server.requests.tokens == {}
 
 
-def _nobody_else_submits(connection, folder):
-    """Another user has no secret; the operator's own is of no use after her run; no process shows one."""
-    app = folder / "app"
-    with pytest.raises(ServiceError, match=r"refused start-run: A run was submitted already"):
-        submit(connection, app, {"file": "", "greeting": ""})
-    with pytest.raises(ServiceError, match=r"refused start-run: Only the operator of this server may do this"):
-        submit(replace(connection, secret=""), app)
-    with pytest.raises(ServiceError, match=r"refused start-run: Only the operator"):
-        submit(replace(connection, secret="0" * 64), app)
-    if can_be_another_user():
-        asked = ("start-run", "list-runs", "stop-run", "register-node")
-        assert statuses_for_another_user(connection.port, *asked) == [http.client.UNAUTHORIZED] * len(asked)
-    arguments = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-    with sqlite3.connect(folder / "link" / "superlink.db") as database:
-        tokens = [row[0] for row in database.execute("SELECT token FROM task WHERE token IS NOT NULL")]
-    assert tokens
-    for secret in (connection.secret, *tokens):
-        assert not any(str(secret).encode() in line for line in arguments)
+def test_who_is_not_let_in_is_told_so_at_once_on_both_sides(keys):
+    noted = []
+    make_certificates(keys / "another")
+    with open_job_server(HOST, 0, keys / "server", note=lambda *what: noted.append(what)) as server:
+        server.registry.register(line_of(keys, "ann"), "ann")
+        started = time.monotonic()
+        with pytest.raises(NotLetInError, match=r"does not know your key: send her your \.pub file"):
+            node_of(keys, "stranger", server.port).__enter__()
+        wrong = node_connection(HOST, server.port, keys / "another" / "ca.crt", keys / "ann")
+        with pytest.raises(NotLetInError, match=r"another/ca.crt does not vouch for the server at 127"):
+            wrong.greet()
+        with pytest.raises(NotLetInError, match=r"speaks TLS; name the operator's certificate: --root ca.crt"):
+            NodeConnection(HOST, server.port, None, new_key()).greet()
+        assert time.monotonic() - started < 5.0
+        wait(lambda: len(noted) == 3)
+    assert {address for address, _ in noted} == {HOST}
+    said = " | ".join(reason for _, reason in noted)
+    assert re.search(r"a key that is not registered \(…\S{12}\)", said)
+    assert "does not trust this server's certificate; it needs your ca.crt" in said
+    assert "does not speak TLS" in said
 
 
-def _readable_by_others(*folders):
-    """The names of files and folders that other users may read, without regard to the folders that they are in."""
-    paths = [path for folder in folders for path in (folder, *folder.rglob("*"))]
-    return sorted(path.name for path in paths if path.stat().st_mode & 0o077)
+def test_a_server_without_tls_is_told_as_such(keys):
+    with open_job_server(HOST, 0, None) as server:
+        connection = node_connection(HOST, server.port, keys / "server" / "ca.crt", keys / "ann")
+        with pytest.raises(NotLetInError, match="does not speak TLS; leave --root out"):
+            connection.greet()
+        open_to_all = NodeConnection(HOST, server.port, None, new_key())
+        open_to_all.greet()  # on this machine, without keys, whoever comes
+        assert open_to_all.node_id > 1
+        open_to_all.leave()
 
 
-def _status(connection, path, headers=None):
-    trust = ssl.create_default_context(cafile=connection.root)
-    asked = http.client.HTTPSConnection(connection.host, connection.port, timeout=SECONDS, context=trust)
-    asked.request("POST", path, b"", {"Content-Type": "application/protobuf"} | (headers or {}))
-    status = asked.getresponse().status
-    asked.close()
-    return status
-
-
-def test_without_tls_on_the_loopback_interface_alone(tmp_path):
+def test_without_tls_on_the_loopback_interface_alone(keys):
+    with pytest.raises(InputError, match="needs TLS"), open_job_server("0.0.0.0", 0, None):
+        pass
     with pytest.raises(InputError, match="needs TLS"):
-        start_superlink(tmp_path, "0.0.0.0", free_port(), certificates=None, authentication=False)
-    with pytest.raises(InputError, match="over TLS alone"):
-        start_superlink(tmp_path, HOST, free_port(), certificates=None)
-    with pytest.raises(InputError, match="needs TLS"):
-        start_supernode(tmp_path, "fl.example.org", 8000, root_certificate=None, private_key=None)
-    with pytest.raises(InputError, match="over TLS alone"):
-        start_supernode(tmp_path, HOST, 8000, root_certificate=None, private_key=tmp_path / "key")
+        node_connection("fl.example.org", 8000, None, keys / "ann")
 
 
-def test_what_cannot_be_started_is_a_sentence(tmp_path):
-    import socket
-
-    make_certificates(tmp_path / "server")
+def test_what_cannot_be_started_is_a_sentence(keys):
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ServiceError, match=f"{HOST}:{port} cannot be listened at: Address already in use"):
-            start_superlink(tmp_path, HOST, port, certificates=tmp_path / "server")
+            open_job_server(HOST, port, keys / "server").__enter__()
     with pytest.raises(InputError, match="not for fl"):
-        start_superlink(tmp_path, "fl.example.org", port, certificates=tmp_path / "server")
+        open_job_server("fl.example.org", 0, keys / "server").__enter__()
     with pytest.raises(InputError, match="cannot be read"):
-        start_superlink(tmp_path, HOST, port, certificates=tmp_path)
+        open_job_server(HOST, 0, keys).__enter__()
+
+
+def test_a_killed_node_is_missed_and_comes_back_with_the_same_id(keys, monkeypatch):
+    monkeypatch.setattr("truthfl.federation.deployed.mailboxes.GRACE_SECONDS", 0.5)
+    with open_job_server(HOST, 0, keys / "server") as server:
+        known = server.registry.register(line_of(keys, "ann"), "ann").node_id
+        words = [sys.executable, "-c", NODE, str(server.port), str(keys), "ann"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "connected\n"
+            wait(lambda: server.grid.get_node_ids() == [known])
+            os.kill(process.pid, signal.SIGSTOP)  # so that it gets the message and does not answer
+            killer = threading.Timer(0.3, process.kill)
+            killer.start()
+            started = time.monotonic()
+            assert names_of(server.grid) == {known: "error"}
+            assert time.monotonic() - started < SECONDS / 2  # it is not waited for to the end
+        wait(lambda: server.grid.get_node_ids() == [])
+        with node_of(keys, "ann", server.port):
+            wait(lambda: server.grid.get_node_ids() == [known])
+            assert names_of(server.grid) == {known: "ann"}
+
+
+def test_a_server_that_is_started_again_is_found_again(keys, monkeypatch):
+    monkeypatch.setattr(node_module, "LAST_RETRY_SECONDS", 0.3)
+    port, told = free_port(), []
+    with open_job_server(HOST, port, keys / "server") as server:
+        server.registry.register(line_of(keys, "ann"), "ann")
+        node = node_of(keys, "ann", port, tell=told.append)
+        node.__enter__()
+        wait(lambda: server.grid.get_node_ids())
+    wait(lambda: told == [node_module.LOST])
+    with open_job_server(HOST, port, keys / "server", {"ann": line_of(keys, "ann")}) as server:
+        known = node.connection.node_id
+        wait(lambda: server.grid.get_node_ids() == [known])
+        assert names_of(server.grid) == {known: "ann"}
+        assert told[1] == node_module.AGAIN
+        assert node.failed is None
+        node.__exit__()
+
+
+def test_a_second_node_with_the_same_key_is_refused_while_the_first_is_there(keys, monkeypatch):
+    monkeypatch.setattr(node_module, "KEY_IN_USE_SECONDS", 0.2)
+    with open_job_server(HOST, 0, keys / "server") as server:
+        server.registry.register(line_of(keys, "ann"), "ann")
+        with node_of(keys, "ann", server.port):
+            wait(lambda: server.grid.get_node_ids())
+            with pytest.raises(ServiceError, match="one computer at a time can be"):
+                node_of(keys, "ann", server.port).__enter__()
+
+
+def test_a_failing_app_is_an_error_reply_and_her_log_has_the_rest(keys):
+    def app(message, _context):
+        if message.metadata.message_type.endswith("whoami"):
+            raise InputError("there is no such name.")
+        raise KeyError("secret")
+
+    with open_job_server(HOST, 0, keys / "server") as server:
+        known = server.registry.register(line_of(keys, "ann"), "ann").node_id
+        with node_of(keys, "ann", server.port, app):
+            wait(lambda: server.grid.get_node_ids())
+            questions = [Message(RecordDict(), known, f"query.{action}") for action in ("whoami", "other")]
+            replies = [reply for _, reply in ask_nodes(server.grid, questions, timeout=SECONDS)]
+    assert [reply.error.reason for reply in replies] == [
+        "there is no such name.",
+        "her computer failed to answer; its log says why",
+    ]
+    assert "KeyError: 'secret'" in (keys / "node.log").read_text(encoding="utf-8")
+
+
+def post(server, keys, path, body=b"{}", token=""):
+    trust = ssl.create_default_context(cafile=keys / "server" / "ca.crt")
+    asked = http.client.HTTPSConnection(HOST, server.port, timeout=SECONDS, context=trust)
+    asked.request("POST", path, body, {"Authorization": f"Bearer {token}"} if token else {})
+    response = asked.getresponse()
+    found = response.status, response.read()
+    asked.close()
+    return found
+
+
+def test_strange_requests_get_nothing(keys):
+    with open_job_server(HOST, 0, keys / "server") as server:
+        server.registry.register(line_of(keys, "ann"), "ann")
+        for path in ("/", "/v1/control/start-run", "/v1/runtime/acquire-task", "/docs", "/v1/fleet/pull-messages"):
+            assert post(server, keys, path)[0] == http.client.NOT_FOUND
+        for path in (f"{NEXT}?after=0", f"{REPLY}?message=x"):
+            assert post(server, keys, path)[0] == http.client.UNAUTHORIZED
+            assert post(server, keys, path, token="0" * 48)[0] == http.client.UNAUTHORIZED
+        for body in (b"", b"[]", b"\xff", b"[" * 10_000, b'{"nonce": 1}', b'{"nonce": "x", "public_key": "y"}'):
+            assert post(server, keys, HELLO, body)[0] in (400, 401, 403)
+        assert post(server, keys, HELLO, b" " * 30_000)[0] == http.client.REQUEST_ENTITY_TOO_LARGE
+        assert post(server, keys, ADMIT)[0] == http.client.FORBIDDEN
+        with node_of(keys, "ann", server.port, long_app) as node:
+            token = node.connection.token
+            assert post(server, keys, f"{NEXT}?after=x", token=token)[0] == http.client.BAD_REQUEST
+            assert json.loads(post(server, keys, f"{REPLY}?message=x", b"bytes", token)[1]) == {"taken": False}
+            wait(lambda: server.grid.get_node_ids())
+            server.requests.reply_bytes = 40
+            assert post(server, keys, f"{REPLY}?message=x", b"0" * 41, token)[0] == 413
+            server.requests.reply_bytes = 1000
+            assert names_of(server.grid) == {node.connection.node_id: "error"}  # hers is too long, too
+            assert node.failed is None
+
+
+def test_a_signature_is_good_once_and_for_one_server(keys):
+    with open_job_server(HOST, 0, keys / "server") as server:
+        key = new_key()
+        server.registry.register(public_line(key), "ann")
+        nonce = json.loads(post(server, keys, HELLO, json.dumps({"public_key": public_line(key)}).encode())[1])["nonce"]
+        elsewhere = json.dumps(signed_hello(key, nonce, "0" * 64)).encode()
+        assert post(server, keys, HELLO, elsewhere)[0] == http.client.FORBIDDEN
+        nonce = json.loads(post(server, keys, HELLO, b"{}")[1])["nonce"]
+        good = json.dumps(signed_hello(key, nonce, server.requests.fingerprint)).encode()
+        assert post(server, keys, HELLO, good)[0] == http.client.OK
+        assert post(server, keys, HELLO, good)[0] == http.client.UNAUTHORIZED
+
+
+def test_a_reply_that_is_no_message_is_an_error_reply():
+    with open_job_server(HOST, 0, None) as server:
+        known = server.registry.register(public_line(new_key()), "ann").node_id
+        (message_id,) = server.grid.push_messages([Message(RecordDict(), known, "query.whoami")])
+        server.grid.mailboxes.put_reply(known, message_id, b"\xff no protobuf")
+        (reply,) = server.grid.pull_messages([message_id])
+        assert reply.has_error()
+        assert reply.metadata.reply_to_message_id == message_id
 
 
 def test_nodes_answer_and_those_that_do_not_are_missing():

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-
 from truthfl.federation.deployed.flower_servers import NOT_ADMITTED
-from truthfl.federation.deployed.processes import free_port
+
+from ports import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from truthfl.federation.deployed.processes import free_port
+from ports import free_port
 from truthfl.job import read_job
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check

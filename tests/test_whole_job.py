@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from browsers import launched
-from truthfl.federation.deployed.processes import free_port
+from ports import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view

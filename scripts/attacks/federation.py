@@ -1,6 +1,6 @@
 """A real federation on loopback: `truthfl serve` and `truthfl join` as processes, over TLS, with keys.
 
-Imports `people` and `truthfl`.
+Imports `people`, `ports` and `truthfl`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from attacks.people import Person
+from attacks.ports import free_port
 from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.processes import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view

@@ -144,9 +144,8 @@ def _serve(
 
     host, port, keys = listen_at
     key, draws = kept_key(operator_key), kept.draws
-    with open_job_server(host, port, keys, note=_refusal_printer()) as server:
-        for path in public_keys:
-            server.registry.register(read_public_line(path), path.stem)
+    known = {path.stem: read_public_line(path) for path in public_keys}
+    with open_job_server(host, port, keys, known, note=_refusal_printer()) as server:
         clients = len(kept.job.clients)
         print(f"truthfl: job {kept.name} at {host}:{server.port}, waiting for {clients} clients", flush=True)
         approve = _approve if ask else _show_plan

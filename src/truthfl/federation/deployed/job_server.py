@@ -12,7 +12,7 @@ import logging
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,16 +48,25 @@ class JobServer:
 
 @contextmanager
 def open_job_server(
-    host: str, port: int, certificates: Path | None, *, note: Note = lambda *_: None, admit: Admit | None = None
+    host: str,
+    port: int,
+    certificates: Path | None,
+    public_keys: Mapping[str, str] | None = None,
+    *,
+    note: Note = lambda *_: None,
+    admit: Admit | None = None,
 ) -> Iterator[JobServer]:
     """Listen until the context ends.
 
+    public_keys   by name: who is let in, from the first moment on
     certificates  the folder that truthfl keys server wrote; None for the loopback interface without TLS
     note          called with an address and a reason when somebody is not let in
     admit         as in `NodeRequests`
     """
     files = _files(host, certificates)
     mailboxes, registry = Mailboxes(), NodeRegistry(closed=files is not None)
+    for name, line in (public_keys or {}).items():
+        registry.register(line, name)
     requests = NodeRequests(mailboxes, registry, fingerprint_in(None if files is None else files.server), note, admit)
     with _listener(host, port) as listener, _note_failed_handshakes(note), _served(requests, listener, files):
         yield JobServer(host, listener.getsockname()[1], MailboxGrid(mailboxes, registry), requests)
@@ -113,6 +122,7 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
         _wait_until_started(server, ended)
         yield
     finally:
+        requests.close()
         server.should_exit = True
         thread.join(STOP_SECONDS)
 

@@ -126,6 +126,13 @@ class Mailboxes:
             box.last_request = time.monotonic()
             box.wake.discard(wake)
 
+    def wake_all(self) -> None:
+        """Wake all requests that wait."""
+        with self._changed:
+            calls = [call for box in self._boxes.values() for call in box.wake]
+        for call in calls:
+            call()
+
     def disconnect(self, node: int) -> None:
         """Note that a node left."""
         with self._changed:

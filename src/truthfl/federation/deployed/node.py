@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from flwr.app import Message
 
-from truthfl.errors import ServiceError, TruthflError
-from truthfl.federation.deployed.node_answers import LOG, NodeAnswers
+from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.federation.deployed.node_answers import LOG, NodeAnswers, error_reply
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
@@ -36,6 +36,8 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 3.0
 KEY_IN_USE_SECONDS = 60.0  # how long a node of the same key that was cut off may count as connected
 LOST = "the operator's server does not answer; this computer tries again until it does."
 AGAIN = "connected again."
+FAILURES_TOLD = 3  # after so many attempts it is told that the connection is lost
+SECONDS_TO_END = 2.0
 MOST_REMEMBERED = 1000  # ids of messages
 
 
@@ -58,7 +60,11 @@ class Node:
         ]
 
     def __enter__(self) -> Node:
-        self._greet_when_free()
+        try:
+            self._greet_when_free()
+        except BaseException:
+            self.connection.close()
+            raise
         set_task_identity(self.connection.node_id)
         self.answers.node_id = self.connection.node_id
         for thread in self._threads:
@@ -69,6 +75,8 @@ class Node:
         self._ended.set()
         self._messages.put(None)
         self.connection.leave()
+        for thread in self._threads:
+            thread.join(SECONDS_TO_END)  # one that trains is left to itself
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -78,6 +86,8 @@ class Node:
         except Exception:
             self.answers.log(traceback.format_exc())
             self.failed = ServiceError(f"this computer's node failed; {self.answers.home / LOG} says why.")
+        finally:
+            self.connection.close()
 
     def _greet_when_free(self) -> None:
         """Greet; wait while a node with the same key counts as connected."""
@@ -108,15 +118,18 @@ class Node:
 
     def _answer(self) -> None:
         while (message := self._messages.get()) is not None:
-            reply = message_bytes(self.answers.reply_to(message))
-            self._retried(partial(self.connection.send_reply, message.metadata.message_id), reply)
+            send = partial(self.connection.send_reply, message.metadata.message_id)
+            try:
+                self._retried(send, message_bytes(self.answers.reply_to(message)))
+            except InputError as error:
+                self._retried(send, message_bytes(error_reply(message, str(error))))
 
     def _retried(self, request: Callable[[Argument], Result], argument: Argument) -> Result | None:
         """Send a request, and again while the server does not answer; greet a server that was started again.
 
         None if the node ends meanwhile, or after a new greeting.
         """
-        wait, lost = FIRST_RETRY_SECONDS, False
+        wait, lost, failures = FIRST_RETRY_SECONDS, False, 0
         while not self._ended.is_set():
             token = self.connection.token
             try:
@@ -126,12 +139,13 @@ class Node:
                 return result
             except NotGreetedError:
                 with self._greeting:
-                    if self.connection.token == token:
+                    if self.connection.token == token and not self._ended.is_set():
                         self._greet_when_free()
                         self.tell(AGAIN)
                 return None
             except NotReachedError:
-                if not lost and wait > 2 * FIRST_RETRY_SECONDS:
+                failures += 1
+                if failures == FAILURES_TOLD and not self._ended.is_set():
                     lost = True
                     self.tell(LOST)
                 self._ended.wait(wait)

@@ -42,11 +42,16 @@ class NodeAnswers:
         try:
             return self.app(message, self.context)
         except TruthflError as error:
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, plain(error)), reply_to=message)
+            return error_reply(message, str(error))
         except Exception:  # of a task of one's own
             self.log(traceback.format_exc())
-            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, FAILED), reply_to=message)
+            return error_reply(message, FAILED)
 
     def log(self, text: str) -> None:
         """Append a failure to the log."""
         append_text(self.home / LOG, text)
+
+
+def error_reply(message: Message, reason: str) -> Message:
+    """The reply that says why there is no other."""
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, plain(reason)), reply_to=message)

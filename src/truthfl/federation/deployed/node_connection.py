@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Mapping
@@ -71,7 +72,8 @@ class NodeConnection:
     node_id: int = 0
     name: str = ""
     token: str = field(default="", repr=False)
-    _sockets: threading.local = field(default_factory=threading.local, repr=False)
+    _own: threading.local = field(default_factory=threading.local, repr=False)
+    _open: set[http.client.HTTPConnection] = field(default_factory=set, repr=False)  # of all threads
 
     @property
     def address(self) -> str:
@@ -110,7 +112,18 @@ class NodeConnection:
         """Tell the server that this node leaves; nothing happens if it does not answer."""
         with suppress(NotReachedError, ServiceError):
             self._request(LEAVE, b"")
-        self._close()
+        self.close()
+        for connection in tuple(self._open):  # their threads wait for a response; it does not come any more
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close this thread's socket."""
+        connection = getattr(self._own, "connection", None)
+        if connection is not None:
+            connection.close()
+            self._own.connection = None
+            self._open.discard(connection)
 
     def _require_known(self, status: int) -> None:
         if status == HTTPStatus.UNAUTHORIZED:
@@ -137,7 +150,7 @@ class NodeConnection:
 
     def _request(self, path: str, body: bytes) -> Response:
         """Send a request; a connection that the server has closed meanwhile is opened again."""
-        had_socket = getattr(self._sockets, "connection", None) is not None
+        had_socket = getattr(self._own, "connection", None) is not None
         try:
             return self._request_once(path, body)
         except NotReachedError:
@@ -153,29 +166,31 @@ class NodeConnection:
             response = connection.getresponse()
             return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
         except ssl.SSLCertVerificationError as error:
-            self._close()
+            self.close()
             raise NotLetInError(
                 f"{self.root} does not vouch for the server at {self.address} ({error.verify_message}); "
                 "use the ca.crt that the operator gave you."
             ) from None
         except ssl.SSLError as error:
-            self._close()
+            self.close()
             if "WRONG_VERSION_NUMBER" in str(error.reason) or "RECORD_LAYER" in str(error.reason):
                 raise NotLetInError(
                     f"the server at {self.address} does not speak TLS; leave --root out, or check the address."
                 ) from None
             raise NotReachedError from None
-        except http.client.BadStatusLine as error:
-            self._close()
-            if self.root is None and not isinstance(error, http.client.RemoteDisconnected):
-                raise NotLetInError(_needs_root(self.address)) from None
+        except http.client.BadStatusLine:
+            self.close()
+            if self.root is None and self._speaks_tls():
+                raise NotLetInError(
+                    f"the server at {self.address} speaks TLS; name the operator's certificate: --root ca.crt."
+                ) from None
             raise NotReachedError from None
         except (OSError, http.client.HTTPException):
-            self._close()
+            self.close()
             raise NotReachedError from None
 
     def _connection(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._sockets, "connection", None)
+        connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         if connection is None:
             if self.root is None:
                 connection = http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
@@ -184,24 +199,26 @@ class NodeConnection:
                 connection = http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=trust)
             connection.connect()
             connection.sock.settimeout(READ_SECONDS)
-            self._sockets.connection = connection
+            self._own.connection = connection
+            self._open.add(connection)
         return connection
+
+    def _speaks_tls(self) -> bool:
+        """Whether a server that did not answer a request without TLS would answer one with it."""
+        any_certificate = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        any_certificate.check_hostname, any_certificate.verify_mode = False, ssl.CERT_NONE
+        try:
+            with socket.create_connection((self.host, self.port), CONNECT_SECONDS) as plain_socket:
+                any_certificate.wrap_socket(plain_socket).close()
+        except OSError:
+            return False
+        return True
 
     def _peer_certificate(self) -> bytes | None:
         if self.root is None:
             return None
-        socket = self._connection().sock
-        return socket.getpeercert(binary_form=True) if isinstance(socket, ssl.SSLSocket) else None
-
-    def _close(self) -> None:
-        connection = getattr(self._sockets, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._sockets.connection = None
-
-
-def _needs_root(address: str) -> str:
-    return f"the server at {address} speaks TLS; name the operator's certificate: --root ca.crt."
+        own = self._connection().sock
+        return own.getpeercert(binary_form=True) if isinstance(own, ssl.SSLSocket) else None
 
 
 def _sentence(body: bytes) -> str:

@@ -77,7 +77,13 @@ class NodeRequests:
     tokens: dict[str, int] = field(default_factory=dict)  # node id by token
     token_of: dict[int, str] = field(default_factory=dict)
     nonces: dict[str, float] = field(default_factory=dict)  # time of making by nonce
+    is_closing: bool = False
     deliveries: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_DELIVERIES))
+
+    def close(self) -> None:
+        """Let no request wait any more."""
+        self.is_closing = True
+        self.mailboxes.wake_all()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -162,7 +168,7 @@ class NodeRequests:
             if (found := self.mailboxes.next_after(node, after)) is not None:
                 return found
             seconds_left = deadline - time.monotonic()
-            if seconds_left <= 0:
+            if seconds_left <= 0 or self.is_closing:
                 return None
             waiting: asyncio.Future[Any] = asyncio.ensure_future(woken.wait())
             await asyncio.wait((waiting, gone), timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
