@@ -40,6 +40,8 @@ COMMANDS = (  # module and function share this name
     "settle",
     "ledger",
     "keys",
+    "backup",
+    "restore",
     "errata",
 )
 
