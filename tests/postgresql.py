@@ -29,6 +29,18 @@ def postgresql_server():
     if given := os.environ.get(VARIABLE):
         yield given
         return
+    with restartable_server(*programs_and_user()) as server:
+        yield server.address
+
+
+@pytest.fixture
+def own_postgresql():
+    """A server of this test's own, which it may stop and start."""
+    with restartable_server(*programs_and_user()) as server:
+        yield server
+
+
+def programs_and_user():
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     programs = find_programs()
     if programs is None:
@@ -36,8 +48,7 @@ def postgresql_server():
     user = ordinary_user()
     if user is None:
         pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody'")
-    with private_server(programs, user) as address:
-        yield address
+    return programs, user
 
 
 @pytest.fixture
@@ -79,39 +90,73 @@ def ordinary_user():
 
 
 @contextmanager
-def private_server(programs, user):
-    initdb, postgres = map(str, programs)
+def restartable_server(programs, user):
+    """A private server of one's own, which can be stopped without warning and started again."""
     folder = Path(tempfile.mkdtemp(prefix="truthfl-pg-"))  # short, since a socket's path must be
-    process = None
+    server = PrivateServer(programs, user, folder)
     try:
-        as_user = {"cwd": folder, "env": {"PATH": os.defpath, "LC_ALL": "C"}, "stdin": subprocess.DEVNULL}
+        server.prepare()
+        server.start()
+        yield server
+    finally:
+        server.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class PrivateServer:
+    """PostgreSQL in a folder, with a socket there."""
+
+    def __init__(self, programs, user, folder):
+        self.programs, self.folder, self.log = programs, folder, folder / "log"
+        self.address = f"postgresql://tester@/postgres?host={folder}"
+        self.process = None
+        self.as_user = {"cwd": folder, "env": {"PATH": os.defpath, "LC_ALL": "C"}, "stdin": subprocess.DEVNULL}
         if os.geteuid() == 0:
             os.chown(folder, user.pw_uid, user.pw_gid)
-            as_user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        log = folder / "log"
-        with log.open("wb") as out:
-            as_user |= {"stdout": out, "stderr": out}
-            made = subprocess.run(
-                [initdb, "-D", "data", "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"],
-                check=False,
-                **as_user,
-            )
-            if made.returncode != 0:
-                pytest.skip(f"initdb failed: {log.read_text().strip().splitlines()[-1]}")
-            settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
-            process = subprocess.Popen([postgres, "-D", "data", "-k", str(folder), *settings], **as_user)
-        address = f"postgresql://tester@/postgres?host={folder}"
-        wait_until_there(address, process, log)
-        yield address
-    finally:
-        if process is not None:
-            process.send_signal(signal.SIGINT)  # do not wait for those who are connected
-            try:
-                process.wait(timeout=START_S)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGQUIT)
-                process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+            self.as_user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+    def prepare(self):
+        words = [str(self.programs[0]), "-D", "data", "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"]
+        if self.run(words).returncode != 0:
+            pytest.skip(f"initdb failed: {self.log.read_text().strip().splitlines()[-1]}")
+
+    def start(self):
+        settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
+        words = [str(self.programs[1]), "-D", "data", "-k", str(self.folder), *settings]
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(words, stdout=out, stderr=out, **self.as_user)
+        wait_until_there(self.address, self.process, self.log)
+
+    def stop_at_once(self):
+        """As a crash: connections break, nothing is written any more."""
+        stop = self.run([str(self.programs[1].with_name("pg_ctl")), "stop", "-D", "data", "-m", "immediate"])
+        assert stop.returncode == 0, self.log.read_text()
+        self.process.wait(timeout=START_S)
+
+    def require_passwords(self):
+        """From now on, `tester` comes in with the password "right" alone."""
+        engine = create_engine(make_url(self.address).set(drivername="postgresql+psycopg"))
+        with engine.begin() as connection:
+            connection.execute(text("ALTER USER tester PASSWORD 'right'"))
+        rules = "local all all scram-sha-256\n"
+        (self.folder / "data" / "pg_hba.conf").write_text(rules)
+        with engine.begin() as connection:
+            connection.execute(text("SELECT pg_reload_conf()"))
+        engine.dispose()
+
+    def run(self, words):
+        with self.log.open("ab") as out:
+            return subprocess.run(words, check=False, stdout=out, stderr=out, **self.as_user)
+
+    def end(self):
+        if self.process is None or self.process.poll() is not None:
+            return
+        self.process.send_signal(signal.SIGINT)  # do not wait for those who are connected
+        try:
+            self.process.wait(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait()
 
 
 def wait_until_there(address, process, log):

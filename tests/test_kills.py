@@ -1,16 +1,11 @@
 """A handful of the kills that scripts/kill_and_resume.py makes by the dozen."""
 
-import importlib.util
 import random
-from pathlib import Path
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "kill_and_resume.py"
+from scripts_of_tests import kill_and_resume as script
 
 
 def test_a_job_killed_without_warning_goes_on_and_pays_the_same(tmp_path):
-    spec = importlib.util.spec_from_file_location("kill_and_resume", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
     job = tmp_path / "job.toml"
     job.write_text(script.AUDITION_JOB, encoding="utf-8")
     expected, seconds = script.undisturbed(job, tmp_path / "calm")

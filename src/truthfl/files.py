@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import uuid4
 
-from truthfl.errors import ServiceError
+from truthfl.errors import InputError, ServiceError
 
 PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
+DRAFT = ".draft"  # how names of files and folders end that are not whole yet
 
 
 def write_file(
@@ -31,7 +34,7 @@ def write_file(
         try:
             return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
         except FileNotFoundError:
-            _make_folder(path.parent)
+            make_folder(path.parent)
             return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
@@ -82,6 +85,55 @@ def lock_file(path: Path, in_use: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def new_private_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, for its owner alone, which has its name when the context ends without an error.
+
+    For contents that do not fit into the memory. Raise `InputError` if there is a file of this name.
+    """
+    draft = path.with_name(f".{uuid4().hex}{DRAFT}")
+    try:
+        make_folder(path.parent)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE)
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if not _link_unless_exists(draft, path):
+            raise InputError(f"{path} exists already, and is not replaced; name another file.")
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_private_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into, for its owner alone, which becomes `folder` when the context ends without an error.
+
+    Raise `InputError` if `folder` exists and is not empty.
+    """
+    draft = folder.with_name(f".{uuid4().hex}{DRAFT}")
+    try:
+        make_folder(folder.parent)
+        draft.mkdir(PRIVATE_FOLDER_MODE)
+        yield draft
+        require_empty(folder)
+        os.replace(draft, folder)
+    except OSError as error:
+        raise ServiceError(f"{folder} cannot be written: {error.strerror or error}.") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def require_empty(folder: Path) -> None:
+    """Raise `InputError` unless this folder does not exist, or is empty."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise InputError(f"{folder} exists already and is no folder; name another.")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty, and nothing in it is replaced; name a new folder.")
+
+
 def append_text(path: Path, text: str) -> None:
     """Append text to a file that only its owner can read; make the file if there is none."""
     create_private_file(path)
@@ -92,7 +144,8 @@ def append_text(path: Path, text: str) -> None:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; raise OSError if that cannot be done."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -108,7 +161,7 @@ def _write_through(path: Path, data: bytes) -> bool:
 
 def _write_atomically(path: Path, data: bytes, *, private: bool, keep_existing: bool, sync: bool) -> bool:
     target = path.resolve() if path.is_symlink() and not keep_existing else path
-    draft = target.with_name(f".{uuid4().hex}.draft")
+    draft = target.with_name(f".{uuid4().hex}{DRAFT}")
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE if private else 0o666)
         with os.fdopen(handle, "wb") as file:

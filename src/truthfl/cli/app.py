@@ -46,6 +46,8 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "settle",
     "ledger",
     "keys",
+    "backup",
+    "restore",
     "errata",
 )
 

@@ -1,8 +1,9 @@
 """The class Ledger: an append-only table of entries in SQL, unique by (job, kind, key).
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
-because of the table's unique keys; the write lock only avoids retries. Imports `address`, `canonical`, `entry`,
-`guards`, `schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
+because of the table's unique keys; the write lock only avoids retries. If the server of an open ledger's database goes
+away, reading and appending wait until it is back. Imports `address`, `canonical`, `entry`, `guards`, `outage`,
+`schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from sqlalchemy import URL, ColumnElement, Connection, CursorResult, func, selec
 from truthfl.errors import InputError
 from truthfl.ledger.address import read_address
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.database import Database, Result, retry
+from truthfl.ledger.database import Database, Result, retry, retry_through_outages
 from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after, new_salt
 from truthfl.ledger.guards import missing_guards
+from truthfl.ledger.outage import Tell, tell_on_standard_error
 from truthfl.ledger.postgresql import postgresql
 from truthfl.ledger.schema import ENTRIES, readable_columns
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
@@ -35,20 +37,21 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-def open_ledger(where: str | Path) -> Ledger:
+def open_ledger(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open a ledger for writing; create it if it does not exist.
 
     where   path of an SQLite file, or postgresql://user@host/database
+    tell    called with a sentence when the database does not answer any more and is waited for, and when it is back
     """
     address = read_address(where)
-    database = postgresql(address, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
+    database = postgresql(address, tell, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
     return _opened(database, upgrade)
 
 
-def open_for_reading(where: str | Path) -> Ledger:
-    """Open an existing ledger; nothing is created or changed."""
+def open_for_reading(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledger:
+    """Open an existing ledger; nothing is created or changed. `tell` is as in `open_ledger`."""
     address = read_address(where)
-    database = postgresql(address, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
+    database = postgresql(address, tell, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
     return _opened(database, readable_version)
 
 
@@ -161,6 +164,10 @@ class Ledger:
         """The names of the triggers against changes of rows that the database has no more."""
         return self._do(self._database.reading, missing_guards)
 
+    def stop_waiting(self) -> None:
+        """Threads that wait for a database that does not answer, now and later, get a `ServiceError`."""
+        self._database.outage.stop()
+
     def close(self) -> None:
         if self._open and self._process == os.getpid():
             self._open = False
@@ -173,7 +180,7 @@ class Ledger:
         self.close()
 
     def _do(self, transaction: Transaction, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in a transaction, again after transient errors."""
+        """Run `work` in a transaction, again after transient errors and when a lost database is back."""
         if self._process != os.getpid():
             raise InputError("this ledger was opened by another process; each must open its own.")
         if not self._open:
@@ -183,4 +190,4 @@ class Ledger:
             with transaction() as connection:
                 return work(connection)
 
-        return retry(self._database, attempt)
+        return retry_through_outages(self._database, attempt)

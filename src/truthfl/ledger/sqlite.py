@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
@@ -32,7 +32,7 @@ def sqlite_to_write(path: Path) -> Database:
         raise InputError(f"{path} is a folder; a ledger is a file.")
     with suppress(ServiceError):  # SQLite says what is wrong with the place
         create_private_file(path)
-    return Database(str(path), _engine(lambda: _connect(path, "mode=rwc", "journal_mode=WAL", "synchronous=FULL")))
+    return Database(str(path), _engine(lambda: connect(path, "mode=rwc", "journal_mode=WAL", "synchronous=FULL")))
 
 
 def sqlite_to_read(path: Path) -> Database:
@@ -44,14 +44,14 @@ def sqlite_to_read(path: Path) -> Database:
     if not path.is_file():
         raise InputError(f"there is no ledger {path}; name the file that a job wrote.")
     if _with_suffix(path, "-shm").exists():
-        return Database(str(path), _engine(lambda: _connect(path, "mode=ro", "query_only=ON")))
+        return Database(str(path), _engine(lambda: connect(path, "mode=ro", "query_only=ON")))
     folder = tempfile.TemporaryDirectory(prefix="truthfl-ledger-")
     try:
         copy = _consistent_copy(path, Path(folder.name))
     except BaseException:
         folder.cleanup()
         raise
-    return Database(str(path), _engine(lambda: _connect(copy, "mode=rw", "query_only=ON")), folder.cleanup)
+    return Database(str(path), _engine(lambda: connect(copy, "mode=rw", "query_only=ON")), folder.cleanup)
 
 
 def _consistent_copy(path: Path, folder: Path) -> Path:
@@ -87,7 +87,30 @@ def _with_suffix(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _connect(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
+@contextmanager
+def copied_and_locked(path: Path, copy: Path) -> Iterator[None]:
+    """Copy the ledger in this file to a new file; until the context ends, nobody can add rows to the ledger.
+
+    Processes that have it open go on: they can read, and wait before they write.
+    """
+    create_private_file(copy)
+    try:
+        with (
+            closing(connect(path, "mode=rw")) as lock,
+            closing(connect(path, "mode=ro")) as source,
+            closing(connect(copy, "mode=rw")) as target,
+        ):
+            lock.execute("BEGIN IMMEDIATE")
+            source.backup(target)
+            target.execute("PRAGMA journal_mode=DELETE").close()  # one file, without others beside it
+            yield
+            lock.execute("ROLLBACK")
+    except sqlite3.Error:
+        raise ServiceError(f"{path} cannot be copied: it is in use, damaged or the disk is full; try again.") from None
+
+
+def connect(path: Path, mode: str, *pragmas: str) -> sqlite3.Connection:
+    """A connection to this file; `mode` as in SQLite's addresses."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,

@@ -1,0 +1,78 @@
+"""`truthfl backup`: an operator's ledger, secrets and keys in one file.
+
+Imports, when called, the ledger (`address`, `archive`, `backup`, `book`) and `operator_folder` of
+`federation.protocol`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from truthfl.errors import InputError, ServiceError
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(metavar="TARGET.tar", help="The new file; an existing one is kept.")],
+    out: Annotated[Path, typer.Option(help="The operator's folder, as in truthfl serve or run.")],
+    keys: Annotated[Path | None, typer.Option(help="The folder with the operator's keys and certificates.")] = None,
+    participants: Annotated[Path | None, typer.Option(help="The folder with the participants' public keys.")] = None,
+    ledger: Annotated[
+        str | None, typer.Option(help="The ledger, where it is not ledger.db in the folder or the server's last.")
+    ] = None,
+) -> None:
+    """Back up ledger, checkpoints, models, secrets and keys, of one moment, also while the server runs.
+
+    Whoever has the file can sign in your name: encrypt it before it leaves the machine. A ledger in PostgreSQL is not
+    in it: end the server, and copy the database with pg_dump.
+
+    Example: truthfl backup --out served --keys keys backups/monday.tar
+    """
+    from truthfl.ledger.archive import FOLDER, KEYS, PARTICIPANTS
+    from truthfl.ledger.backup import back_up
+
+    named = {FOLDER: out, KEYS: keys, PARTICIPANTS: participants}
+    parts = {part: folder for part, folder in named.items() if folder is not None}
+    for folder in parts.values():
+        if not folder.is_dir():
+            raise InputError(f"{folder} is no folder; name the one to back up.")
+    address = ledger or _usual_ledger(out)
+    _require_no_server_on_postgresql(out, address)
+    manifest = back_up(target, parts, address)
+    print(f"Backup: {target}, {len(manifest.files)} files, for your eyes alone. It holds private keys; encrypt it.")
+    if manifest.ledger:
+        print(f"The ledger in it has {manifest.rows} rows.")
+    else:
+        print("The ledger is in PostgreSQL and not in it: copy it with pg_dump before the server starts again.")
+
+
+def _usual_ledger(out: Path) -> str:
+    """The address that the server kept, if it kept one that is not an earlier place of this folder's own file."""
+    from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
+
+    usual = out / "ledger.db"
+    if usual.exists() or not (out / LEDGER_ADDRESS).exists():
+        return str(usual)
+    return kept_ledger_address(out)
+
+
+def _require_no_server_on_postgresql(out: Path, address: str) -> None:
+    """Raise InputError if a server runs whose ledger is copied by another program: the two would not fit."""
+    from sqlalchemy import URL
+
+    from truthfl.federation.protocol.operator_folder import lock_folder
+    from truthfl.ledger.address import read_address, shown_url
+
+    where = read_address(address)
+    if not isinstance(where, URL):
+        return
+    try:
+        with lock_folder(out):
+            return
+    except ServiceError:
+        raise InputError(
+            f"a server runs on {out} with its ledger in {shown_url(where)}; end it, then copy the database with "
+            "pg_dump and back up, so that both are of one moment."
+        ) from None
