@@ -78,7 +78,7 @@ def _training_metrics(status: JobStatus) -> Iterator[Metric]:
     times = status.round_times
     last = sorted(times.last)
     quantiles = [("", {"quantile": f"{share}"}, _quantile(last, share)) for share in QUANTILES] if last else []
-    totals = [("_sum", {}, times.seconds), ("_count", {}, float(times.count))]
+    totals: list[Sample] = [("_sum", {}, times.seconds), ("_count", {}, float(times.count))]
     text = f"Duration of rounds since the server started; quantiles are of the last {len(last)}."
     yield Metric("round_seconds", "summary", text, (*quantiles, *totals))
     measured = next((point for point in reversed(status.rounds) if point.loss is not None), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truthfl.federation.protocol.job_tally import JobTally, LedgerRow, Refusal, RoundPoint
+from truthfl.federation.protocol.job_tally import ACCEPTED, JobTally, LedgerRow, Refusal, RoundPoint
 from truthfl.federation.protocol.live_status import (
     AUDITIONING,
     ENROLLING,
@@ -110,8 +110,8 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
         stage=stage,
         since=since,
         deadline=None if here is None or stage == OVER else here.deadline,
-        paused=tally.paused if here is None else here.paused,
-        ended=tally.ended,
+        paused=(tally.commands.paused if here is None else here.paused) and stage != OVER,
+        ended=None if tally.commands.ended is None else plain(tally.commands.ended.why or "no reason given"),
         participants=participants_of(tally, live, running=running),
         rounds=tuple(tally.rounds),
         rounds_planned=None if tally.terms is None else tally.terms.rounds,
@@ -132,14 +132,23 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
 def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
     """The stage that the ledger's entries have reached, and since when."""
     in_force, at = tally.in_force, tally.last_at
+    agreed = bool(in_force) and all(client.answer == ACCEPTED for client in in_force)
+    if tally.commands.ended is not None and not agreed:  # there is nothing to settle
+        return OVER, tally.commands.ended.at
     if in_force and all(client.receipt for client in in_force):
         return OVER, at["receipt"]
-    if tally.terms is not None and "start" in at and len(tally.rounds) >= tally.terms.rounds:
+    if tally.terms is not None and "round" in at and len(tally.rounds) >= tally.terms.rounds:
         return TESTING, at["round"]
-    for kind, stage in (("test", TESTING), ("final", TESTING), ("start", TRAINING), ("commitment", AUDITIONING)):
+    for kind, stage in (
+        ("ended", TESTING),
+        ("test", TESTING),
+        ("final", TESTING),
+        ("start", TRAINING),
+        ("commitment", AUDITIONING),
+    ):
         if kind in at:
             return stage, tally.first_at[kind]
-    if in_force and all(client.answer == "accepted" for client in in_force):
+    if agreed:
         return LABELING, at["answer"]
     if "offer" in at:
         return OFFERING, at["offer"]

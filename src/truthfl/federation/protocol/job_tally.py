@@ -2,7 +2,7 @@
 
 A `JobView` is made of all entries at once; this is for those who look every second, and costs what the new entries
 cost. Entries that truthfl did not write are counted and passed over. Imports `approval`, `narration`, and the ledger's
-`entry`, `job_terms`, `terms`.
+`command_state`, `commands`, `entry`, `job_terms`, `terms`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 from truthfl.errors import TruthflError
 from truthfl.federation.protocol.approval import PlannedOffer, planned_offer
 from truthfl.federation.protocol.narration import describe_row
+from truthfl.ledger.command_state import CommandState, state_after
+from truthfl.ledger.commands import Command, command_fault, read_command
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.terms import offer_from
@@ -74,7 +76,6 @@ class ClientTally:
     version, index  of her last offer, and her position in it
     answer          to her last offer: ACCEPTED, DECLINED or NO_ANSWER; None before
     left_out        why the plan does not ask her
-    removed         why the operator removed her
     asked_listed    rounds whose entry lists her among those who were asked
     """
 
@@ -85,7 +86,6 @@ class ClientTally:
     index: int = 0
     answer: str | None = None
     left_out: str | None = None
-    removed: str | None = None
     committed: bool = False
     audition: dict[str, Any] | None = None  # solo_loss, passed, reason
     asked_listed: int = 0
@@ -99,9 +99,9 @@ class ClientTally:
 
     @property
     def takes_part(self) -> bool:
-        """Whether nothing in the ledger keeps her from the joint training."""
+        """Whether she accepted and was not stopped at the audition."""
         stopped = self.audition is not None and not self.audition["passed"]
-        return self.answer == ACCEPTED and not stopped and self.removed is None
+        return self.answer == ACCEPTED and not stopped
 
 
 class JobTally:
@@ -114,8 +114,8 @@ class JobTally:
     refused_at      by stage: how many replies were not taken
     strangers       the last refusals of nodes that are no client of the job
     rows            the last entries in words
-    paused          whether the operator's last command to pause was not followed by one to resume
-    ended           why the operator ended the job; None unless she did
+    operator_key    whose commands count
+    commands        what the operator's commands amount to
     unreadable      how many entries truthfl did not write
     """
 
@@ -137,8 +137,9 @@ class JobTally:
         self.strangers: deque[Refusal] = deque(maxlen=STRANGERS_KEPT)
         self.test: dict[str, Any] | None = None
         self.rows: deque[LedgerRow] = deque(maxlen=ROWS_KEPT)
-        self.paused = False
-        self.ended: str | None = None
+        self.operator_key = ""
+        self.commands = CommandState()
+        self._given: list[Command] = []
         self.unreadable = 0
 
     def add(self, entry: Entry) -> None:
@@ -170,6 +171,7 @@ class JobTally:
         return self.clients.setdefault(name, ClientTally(name))
 
     def _add_job(self, _: Entry, document: dict[str, Any]) -> None:
+        self.operator_key = str(document["operator_key"])
         for name in document["job"]["clients"]["name"]:
             self.client(name)
 
@@ -223,7 +225,8 @@ class JobTally:
             self.client(name).left_out = reason
             return
         self.refused_at[plain(stage)] += 1
-        who = plain(name if name is not None else f"node {document['node']}")
+        node = "somebody" if document["node"] is None else f"node {document['node']}"
+        who = plain(node if name is None else name)
         round_ = None if document["round"] is None else int(document["round"])
         refusal = Refusal(entry.at, plain(stage), round_, who, reason)
         if name is None:
@@ -234,6 +237,11 @@ class JobTally:
         client.refusals.append(refusal)
         if stage == "offer" and reason == NO_ANSWER:
             client.answer = NO_ANSWER
+
+    def _add_command(self, _: Entry, document: dict[str, Any]) -> None:
+        if command_fault(document, self.job, self.operator_key) is None:
+            self._given.append(read_command(document))
+            self.commands = state_after(self._given)
 
     def _add_test(self, _: Entry, document: dict[str, Any]) -> None:
         self.test = {name: number_or_none(document[name]) for name in ("loss", "accuracy", "samples")}

@@ -32,6 +32,11 @@ class JobWatch:
         """The status now; the same object as before if nothing has changed."""
         return self._reader.read(self.live())
 
+    @property
+    def operator_key(self) -> str:
+        """The public key whose commands the job's server obeys; "" before the job has begun."""
+        return self._reader.tally.operator_key
+
     def live(self) -> LiveStatus | None:
         """What the server wrote last; None if there is nothing."""
         return read_live_status(self.folder)
@@ -49,9 +54,13 @@ class JobWatch:
 
 @contextmanager
 def job_watch(folder: Path, ledger_address: str | None = None, job: str | None = None) -> Iterator[JobWatch]:
-    """Watch this job; by default, the last of the folder's ledger."""
+    """Watch this job; by default, the last of the folder's ledger.
+
+    Who gives the ledger's address and the job, as its server's own process does, may watch a job that has not begun.
+    """
     with open_for_reading(ledger_address or ledger_address_of(folder)) as ledger:
-        yield JobWatch(folder, ledger, _chosen(ledger, job))
+        known = job is not None and ledger_address is not None
+        yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job))
 
 
 def ledger_address_of(folder: Path) -> str:

@@ -134,8 +134,8 @@ def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -
 
 def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
     """Her state, and the reason if it is one that ends her part."""
-    if client.removed is not None:
-        return "removed", client.removed
+    if client.name in tally.commands.removed:
+        return "removed", tally.commands.removed[client.name]
     if client.audition is not None and not client.audition["passed"]:
         return "stopped", client.audition["reason"]
     if client.left_out is not None:

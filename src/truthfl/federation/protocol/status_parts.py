@@ -131,4 +131,4 @@ def times_of(live: LiveStatus | None) -> RoundTimes:
 
 def _open_clients(tally: JobTally) -> list[ClientTally]:
     """Those whose offers are open or accepted."""
-    return [client for client in tally.in_force if client.answer in (None, ACCEPTED) and client.removed is None]
+    return [client for client in tally.in_force if client.answer in (None, ACCEPTED)]
