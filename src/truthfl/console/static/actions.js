@@ -33,6 +33,7 @@ export function showActions(newest) {
       return button;
     }), status.can_act || status.over ? "" : make("span", { class: "soft" }, "There is no key here to sign commands with: this page shows, and changes nothing."));
   }
+  byId("actions").hidden = status.over && byId("notice").textContent === "";
   for (const name of ["approve", "disapprove"]) byId(name).hidden = !status.can_act;
   showWaiting();
 }

@@ -39,26 +39,26 @@ function thinned(rounds) {
 export function showMoney({ money }) {
   byId("money-none").hidden = money !== null;
   byId("money-plot").hidden = money === null;
-  byId("money").hidden = money === null;
+  byId("money").hidden = byId("money-words").hidden = money === null;
   byId("money-unit").textContent = money === null ? "" : `in ${money.currency}`;
   if (money === null) return;
   const value = (number_) => amount(number_, money);
-  const bars = [["most", money.most, "most"], ["expected", money.expected, ""], ["accepted", money.committed, ""], ["settled", money.settled, "good"],
-    ["paid", money.paid, "good"]].filter(([, sum]) => sum !== null);
+  const bars = [[money.has_cap ? "worst case" : "at loss 0", money.most, "most"], ["expected", money.expected, ""], ["accepted", money.committed, ""],
+    ["settled", money.settled, "good"], ["paid", money.settled === null ? null : money.paid, "good"]].filter(([, sum]) => sum !== null);
   const most = Math.max(...bars.map(([, sum]) => sum), 1);
   barPlot(byId("money-plot"), { most, bars: bars.map(([name, sum, kind]) => ({ name, value: sum, text: value(sum), marks: [], kind })),
     words: bars.map(([name, sum]) => `${name} ${value(sum)}`).join(", ") });
+  byId("money-words").textContent = moneyWords(money);
   pairs(byId("money"), [
-    ["work costs those who do it", value(money.cost)],
-    ["expected pay, if all are honest", value(money.expected)],
-    ["of it, offers that are accepted", value(money.committed)],
-    [money.has_cap ? "worst case: never more than" : "no cap; a perfect model would cost", value(money.most)],
-    ["settled", value(money.settled)],
-    ["due, not sent", value(money.due)],
-    ["sent, not confirmed", value(money.sent)],
-    ["confirmed", value(money.paid)],
-    ...(money.failed > 0 ? [["failed", value(money.failed), "bad"]] : []),
+    ["what the work costs those who do it", value(money.cost)],
+    ...(money.settled === null ? [] : [["settled, not sent", value(money.due)], ["sent, not confirmed", value(money.sent)]]),
+    ...(money.failed > 0 ? [["failed; to be sent again", value(money.failed), "bad"]] : []),
   ]);
+}
+
+function moneyWords({ has_cap: hasCap }) {
+  return hasCap ? "Expected: if all are honest. Accepted: of those who have a contract. Worst case: the caps; you can never owe more."
+    : "Expected: if all are honest. Accepted: of those who have a contract. This contract has no cap; a perfect model would cost what stands first.";
 }
 
 export function showPlan(status) {

@@ -46,7 +46,7 @@ function lineFigure(width, { lines, points = [], across = null, x, y, height, wo
     draw("text", { class: "title", x: frame.right, y: height - 6, "text-anchor": "end" }, x.title),
     ...(across === null ? [] : [
       draw("line", { class: "across", x1: frame.left, x2: frame.right, y1: py(across.y), y2: py(across.y) }),
-      draw("text", { class: "halo", x: frame.right, y: py(across.y) - 5, "text-anchor": "end" }, across.name)]),
+      draw("text", { class: "halo", x: frame.left + 6, y: py(across.y) - 5 }, across.name)]),
     ...lines.map((line) => line.points.length === 1
       ? draw("circle", { class: `end ${line.kind}`, cx: px(line.points[0][0]), cy: py(line.points[0][1]), r: 3 })
       : draw("polyline", { class: `line ${line.kind}`, points: line.points.map(([a, b]) => `${px(a)},${py(b)}`).join(" ") })),

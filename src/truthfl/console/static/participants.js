@@ -19,11 +19,11 @@ export function showParticipants(status) {
   shown = status;
   const { participants: people, money } = status;
   const unit = money === null ? "" : `, ${money.currency}`;
-  const heads = [["client", ""], ["state", ""], ["here", ""], ["labels", "n"], ["solo loss", "n"], ["rounds", "n"], ["refused", "n"],
+  const heads = [["client", ""], ["state", ""], ...(status.running ? [["here", ""]] : []), ["labels", "n"], ["solo loss", "n"], ["rounds", "n"], ["refused", "n"],
     [`expected${unit}`, "n"], [`most${unit}`, "n"], [`pay${unit}`, "n"], ["payment", ""]];
   byId("people-heads").replaceChildren(...heads.map(([text, kind]) => make("th", { scope: "col", class: kind }, text)));
   byId("people").replaceChildren(...people.slice(0, all ? people.length : FIRST_SHOWN).map((one) => row(one, money)));
-  byId("people-total").replaceChildren(...(money === null ? [] : [totals(people, money)]));
+  byId("people-total").replaceChildren(...(money === null ? [] : [totals(people, money, status.running)]));
   byId("people-count").textContent = countWords(status);
   const more = byId("people-more");
   more.hidden = people.length <= FIRST_SHOWN;
@@ -49,7 +49,7 @@ function row(one, money) {
   return make("tr", {},
     make("th", { scope: "row" }, one.name),
     make("td", {}, make("span", { class: `state ${kind}` }, one.state), remark(one)),
-    here(one), ...cells);
+    ...(one.connected === null ? [] : [here(one)]), ...cells);
 }
 
 // Why she is out, or what was refused last.
@@ -60,7 +60,6 @@ function remark(one) {
 }
 
 function here(one) {
-  if (one.connected === null) return cell("soft", "");
   const seen = one.last_seen === null ? "" : make("time", { class: "soft ago", datetime: one.last_seen });
   return make("td", {}, make("span", { class: one.connected ? "dot on" : "dot off", "aria-hidden": "true" }), one.connected ? "yes " : "no ", seen);
 }
@@ -72,10 +71,10 @@ export function showAges(now) {
   }
 }
 
-function totals(people, money) {
+function totals(people, money, running) {
   const sum = (name) => people.reduce((total, one) => total + (one[name] ?? 0), 0);
   const labels = sum("labels_asked") > 0 ? ofAll(sum("labels_done"), sum("labels_asked")) : "";
-  return make("tr", {}, make("th", { scope: "row" }, "in force"), cell("", ""), cell("", ""), cell("n", labels), cell("", ""), cell("", ""),
+  return make("tr", {}, make("th", { scope: "row" }, "total"), ...(running ? [cell("", "")] : []), cell("", ""), cell("n", labels), cell("", ""), cell("", ""),
     cell("n", sum("refused") > 0 ? whole(sum("refused")) : ""),
     cell("n", amount(money.expected, money)), cell("n", amount(money.most, money)),
     cell("n", money.settled === null ? "" : amount(money.settled, money)), cell("", ""));

@@ -88,10 +88,6 @@ def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
     document = entry.document
     if entry.kind == "job":
         return f"the job begins, with {len(document['job']['clients']['name'])} clients"
-    if entry.kind == "command":
-        return f"the operator's command: {command_in_words(document['document'])}"
-    if entry.kind == "ended":
-        return "the job goes no further, by the operator's command"
     if entry.kind == "commitment":
         return f"{document['client']} has trained alone and committed to her model"
     if entry.kind == "start":
@@ -107,12 +103,3 @@ def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
         amount = minor_money(document["amount"], units, document["currency"])
         return f"payment of {document['client']}: {amount}, {document['state']}"
     return f"{entry.kind} {entry.key}"
-
-
-def command_in_words(document: Mapping[str, str]) -> str:
-    """A command without what is secret or long in it, and its reason."""
-    on = {"remove": "client", "extend": "stage", "invite": "name"}.get(document["kind"])
-    until = f" until {document['until']}" if "until" in document else ""
-    words = {"approve": "approve the plan", "disapprove": "decline the plan"}.get(document["kind"], document["kind"])
-    reason = f": {document['why']}" if document["why"] else ""
-    return f"{words}{f' {document[on]}' if on else ''}{until}{reason}"
