@@ -1,11 +1,11 @@
-"""What the operator is told of a job: held against the ledger, entry by entry; live; of ledgers with strangers' rows."""
+"""What the operator is told of a job: held against the ledger, entry by entry; live; with rows of strangers."""
 
 import json
 from dataclasses import asdict, replace
 
 import pytest
 
-from console_jobs import ConsoleJob
+from console_jobs import ConsoleJob, wait_for
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import job_watch as watching
@@ -164,45 +164,40 @@ def test_a_running_job_is_told_by_its_server(tmp_path):
     with console_job.running():
         assert console_job.held.wait(60)
         with job_watch(tmp_path) as watched:
-            status = watched.read()
-            assert (status.running, status.stage, status.address) == (True, "training", "127.0.0.1:8443")
+            status = wait_for(watched, lambda found: found.stage == "training" and len(found.rounds) == 4)
+            assert (status.running, status.address) == (True, "fl.example.org:8443")
             assert [one.connected for one in status.participants] == [True] * 4
             assert all(one.last_seen for one in status.participants)
-            assert status.participants[1].state == "stopped"
-            assert status.participants[0].state == "training"
-            console_job.live.begin("training", now())
-            assert wait_for(watched, lambda found: found.deadline is not None).deadline
-            assert status.round_times.count == 4
+            assert [one.state for one in status.participants] == ["training", "stopped", "training", "training"]
+            assert status.round_times.count == len(status.round_times.last) == 4
+            assert status.round_times.seconds == pytest.approx(sum(status.round_times.last), abs=4e-6)  # as rounded
             console_job.go_on()
             assert not wait_for(watched, lambda found: found.stage == "over").running
 
 
-def wait_for(watched, condition):
-    for _ in range(600):
-        status = watched.read()
-        if condition(status):
-            return status
-        console_wait()
-    raise AssertionError(watched.read())
+def test_a_stage_that_waits_has_a_deadline(tmp_path):
+    console_job = ConsoleJob(tmp_path, hold=("labeling", 4))
+    with console_job.running():
+        assert console_job.held.wait(60)
+        with job_watch(tmp_path) as watched:
+            status = wait_for(watched, lambda found: found.stage == "labeling" and found.running)
+            assert status.since < now() < status.deadline
+            assert status.deadline == watched.live().deadline
 
 
-def console_wait():
-    import time
-
-    time.sleep(0.05)
-
-
-def test_a_server_that_is_gone_does_not_run(tmp_path, done):
-    folder = done.folder
-    live = replace(read_live_status(folder), at=now(), stage="training")
-    with open_for_reading(done.ledger) as book:
-        tally_job = done.name
+def test_a_server_that_is_gone_does_not_run(done, tmp_path):
+    live = replace(read_live_status(done.folder), at=now(), stage="training")
+    with open_ledger(tmp_path / "ledger.db") as book:
+        for entry in entries_of(done.ledger)[:-20]:  # as far as the middle
+            book.append(entry.job, entry.kind, entry.key, entry.document)
         assert live.is_current
-        dead = replace(live, pid=2**22 + 1)
-        assert not dead.is_current
-        assert not job_status(book, tally_job, dead).running
-        assert not replace(live, at="2020-01-01T00:00:00+00:00").is_current
-        assert not job_status(book, tally_job, replace(live, job="another")).running
+        assert job_status(book, done.name, live).running
+        for gone in (
+            replace(live, pid=2**22 + 1),  # no process has so high a number
+            replace(live, at="2020-01-01T00:00:00+00:00"),
+            replace(live, job="another"),
+        ):
+            assert not job_status(book, done.name, gone).running
     assert not LiveStatus("job", at="no time").is_current
 
 
@@ -216,7 +211,9 @@ def test_commands_change_what_is_told(done, tmp_path):
         status = job_status(book, done.name)
         assert (status.stage, status.paused) == ("offering", False)
         for kind, fields in (("pause", {}), ("remove", {"client": "Dora"})):
-            give_command(book, done.name, done.key, lambda k=kind, f=fields: new_command(k, done.name, "her", "why", **f))
+            give_command(
+                book, done.name, done.key, lambda k=kind, f=fields: new_command(k, done.name, "her", "why", **f)
+            )
         give_command(book, done.name, new_key(), lambda: new_command("end", done.name, "him", "I say so"))
         status = job_status(book, done.name)
         assert (status.paused, status.ended) == (True, None)

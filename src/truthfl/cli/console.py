@@ -1,6 +1,7 @@
 """`truthfl console`: the operator's page of a job that another process runs, or that is over.
 
-Imports, when called, `console.open_operator_page`, `label` and the ledger's `signing`.
+Imports `status` and, when called, `console.open_operator_page`, `label`, the protocol's `job_watch` and
+`serving_file`, and the ledger's `signing`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def console(
     """
     from truthfl.cli.label import open_in_browser
     from truthfl.console.open_operator_page import open_operator_page
+    from truthfl.federation.protocol.job_watch import ledger_address_of
 
+    ledger_address_of(out)  # an error if the folder is none of an operator's
     with open_operator_page(out, None, job, _key(out, key), port) as opened:
         print(f"The page, for this machine alone: {opened.url}")
         print("Ctrl+C closes it; the job goes on.", flush=True)
@@ -49,10 +52,12 @@ def console(
 
 
 def _key(folder: Path, option: Path | None) -> PrivateKey | None:
-    """The key that was named, or that is in the folder; None if there is none."""
+    """The key that was named, that the job was served with, or that is in the folder; None if there is none."""
+    from truthfl.federation.protocol.serving_file import read_serving
     from truthfl.ledger.signing import read_key
 
-    default = folder / "operator"
-    if option is None and not default.is_file():
-        return None
-    return read_key(option or default)
+    if option is not None:
+        return read_key(option)
+    serving = read_serving(folder)
+    default = folder / "operator" if serving is None or not serving.key else Path(serving.key)
+    return read_key(default) if default.is_file() else None

@@ -16,6 +16,8 @@ from truthfl.cli.output import console, print_json
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from truthfl.federation.protocol.job_status import JobStatus
 
 SECONDS_BETWEEN = 1.0
@@ -40,7 +42,6 @@ def status(
 
     Example: truthfl status --out served --watch
     """
-    from truthfl.cli.status_output import status_lines, status_table
     from truthfl.console.metrics import metrics_text
     from truthfl.federation.protocol.job_watch import job_watch
 
@@ -54,27 +55,34 @@ def status(
         elif metrics:
             print(metrics_text(watched.read()), end="")
         else:
-            screen, found = console(), watched.read()
-            screen.print(status_table(found))
-            for line in status_lines(found):
-                screen.print(line)
+            console().print(_all_of(watched.read()))
 
 
 def _show_until_interrupted(read: Callable[[], JobStatus]) -> None:
     """Replace what is shown on a terminal every second; elsewhere, print it again when it has changed."""
-    from rich.console import Group
     from rich.live import Live
-
-    from truthfl.cli.status_output import status_lines, status_table
 
     screen, last = console(), None
     try:
-        with Live(console=screen, auto_refresh=False, transient=False) as shown:
-            while True:
-                found = read()
-                if screen.is_terminal or found is not last:
-                    shown.update(Group(status_table(found), *status_lines(found)), refresh=True)
-                last = found
-                time.sleep(SECONDS_BETWEEN)
+        if screen.is_terminal:
+            with Live(console=screen, auto_refresh=False) as shown:
+                while True:
+                    shown.update(_all_of(read()), refresh=True)
+                    time.sleep(SECONDS_BETWEEN)
+        while True:
+            found = read()
+            if found is not last:
+                screen.print(_all_of(found))
+                screen.file.flush()
+            last = found
+            time.sleep(SECONDS_BETWEEN)
     except KeyboardInterrupt:
         return
+
+
+def _all_of(found: JobStatus) -> Group:
+    from rich.console import Group
+
+    from truthfl.cli.status_output import status_lines, status_table
+
+    return Group(status_table(found), *status_lines(found))

@@ -102,14 +102,15 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
     stage, since = recorded_stage(tally)
     if running and live is not None and stage != OVER:
         stage, since = plain(live.stage), live.stage_since
+    running = running and stage != OVER
     here = live if running else None
     return JobStatus(
         job=plain(tally.job),
-        running=running and stage != OVER,
+        running=running,
         address="" if here is None else plain(here.address),
         stage=stage,
         since=since,
-        deadline=None if here is None or stage == OVER else here.deadline,
+        deadline=None if here is None else here.deadline,
         paused=(tally.commands.paused if here is None else here.paused) and stage != OVER,
         ended=None if tally.commands.ended is None else plain(tally.commands.ended.why or "no reason given"),
         participants=participants_of(tally, live, running=running),

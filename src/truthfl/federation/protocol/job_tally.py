@@ -30,8 +30,11 @@ ACCEPTED, DECLINED, NO_ANSWER = "accepted", "declined", "no answer in time"
 
 def number_or_none(value: object) -> float | None:
     """The value as a number; None stays, and anything else is an error."""
-    if value is None:
-        return None
+    return None if value is None else number(value)
+
+
+def number(value: object) -> float:
+    """The value as a number; anything else is an error."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise TypeError
     return float(value)
@@ -68,6 +71,19 @@ class LedgerRow:
     words: str
 
 
+@dataclass(frozen=True)
+class TalliedPlan:
+    """The numbers of a plan; `worth` of the work of those whom it asks, in their order, if it says that."""
+
+    version: int
+    step_size: float
+    expected_loss: float
+    loss_error: float
+    worth: tuple[float, ...]
+    solo_labels: tuple[float, ...]
+    solo_loss: tuple[float, ...]
+
+
 @dataclass
 class ClientTally:
     """The entries about one client.
@@ -93,7 +109,7 @@ class ClientTally:
     taken: int = 0
     refused: int = 0
     refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
-    settlement: dict[str, Any] | None = None
+    settled: int | None = None  # in minor units
     payment: dict[str, Any] | None = None
     receipt: bool = False
 
@@ -126,8 +142,7 @@ class JobTally:
         self.first_at: dict[str, str] = {}
         self.last_at: dict[str, str] = {}
         self.terms: JobTerms | None = None
-        self.plan: dict[str, Any] | None = None
-        self.plan_version = 0
+        self.plan: TalliedPlan | None = None
         self.has_cap = True
         self.version = 0
         self.all_asked = 0
@@ -179,7 +194,10 @@ class JobTally:
         self.client(entry.key).samples = int(document["samples"])
 
     def _add_plan(self, entry: Entry, document: dict[str, Any]) -> None:
-        self.plan, self.plan_version = document, int(entry.key)
+        step_size, loss, error = (number(document[name]) for name in ("step_size", "expected_loss", "loss_error"))
+        solo = document.get("audition", {}).get("solo", {"labels": (), "loss": ()})
+        curves = (tuple(map(number, values)) for values in (document.get("worth", ()), solo["labels"], solo["loss"]))
+        self.plan = TalliedPlan(int(entry.key), step_size, loss, error, *curves)
         if "terms" in document:
             self.terms = job_terms_from(document["terms"])
 
@@ -247,7 +265,9 @@ class JobTally:
         self.test = {name: number_or_none(document[name]) for name in ("loss", "accuracy", "samples")}
 
     def _add_settlement(self, entry: Entry, document: dict[str, Any]) -> None:
-        self.client(entry.key).settlement = document
+        if type(document["pay"]) is not int:
+            raise TypeError
+        self.client(entry.key).settled = document["pay"]
 
     def _add_payment(self, _: Entry, document: dict[str, Any]) -> None:
         state = document["state"] if document["amount"] > 0 or document["state"] != "due" else "not due"

@@ -86,7 +86,7 @@ def _participant(
     tally: JobTally, client: ClientTally, live: LiveClient | None, worth: float | None, *, running: bool
 ) -> ParticipantStatus:
     asked, delivered = rounds_of(tally, client)
-    offer, audition, settlement = client.offer, client.audition, client.settlement
+    offer, audition = client.offer, client.audition
     units = 1 if tally.terms is None else tally.terms.minor_units
     state, reason = _state(tally, client)
     return ParticipantStatus(
@@ -111,7 +111,7 @@ def _participant(
         expected_pay=None if offer is None else offer.expected_pay,
         most_pay=None if offer is None else offer.most,
         worth=worth,
-        settled_pay=None if settlement is None else settlement["pay"] / units,
+        settled_pay=None if client.settled is None else client.settled / units,
         payment=None if client.payment is None else plain(client.payment["state"]),
     )
 
@@ -142,7 +142,7 @@ def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
         return "left out", client.left_out
     if client.answer in (DECLINED, NO_ANSWER):
         return client.answer, ""
-    if client.settlement is not None:
+    if client.settled is not None:
         return "settled", ""
     if client.answer == ACCEPTED and client.version == tally.version:
         return _working_state(tally, client), ""

@@ -74,7 +74,7 @@ def money_of(tally: JobTally) -> MoneyStatus | None:
         return None
     units = terms.minor_units
     offers = [client.offer for client in open_clients if client.offer is not None]
-    settlements = [client.settlement["pay"] for client in tally.clients.values() if client.settlement is not None]
+    settlements = [client.settled for client in tally.clients.values() if client.settled is not None]
     by_state = dict.fromkeys(("due", "sent", "confirmed", "failed"), 0)
     for client in tally.clients.values():
         if client.payment is not None and client.payment["state"] in by_state:
@@ -100,16 +100,15 @@ def plan_of(tally: JobTally) -> PlanStatus | None:
     plan, terms = tally.plan, tally.terms
     if plan is None or terms is None:
         return None
-    solo = plan.get("audition", {}).get("solo", {})
     pairs = sorted((one.offer.labels, one.offer.batch_size) for one in tally.in_force if one.offer is not None)
     return PlanStatus(
-        version=tally.plan_version,
+        version=plan.version,
         contract=plain(terms.contract),
-        step_size=float(plan["step_size"]),
-        expected_loss=float(plan["expected_loss"]),
-        loss_error=float(plan["loss_error"]),
-        solo_labels=tuple(map(float, solo.get("labels", ()))),
-        solo_loss=tuple(map(float, solo.get("loss", ()))),
+        step_size=plan.step_size,
+        expected_loss=plan.expected_loss,
+        loss_error=plan.loss_error,
+        solo_labels=plan.solo_labels,
+        solo_loss=plan.solo_loss,
         labels=sum(labels for labels, _ in pairs),
         asked=tuple((*pair, len(list(same))) for pair, same in groupby(pairs)),
     )
@@ -117,9 +116,9 @@ def plan_of(tally: JobTally) -> PlanStatus | None:
 
 def worth_by_client(tally: JobTally) -> dict[str, float]:
     """By name: what the plan measured each client's work to be worth; empty in ledgers that do not say it."""
-    worth = () if tally.plan is None else tally.plan.get("worth", ())
+    worth = () if tally.plan is None else tally.plan.worth
     names = [client.name for client in tally.in_force]
-    return dict(zip(names, map(float, worth), strict=True)) if len(worth) == len(names) else {}
+    return dict(zip(names, worth, strict=True)) if len(worth) == len(names) else {}
 
 
 def times_of(live: LiveStatus | None) -> RoundTimes:
