@@ -51,14 +51,14 @@ class ConsoleJob:
     @contextmanager
     def running(self):
         """In a thread of its own; the context waits for its end."""
-        thread = threading.Thread(target=self.run)
+        thread = threading.Thread(target=self.run, daemon=True)
         thread.start()
         try:
             yield self
         finally:
             self.go_on()
-            thread.join(PATIENCE)
-            assert not thread.is_alive()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
     def go_on(self):
         self._free.set()

@@ -15,7 +15,7 @@ from truthfl.federation.protocol.approval import PlanSummary
 from truthfl.federation.protocol.job_status import JobStatus, StatusReader
 from truthfl.federation.protocol.live_status import APPROVING, LiveStatus, read_live_status
 from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
-from truthfl.federation.protocol.plan_files import shown_plan
+from truthfl.federation.protocol.plan_files import is_answered, shown_plan
 from truthfl.ledger.book import Ledger, open_for_reading
 
 OWN_LEDGER = "ledger.db"
@@ -47,8 +47,9 @@ class JobWatch:
         if live is None or live.job != self.job or live.stage != APPROVING or not live.is_current:
             return None
         try:
-            return shown_plan(self.folder)
-        except (InputError, KeyError, TypeError):
+            plan = shown_plan(self.folder)
+            return None if plan is None or is_answered(self.folder, plan) else plan
+        except (InputError, OSError, KeyError, TypeError):
             return None
 
 
