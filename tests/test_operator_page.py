@@ -1,10 +1,12 @@
 """The operator's page in a real browser, of jobs that run meanwhile: live, steered, dead, small, without a mouse."""
 
+import getpass
 import json
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from datetime import timedelta
 
 import pytest
 
@@ -19,6 +21,7 @@ from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
+from truthfl.ledger.commands import read_time
 
 NOTICED = 3_000  # milliseconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"
@@ -136,19 +139,32 @@ def test_a_job_is_followed_and_steered_without_a_reload(browser, tmp_path):
             assert page.evaluate("window.sameDocument") is True
     commands = command_rows(console_job)
     assert [(one["kind"], one["by"], one["why"]) for one in commands] == [
-        ("pause", "operator", "lunch"),
-        ("resume", "operator", "after lunch"),
+        ("pause", getpass.getuser(), "lunch"),
+        ("resume", getpass.getuser(), "after lunch"),
     ]
     with open_for_reading(console_job.ledger) as book:
         assert check(book.entries()) is None
 
 
-def test_remove_extend_and_end(browser, tmp_path):
+def test_a_deadline_is_extended(browser, tmp_path):
+    console_job = ConsoleJob(tmp_path, ["truthful"] * 4, hold=("labeling", 4))
+    with console_job.running(), job_watch(tmp_path, str(console_job.ledger), console_job.name) as watched:
+        assert console_job.held.wait(60)
+        before = wait_for(watched, lambda found: found.stage == "labeling" and found.deadline).deadline
+        with page_of(console_job) as opened, looking(browser, opened.url) as page:
+            give(page, "extend", "a slow week", stage="label", minutes="90")
+    (command,) = command_rows(console_job)
+    assert (command["stage"], command["why"]) == ("labeling", "a slow week")
+    assert read_time(command["until"]) - read_time(before) == timedelta(minutes=90)
+
+
+def test_remove_and_end(browser, tmp_path):
     console_job = ConsoleJob(tmp_path, ["truthful"] * 4, hold=("training", 3))
     with console_job.running():
         assert console_job.held.wait(60)
         with page_of(console_job) as opened, looking(browser, opened.url) as page:
-            give(page, "extend", "a slow week", stage="labeling", minutes="90")
+            page.wait_for_selector("#do-remove")
+            assert page.locator("#do-extend").count() == 0  # rounds have no deadline
             give(page, "remove", "sold her data", client="Dora")
             page.wait_for_selector("#people tr:last-child >> text=removed by the operator: sold her data")
             page.click("#do-remove")
@@ -158,7 +174,7 @@ def test_remove_extend_and_end(browser, tmp_path):
             console_job.go_on()
             page.wait_for_selector(OVER, timeout=30_000)
             page.wait_for_selector("#banner >> text=You ended the job: good enough.")
-    assert [one["kind"] for one in command_rows(console_job)] == ["extend", "remove", "end"]
+    assert [one["kind"] for one in command_rows(console_job)] == ["remove", "end"]
     with open_for_reading(console_job.ledger) as book:
         assert len(book.entries(console_job.name, "round")) < 12
         assert check(book.entries()) is None

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from truthfl.console.commands import EXTENDABLE, OUT, CommandRequest, give, parse_command
+from truthfl.console.commands import OUT, CommandRequest, extendable, give, parse_command
 from truthfl.federation.protocol.approval import PlanSummary
 from truthfl.federation.protocol.job_status import JobStatus
 from truthfl.federation.protocol.job_watch import JobWatch
@@ -112,20 +112,21 @@ class StatusBoard:
 
     def _document(self, status: JobStatus, plan: PlanSummary | None) -> dict[str, Any]:
         waiting = None if plan is None else _waiting_document(plan)
-        acts = {"can_act": self.can_act, "extendable": EXTENDABLE, "out": OUT}
+        acts = {"can_act": self.can_act, "extendable": extendable(status), "out": OUT}
         return asdict(status) | acts | {"over": status.is_over, "waiting": waiting}
 
 
 def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
     """The plan that waits, with its totals and its digest."""
-    document = plan.document()
+    document, economics = plan.document(), plan.economics
     totals = {
         "digest": digest(document),
-        "total_cost": sum(offer.cost for offer in plan.offers),
+        "total_cost": plan.total_cost,
         "total_labels": sum(offer.labels for offer in plan.offers),
         "total_expected": plan.total_expected,
         "total_most": plan.total_most,
         "largest_factor": plan.largest_factor,
+        "sentences": [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks],
     }
     left_out = {plain(name): plain(reason) for name, reason in plan.left_out.items()}
     return (

@@ -22,7 +22,8 @@ let step = ACTED;
 
 export function showActions(newest) {
   status = newest;
-  const offered = status.over ? [] : [status.paused ? "resume" : "pause", "extend", "remove", "end"];
+  const offered = status.over || status.ended !== null ? []
+    : [status.paused ? "resume" : "pause", ...(status.extendable.length > 0 ? ["extend"] : []), "remove", "end"];
   const signature = `${offered.join()} ${status.can_act}`;
   const buttons = byId("buttons");
   if (buttons.dataset.offered !== signature) {
@@ -50,7 +51,8 @@ function showWaiting() {
   const cells = (offer) => [whole(offer.labels), whole(offer.batch_size), value(offer.cost), value(offer.expected_pay),
     number(offer.expected_pay / offer.cost, 2), value(offer.most)].map((text) => make("td", { class: "n" }, text));
   byId("waiting-offers").replaceChildren(...waiting.offers.map((offer) => make("tr", {}, make("th", { scope: "row" }, offer.client), ...cells(offer))));
-  byId("waiting-left-out").replaceChildren(...Object.entries(waiting.left_out).map(([name, reason]) => make("li", {}, `Not asked: ${name}; ${reason}.`)));
+  byId("waiting-left-out").replaceChildren(...waiting.sentences.map((text) => make("li", { class: text.startsWith("Beware") ? "bad" : null }, text)),
+    ...Object.entries(waiting.left_out).map(([name, reason]) => make("li", {}, `Not asked: ${name}; ${reason}.`)));
 }
 
 function open(name) {
@@ -63,10 +65,7 @@ function open(name) {
   byId("field-client").hidden = name !== "remove";
   byId("field-stage").hidden = byId("field-minutes").hidden = name !== "extend";
   if (name === "remove") fill("act-client", status.participants.filter((one) => !status.out.includes(one.state)).map((one) => one.name));
-  if (name === "extend") {
-    fill("act-stage", status.extendable);
-    if (status.extendable.includes(status.stage)) byId("act-stage").value = status.stage;
-  }
+  if (name === "extend") fill("act-stage", status.extendable);
   showStep("");
   byId("act").showModal();
 }
@@ -100,7 +99,7 @@ function showStep(wrong) {
 }
 
 function confirmWords({ client, stage, minutes, why }) {
-  const what = kind === "remove" ? `Remove ${client}` : kind === "extend" ? `Extend ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
+  const what = kind === "remove" ? `Remove ${client}` : kind === "extend" ? `Extend the time to ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
   return `${what}. Why: ${why}. This is signed with the operator’s key and stands in the ledger for good.`;
 }
 

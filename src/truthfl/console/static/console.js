@@ -18,7 +18,7 @@ const PARTS = [ // what is shown, and the fields of the status that it depends o
   [showPlan, ["plan", "participants", "money"]],
   [showRows, ["rows", "last_row", "unreadable_rows"]],
   [showRefused, ["participants", "strangers", "connections", "refused_at"]],
-  [showActions, ["over", "paused", "can_act", "stage", "participants", "waiting"]],
+  [showActions, ["over", "paused", "ended", "can_act", "extendable", "participants", "waiting"]],
 ];
 
 const shown = new Map(); // by function: its fields as text
@@ -88,7 +88,7 @@ function showStages() {
 function showTiles() {
   const { participants: people, rounds, rounds_planned: planned, money, test } = status;
   const sum = (name) => people.reduce((total, one) => total + (one[name] ?? 0), 0);
-  const last = test ?? rounds[rounds.length - 1] ?? null;
+  const last = test ?? rounds.findLast((one) => one.loss !== null) ?? null;
   const tiles = [
     ["connected", status.running ? ofAll(people.filter((one) => one.connected).length, people.length) : "–", "participants"],
     ["accepted", ofAll(people.filter((one) => one.answer === "accepted").length, people.length), "participants"],

@@ -10,14 +10,21 @@ const MOST_POINTS = 400;
 
 export function showCurve({ rounds, rounds_planned: planned, plan }) {
   const last = rounds[rounds.length - 1];
+  const measured = rounds.findLast((one) => one.loss !== null);
   byId("curve-none").hidden = rounds.length > 0;
   byId("curve-now").textContent = last === undefined ? "" :
-    `round ${whole(last.round)} of ${whole(planned ?? last.round)}: loss ${loss(last.loss)}, accuracy ${percent(last.accuracy)}`;
+    `round ${whole(last.round)} of ${whole(planned ?? last.round)}${measured === undefined ? "" : measuredWords(measured, last)}`;
   const x = { title: "round", from: 0, to: Math.max(planned ?? 1, last?.round ?? 1, 1), places: 0 };
   curve("loss-plot", rounds, "loss", (value) => value, { x, title: "test loss", height: 230, kind: "accent",
     across: plan === null ? null : { y: plan.expected_loss, name: `expected ${number(plan.expected_loss, 3)}` } });
   curve("accuracy-plot", rounds, "accuracy", (value) => 100 * value, { x, title: "accuracy, %", height: 170, kind: "second",
     across: null });
+}
+
+// Not every round is tested.
+function measuredWords(measured, last) {
+  const when = measured.round === last.round ? "" : ` after round ${whole(measured.round)}`;
+  return `: loss ${loss(measured.loss)}${measured.accuracy === null ? "" : `, accuracy ${percent(measured.accuracy)}`}${when}`;
 }
 
 function curve(id, rounds, name, scaled, { x, title, height, kind, across }) {
@@ -65,13 +72,14 @@ export function showPlan(status) {
   const { plan, participants: people, money } = status;
   byId("plan-none").hidden = plan !== null;
   byId("plan-plots").hidden = plan === null;
-  byId("plan-words").textContent = plan === null ? "" : planWords(plan);
+  byId("plan-words").textContent = plan === null ? "" : planWords(plan, money);
   if (plan === null) return;
   showSolo(plan, people);
   showWorth(people, money);
 }
 
-function planWords({ contract, labels, asked, step_size: step, expected_loss: expected, loss_error: error, version }) {
+function planWords(plan, money) {
+  const { contract, labels, asked, step_size: step, expected_loss: expected, loss_error: error, version, worth_of_all: worth } = plan;
   const range = (position) => {
     const values = asked.map((one) => one[position]);
     const [low, high] = [Math.min(...values), Math.max(...values)];
@@ -79,7 +87,8 @@ function planWords({ contract, labels, asked, step_size: step, expected_loss: ex
   };
   const again = version > 1 ? `, version ${version}` : "";
   return `contract ${contract}${again}: ${whole(labels)} labels, ${range(0)} of each; batches of ${range(1)}; step size ${Number(step.toPrecision(3))}; ` +
-    `expected loss ${loss(expected)} ± ${loss(error)}`;
+    `expected loss ${loss(expected)} ± ${loss(error)}` +
+    (worth === null || money === null ? "" : `; all work together is worth ${amount(worth, money)} ${money.currency} to you`);
 }
 
 function showSolo({ solo_labels: labels, solo_loss: losses }, people) {

@@ -61,7 +61,7 @@ function remark(one) {
 
 function here(one) {
   const seen = one.last_seen === null ? "" : make("time", { class: "soft ago", datetime: one.last_seen });
-  return make("td", {}, make("span", { class: one.connected ? "dot on" : "dot off", "aria-hidden": "true" }), one.connected ? "yes " : "no ", seen);
+  return make("td", { class: "here" }, make("span", { class: one.connected ? "dot on" : "dot off", "aria-hidden": "true" }), one.connected ? "yes " : "no ", seen);
 }
 
 // How long ago each participant was last seen; called every second.

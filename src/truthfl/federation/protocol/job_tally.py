@@ -73,7 +73,11 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class TalliedPlan:
-    """The numbers of a plan; `worth` of the work of those whom it asks, in their order, if it says that."""
+    """The numbers of a plan.
+
+    worth          of the work of each whom it asks, in their order, beside that of the others; empty if it is not told
+    worth_of_all   of all work together; None if it is not told
+    """
 
     version: int
     step_size: float
@@ -82,6 +86,7 @@ class TalliedPlan:
     worth: tuple[float, ...]
     solo_labels: tuple[float, ...]
     solo_loss: tuple[float, ...]
+    worth_of_all: float | None
 
 
 @dataclass
@@ -196,8 +201,11 @@ class JobTally:
     def _add_plan(self, entry: Entry, document: dict[str, Any]) -> None:
         step_size, loss, error = (number(document[name]) for name in ("step_size", "expected_loss", "loss_error"))
         solo = document.get("audition", {}).get("solo", {"labels": (), "loss": ()})
-        curves = (tuple(map(number, values)) for values in (document.get("worth", ()), solo["labels"], solo["loss"]))
-        self.plan = TalliedPlan(int(entry.key), step_size, loss, error, *curves)
+        worth, labels, losses = (
+            tuple(map(number, values)) for values in (document.get("worth", ()), solo["labels"], solo["loss"])
+        )
+        of_all = number_or_none(document.get("worth_of_all"))
+        self.plan = TalliedPlan(int(entry.key), step_size, loss, error, worth, labels, losses, of_all)
         if "terms" in document:
             self.terms = job_terms_from(document["terms"])
 

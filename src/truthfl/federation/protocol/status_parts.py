@@ -45,6 +45,7 @@ class PlanStatus:
     solo_labels, solo_loss   the learning curve: loss of models trained alone on so many labels; empty without audition
     labels                   asked of all clients together
     asked                    (labels, batch size, number of clients): who is asked the same, counted
+    worth_of_all             what all work together is worth to the operator; None if the plan does not say
     """
 
     version: int
@@ -56,6 +57,7 @@ class PlanStatus:
     solo_loss: tuple[float, ...]
     labels: int
     asked: tuple[tuple[int, int, int], ...]
+    worth_of_all: float | None
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def plan_of(tally: JobTally) -> PlanStatus | None:
         solo_loss=plan.solo_loss,
         labels=sum(labels for labels, _ in pairs),
         asked=tuple((*pair, len(list(same))) for pair, same in groupby(pairs)),
+        worth_of_all=plan.worth_of_all,
     )
 
 
