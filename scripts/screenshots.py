@@ -1,7 +1,8 @@
-"""Make the pictures in docs/labeling.md: python scripts/screenshots.py
+"""Make the pictures in docs/labeling.md and docs/console.md: python scripts/screenshots.py [labeling] [console]
 
 Runs a small honest job in process, puts one participant's offer on a desk of her own, and goes through her page in
-Chromium: offer, labeling, receipt, and the three of them on a telephone.
+Chromium: offer, labeling, receipt, and the three of them on a telephone. The operator's page is in
+`operator_screenshots.py`.
 """
 
 import shutil
@@ -58,19 +59,27 @@ sample_cost = 0.0006
 
 
 def main():
+    from operator_screenshots import operator_pictures
     from playwright.sync_api import sync_playwright
 
+    wanted = sys.argv[1:] or ["labeling", "console"]
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "job.toml").write_text(JOB)
-        run_job(read_job(folder / "job.toml"), folder / "job", seed=2)
-        truth = draw_digits(folder / "digits", 200)
-        with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            wide = go_through(browser, folder, "wide", truth, DESKTOP)
-            narrow = go_through(browser, folder, "narrow", truth, PHONE)
-            browser.close()
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        if "labeling" in wanted:
+            labeling_pictures(browser, Path(name))
+        if "console" in wanted:
+            for picture, image in operator_pictures(browser, Path(name, "console"), JOB, shot).items():
+                keep(image, picture)
+        browser.close()
+
+
+def labeling_pictures(browser, folder):
+    (folder / "job.toml").write_text(JOB)
+    run_job(read_job(folder / "job.toml"), folder / "job", seed=2)
+    truth = draw_digits(folder / "digits", 200)
+    wide = go_through(browser, folder, "wide", truth, DESKTOP)
+    narrow = go_through(browser, folder, "narrow", truth, PHONE)
     for page in ("offer", "label", "receipt"):
         keep(wide[page], f"labeling-{page}")
     keep(side_by_side([narrow[page] for page in ("offer", "label", "receipt")]), "labeling-phone")

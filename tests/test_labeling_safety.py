@@ -12,8 +12,9 @@ import pytest
 from participants import Ada, draw_pictures
 from test_samples import png_that_says
 from truthfl.errors import InputError, ServiceError
-from truthfl.page.open_page import listen, open_page
+from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
+from truthfl.page.serving import listen
 from truthfl.samples.open_samples import open_samples
 
 DIGITS = tuple("0123456789")

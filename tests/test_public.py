@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "samples": {"learning", "mechanism"},
     "page": {"samples", "learning", "ledger", "mechanism"},
     "federation": {"adversary", "job", "samples", "ledger", "reporting", "learning", "mechanism"},
+    "console": {"federation", "page", "ledger"},
     "files": set(),
     "flower": {"federation", "ledger"},
     "cli": {
@@ -55,6 +56,7 @@ MAY_IMPORT = {
         "job",
         "samples",
         "page",
+        "console",
         "ledger",
         "studies",
         "reporting",

@@ -35,6 +35,8 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "verify",
     "reproduce",
     "serve",
+    "status",
+    "console",
     "join",
     "share",
     "invite",

@@ -2,8 +2,8 @@
 
 It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
 Starlette without a larger web framework, since that would double the start time. Imports Starlette and
-`access_secrets`, `document_routes`, `request_guard`, `requests`, `routing`, `static_files`, `work`; `samples` when a
-sample or an export is requested; `ledger` for types only.
+`access_secrets`, `document_routes`, `request_guard`, `requests`, `responses`, `routing`, `static_files`, `work`;
+`samples` when a sample or an export is requested; `ledger` for types only.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from truthfl.errors import ServiceError, TruthflError
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.document_routes import document_routes, documents_summary, first_page
 from truthfl.page.request_guard import Guard
 from truthfl.page.requests import DecisionRequest, UndoRequest, parse_decision, parse_undo
+from truthfl.page.responses import error_handlers, file_response, static_route
 from truthfl.page.routing import get_route, post_route, run_in_background
 from truthfl.page.static_files import PAGES, StaticFile, static_files
-from truthfl.page.work import Conversion, StaleError, Work
+from truthfl.page.work import Conversion, Work
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey
@@ -45,11 +45,7 @@ def page(work: Work, key: PrivateKey | None, access: AccessSecrets) -> ASGIApp:
     routes = [*_file_routes(work.home), *_labeling_routes(work, access), *document_routes(work, key, access)]
     app = Starlette(
         routes=[Mount(access.root, routes=routes)],
-        exception_handlers={
-            TruthflError: _error_response,
-            HTTPException: _error_response,
-            Exception: _internal_error_response,
-        },
+        exception_handlers=error_handlers(),
     )
     return Guard(app, access)
 
@@ -60,14 +56,8 @@ def _file_routes(home: Path) -> list[Route]:
     def redirect(_: Request) -> Response:
         return RedirectResponse(first_page(home), 303)
 
-    async def static(request: Request) -> Response:
-        file = files.get(request.path_params["name"])
-        if file is None:
-            raise HTTPException(404)
-        return _file_response(request, file)
-
     pages = [Route(f"/{name}", _page(files[f"{name}.html"])) for name in PAGES]
-    return [get_route("/", redirect), Route("/static/{name}", static), *pages]
+    return [get_route("/", redirect), static_route(files), *pages]
 
 
 def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
@@ -118,7 +108,7 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
 def _page(file: StaticFile) -> Endpoint:
     async def show(request: Request) -> Response:
         run_in_background(_import_pictures)
-        return _file_response(request, file)
+        return file_response(request, file)
 
     return show
 
@@ -126,23 +116,3 @@ def _page(file: StaticFile) -> Endpoint:
 def _import_pictures() -> None:
     """Import the decoder while the browser loads the page; the next requests need it."""
     import truthfl.samples.pictures  # noqa: F401
-
-
-def _file_response(request: Request, file: StaticFile) -> Response:
-    headers = {"etag": file.etag, "cache-control": "no-cache"}
-    if request.headers.get("if-none-match") == file.etag:
-        return Response(status_code=304, headers=headers)
-    return Response(file.content, media_type=file.media_type, headers=headers)
-
-
-async def _internal_error_response(_: Request, __: Exception) -> Response:
-    """An empty response; the traceback is printed in the terminal."""
-    return JSONResponse({}, 500)
-
-
-async def _error_response(_: Request, error: Exception) -> Response:
-    """The error's message as JSON."""
-    if isinstance(error, HTTPException):
-        return JSONResponse({"error": "there is no such thing here."}, error.status_code)
-    status = 409 if isinstance(error, StaleError) else 503 if isinstance(error, ServiceError) else 422
-    return JSONResponse({"error": str(error)}, status)

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from truthfl.errors import InputError
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.document_names import NO_DOCUMENTS, has_no_documents
-from truthfl.page.requests import AnswerRequest, parse_answer, parse_cost
+from truthfl.page.requests import AnswerRequest, StaleError, parse_answer, parse_cost
 from truthfl.page.routing import get_route, post_route
-from truthfl.page.work import StaleError, Work
+from truthfl.page.work import Work
 
 if TYPE_CHECKING:
     from truthfl.ledger.signing import PrivateKey

@@ -16,6 +16,10 @@ ACTIONS = ("label", "skip", "flag", "unflag")
 MAX_COST = 1e15
 
 
+class StaleError(InputError):
+    """The request is about other samples, classes, another offer or another plan than the current ones."""
+
+
 @dataclass(frozen=True)
 class DecisionRequest:
     """A decision about the sample at a position; `nonce` identifies it, also when it is sent again."""
@@ -45,20 +49,20 @@ class AnswerRequest:
 
 def parse_decision(body: bytes) -> DecisionRequest:
     request = DecisionRequest(
-        **_fields(body, {"edition": str, "nonce": str, "position": int, "action": str}, optional={"label": int})
+        **body_fields(body, {"edition": str, "nonce": str, "position": int, "action": str}, optional={"label": int})
     )
-    _require(NONCE.fullmatch(request.nonce) is not None and request.action in ACTIONS)
+    require_expected(NONCE.fullmatch(request.nonce) is not None and request.action in ACTIONS)
     return request
 
 
 def parse_undo(body: bytes) -> UndoRequest:
-    request = UndoRequest(**_fields(body, {"edition": str, "nonce": str}))
-    _require(NONCE.fullmatch(request.nonce) is not None)
+    request = UndoRequest(**body_fields(body, {"edition": str, "nonce": str}))
+    require_expected(NONCE.fullmatch(request.nonce) is not None)
     return request
 
 
 def parse_answer(body: bytes) -> AnswerRequest:
-    return AnswerRequest(**_fields(body, {"offer": str, "accepted": bool}))
+    return AnswerRequest(**body_fields(body, {"offer": str, "accepted": bool}))
 
 
 def parse_cost(text: str | None) -> float | None:
@@ -69,22 +73,25 @@ def parse_cost(text: str | None) -> float | None:
         cost = float(text)
     except ValueError:
         cost = math.nan
-    _require(0 <= cost <= MAX_COST)
+    require_expected(0 <= cost <= MAX_COST)
     return cost
 
 
-def _fields(body: bytes, required: Mapping[str, type], optional: Mapping[str, type] | None = None) -> dict[str, Any]:
+def body_fields(
+    body: bytes, required: Mapping[str, type], optional: Mapping[str, type] | None = None
+) -> dict[str, Any]:
     """The fields of a JSON object; an error if one is missing, unknown or of another type."""
     types = {**required, **(optional or {})}
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
         fields = None
-    _require(isinstance(fields, dict) and required.keys() <= fields.keys() <= types.keys())
-    _require(all(type(value) is types[name] for name, value in fields.items()))
+    require_expected(isinstance(fields, dict) and required.keys() <= fields.keys() <= types.keys())
+    require_expected(all(type(value) is types[name] for name, value in fields.items()))
     return dict(fields)
 
 
-def _require(condition: bool) -> None:
+def require_expected(condition: bool) -> None:
+    """An error if a request is not one that the page sends."""
     if not condition:
         raise InputError("this is not what the page sends.")

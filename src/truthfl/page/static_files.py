@@ -1,4 +1,4 @@
-"""The page's static files, read once from the package. Imports nothing."""
+"""A page's static files, read once from its package. Imports nothing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class StaticFile:
     etag: str
 
 
-def static_files() -> dict[str, StaticFile]:
-    """All static files by name. Only these names are served, so a request cannot name a path."""
+def static_files(package: str = "truthfl.page") -> dict[str, StaticFile]:
+    """All files in this package's folder `static`, by name. Only these are served, so a request cannot name a path."""
     files = {}
-    for file in resources.files("truthfl.page").joinpath("static").iterdir():
+    for file in resources.files(package).joinpath("static").iterdir():
         suffix = file.name.rsplit(".", 1)[-1]
         if file.is_file() and suffix in MEDIA_TYPES:
             content = file.read_bytes()

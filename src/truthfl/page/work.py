@@ -1,8 +1,8 @@
 """State of the labeling: samples, classes, number of samples to label, decisions.
 
 Classes and number come from the newest offer unless it was declined. An `edition` identifies one list of samples with
-one list of classes; a request with another edition gets a `StaleError`. Imports `document_names`, `shortcuts`,
-`samples`; `document_views` if there is an offer.
+one list of classes; a request with another edition gets a `StaleError`. Imports `document_names`, `requests`,
+`shortcuts`, `samples`; `document_views` if there is an offer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.page.document_names import document_names
+from truthfl.page.requests import StaleError
 from truthfl.page.shortcuts import keys_of
 from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import Decision, LabelStore, StoredDecision
@@ -27,10 +28,6 @@ RECENT_LABELS = 20
 
 
 Conversion = Callable[[Media, str], Media]  # of a picture with this name
-
-
-class StaleError(InputError):
-    """The request is about other samples, classes or another offer than the current ones."""
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def summary_of(
         contract=terms.contract,
         currency=terms.currency,
         has_cap=offers[0].mechanism.has_cap,
-        offers=tuple(_planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
+        offers=tuple(planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
         worth=plan.get("worth_of_all"),
         untrained_loss=plan.get("untrained_loss"),
@@ -136,7 +136,8 @@ def summary_from(document: Mapping[str, Any]) -> PlanSummary:
     return PlanSummary(**{**document, "offers": tuple(PlannedOffer(**offer) for offer in document["offers"])})
 
 
-def _planned_offer(offer: Offer, worth: float | None) -> PlannedOffer:
+def planned_offer(offer: Offer, worth: float | None = None) -> PlannedOffer:
+    """The offer in a few numbers; `worth` as in `PlannedOffer`."""
     most = offer.mechanism.pay_range(0.0, offer.job.expected_loss)[1]
     return PlannedOffer(
         client=offer.client.name,

@@ -65,6 +65,7 @@ class LiveStatus:
     deadline       when the server stops waiting in this stage; None if it does not wait
     paused         whether the operator paused the job
     round_seconds  how long the last rounds took, the latest last
+    rounds_timed, seconds_in_rounds  how many rounds there were since the server started, and how long all of them took
     clients        by name: all clients of the job
     refused_connections  the last ones
     """
@@ -78,17 +79,30 @@ class LiveStatus:
     deadline: str | None = None
     paused: bool = False
     round_seconds: list[float] = field(default_factory=list)
+    rounds_timed: int = 0
+    seconds_in_rounds: float = 0.0
     clients: dict[str, LiveClient] = field(default_factory=dict)
     refused_connections: list[RefusedConnection] = field(default_factory=list)
 
     @property
     def is_current(self) -> bool:
-        """Whether the server that wrote it still runs."""
+        """Whether the server that wrote it still runs, on this machine."""
         try:
             age = (datetime.now(UTC) - datetime.fromisoformat(self.at)).total_seconds()
-        except ValueError:
+        except (TypeError, ValueError):
             return False
-        return age < STALE_SECONDS
+        return age < STALE_SECONDS and process_exists(self.pid)
+
+
+def process_exists(pid: int) -> bool:
+    """Whether a process with this number runs on this machine, under whatever account."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError, TypeError):
+        return False
+    return True
 
 
 def now() -> str:
@@ -151,7 +165,13 @@ class LiveWriter:
 
     def note_round(self, seconds: float) -> None:
         """Note how long a round took."""
-        self.change(lambda status: _append(status.round_seconds, round(seconds, 6), MOST_ROUND_TIMES))
+
+        def edit(status: LiveStatus) -> None:
+            _append(status.round_seconds, round(seconds, 6), MOST_ROUND_TIMES)
+            status.rounds_timed += 1
+            status.seconds_in_rounds += seconds
+
+        self.change(edit)
 
     def note_refused_connection(self, address: str, reason: str) -> None:
         """Note somebody who was not let in."""

@@ -1,4 +1,7 @@
-"""One line of text per ledger entry, for the operator's terminal. Imports the ledger's `entry`, `money`, `terms`."""
+"""One line of text per ledger entry, for the operator's terminal and page.
+
+Imports the ledger's `entry`, `job_terms`, `money`, `terms`.
+"""
 
 from __future__ import annotations
 
@@ -73,3 +76,30 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         units, currency = (1, "") if terms is None else (terms.minor_units, terms.currency)
         return f"{document['client']} is paid {minor_money(document['pay'], units, currency).strip()} for {rounds}"
     return None
+
+
+def describe_row(entry: Entry, terms: JobTerms | None) -> str:
+    """Return one line about this entry, whatever its kind; `terms` as in `describe_entry`."""
+    return describe_entry(entry, terms) or _describe_other(entry, terms)
+
+
+def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
+    """One line about an entry of a kind that the terminal does not show."""
+    document = entry.document
+    if entry.kind == "job":
+        return f"the job begins, with {len(document['job']['clients']['name'])} clients"
+    if entry.kind == "commitment":
+        return f"{document['client']} has trained alone and committed to her model"
+    if entry.kind == "start":
+        return f"training {'begins' if document['attempt'] == 0 else 'goes on'} at round {document['round']}"
+    if entry.kind == "final":
+        return f"{document['document']['client']} signs that she was told of the final model"
+    if entry.kind == "receipt":
+        return f"the receipt of {document['client']} is signed"
+    if entry.kind == "acknowledgement":
+        return f"{document['client']} has her receipt"
+    if entry.kind == "payment":
+        units = 1 if terms is None else terms.minor_units
+        amount = minor_money(document["amount"], units, document["currency"])
+        return f"payment of {document['client']}: {amount}, {document['state']}"
+    return f"{entry.kind} {entry.key}"

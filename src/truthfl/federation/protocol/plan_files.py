@@ -48,6 +48,14 @@ def answer_plan(folder: Path, plan: PlanSummary, *, approved: bool) -> None:
     write_file(folder / FOLDER / ANSWER, canonical_bytes(answer), private=True)
 
 
+def is_answered(folder: Path, plan: PlanSummary) -> bool:
+    """Whether it was said of this plan if its offers may be sent."""
+    try:
+        return read_document((folder / FOLDER / ANSWER).read_bytes()).get("plan") == digest(plan.document())
+    except FileNotFoundError:
+        return False
+
+
 def clear_plan(folder: Path) -> None:
     """Delete the question of an earlier attempt."""
     (folder / FOLDER / QUESTION).unlink(missing_ok=True)

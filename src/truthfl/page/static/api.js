@@ -11,12 +11,13 @@ export class RequestError extends Error {
   }
 }
 
-export const SESSION_CLOSED = "This page was closed. Open the link that truthfl printed where it was started; your labels are kept.";
+export const SESSION_CLOSED = "This page was closed. Open the link that truthfl printed where it was started; what you decided is kept.";
 export const NO_RESPONSE = "The page’s server does not answer. What you decided before is kept; this last decision is sent again until it " +
   "does. If truthfl was stopped, start it again and go on, with this one, in the page that it opens.";
 
-export async function getJson(path) {
-  const answer = await read(await fetch(path));
+// options: of fetch, such as a signal that ends it
+export async function getJson(path, options = {}) {
+  const answer = await read(await fetch(path, options));
   if (answer.csrf) csrf = answer.csrf;
   return answer;
 }

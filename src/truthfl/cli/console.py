@@ -1,0 +1,63 @@
+"""`truthfl console`: the operator's page of a job that another process runs, or that is over.
+
+Imports `status` and, when called, `console.open_operator_page`, `label`, the protocol's `job_watch` and
+`serving_file`, and the ledger's `signing`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truthfl.cli.status import DEFAULT_FOLDER, OneJob, OperatorFolder
+
+if TYPE_CHECKING:
+    from truthfl.ledger.signing import PrivateKey
+
+
+def console(
+    out: OperatorFolder = DEFAULT_FOLDER,
+    job: OneJob = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(help="The operator's private key, which signs commands; the file operator in the folder."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
+) -> None:
+    """Watch and steer a job in a page in your own browser: who is there, the loss so far, money, pause, end, remove.
+
+    It works while the job's server runs in another process, and when the job is over. Whoever has the page's address
+    acts with the operator's key; it is for this machine alone, and a new one each time. Without a key it shows, and
+    nothing can be done.
+
+    Example: truthfl console --out served --key keys/operator
+    """
+    from truthfl.cli.label import open_in_browser
+    from truthfl.console.open_operator_page import open_operator_page
+    from truthfl.federation.protocol.job_watch import ledger_address_of
+
+    ledger_address_of(out)  # an error if the folder is none of an operator's
+    with open_operator_page(out, None, job, _key(out, key), port) as opened:
+        print(f"The page, for this machine alone: {opened.url}")
+        print("Ctrl+C closes it; the job goes on.", flush=True)
+        if not no_browser:
+            open_in_browser(opened.url, out)
+        try:
+            opened.wait()
+        except KeyboardInterrupt:
+            print("\nClosed.")
+
+
+def _key(folder: Path, option: Path | None) -> PrivateKey | None:
+    """The key that was named, that the job was served with, or that is in the folder; None if there is none."""
+    from truthfl.federation.protocol.serving_file import read_serving
+    from truthfl.ledger.signing import read_key
+
+    if option is not None:
+        return read_key(option)
+    serving = read_serving(folder)
+    default = folder / "operator" if serving is None or not serving.key else Path(serving.key)
+    return read_key(default) if default.is_file() else None

@@ -1,0 +1,134 @@
+"""The operator's page as a web application: one job's status, its check, and commands.
+
+It serves files of the package and what the ledger and the operator's folder say, and fetches nothing from the network.
+Imports `commands`, Starlette, `page` (`request_guard`, `responses`, `routing`, `static_files`), the protocol's
+`job_watch`, and the ledger's `checking`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
+
+from truthfl.console.commands import OUT, CommandRequest, extendable, give, parse_command
+from truthfl.federation.protocol.approval import PlanSummary
+from truthfl.federation.protocol.job_status import JobStatus
+from truthfl.federation.protocol.job_watch import JobWatch
+from truthfl.ledger.canonical import digest
+from truthfl.ledger.checking import check
+from truthfl.ledger.signing import PrivateKey
+from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.request_guard import Guard
+from truthfl.page.requests import StaleError, body_fields
+from truthfl.page.responses import error_handlers, file_response, static_route
+from truthfl.page.routing import get_route, post_route
+from truthfl.page.static_files import static_files
+from truthfl.texts import plain
+
+SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg")
+LONGEST_FAULT = 1000
+
+
+def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None, access: AccessSecrets) -> ASGIApp:
+    """The application for the operator of one job.
+
+    key      signs commands; None if the page only shows
+    access   secrets that a request must have
+    """
+    shared = static_files()
+    files = {name: shared[name] for name in SHARED_FILES} | static_files("truthfl.console")
+    board = StatusBoard(watched, can_act=key is not None)
+
+    async def page(request: Request) -> Response:
+        return file_response(request, files["console.html"])
+
+    def status(request: Request) -> Response:
+        known = request.query_params.get("seen", "")
+        return JSONResponse(board.news(known) | {"csrf": access.csrf})
+
+    def act(request: CommandRequest) -> dict[str, Any]:
+        with board.reading:
+            return {"row": give(watched, ledger_address, key, request)}
+
+    routes = [
+        Route("/", page),
+        static_route(files),
+        get_route("/api/status", status),
+        post_route("/api/check", lambda body: body_fields(body, {}), ledger_check(watched)),
+        post_route("/api/command", parse_command, act),
+    ]
+    app = Starlette(routes=[Mount(access.root, routes=routes)], exception_handlers=error_handlers())
+    return Guard(app, access)
+
+
+def ledger_check(watched: JobWatch) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The handler that recomputes the whole ledger, one request at a time."""
+    checking = threading.Lock()
+
+    def check_all(_: dict[str, Any]) -> dict[str, Any]:
+        if not checking.acquire(blocking=False):
+            raise StaleError("a check is under way; it will be done soon.")
+        try:
+            entries, guards = watched.ledger.entries(), watched.ledger.missing_guards()
+            fault = check(entries)
+        finally:
+            checking.release()
+        if fault is not None:
+            return {"sound": False, "sentence": f"{plain(fault.message, LONGEST_FAULT)}."}
+        if guards:
+            return {"sound": False, "sentence": f"Triggers that forbid changes of rows are gone: {', '.join(guards)}."}
+        return {"sound": True, "sentence": f"{len(entries):,} rows: the chain, signatures and pay hold."}
+
+    return check_all
+
+
+class StatusBoard:
+    """The newest status as JSON, with a version, so that a page that has it already gets no more than that."""
+
+    def __init__(self, watched: JobWatch, *, can_act: bool) -> None:
+        self.watched, self.can_act = watched, can_act
+        self.reading = threading.Lock()
+        self._version = 0
+        self._seen: tuple[JobStatus | None, PlanSummary | None] = (None, None)
+
+    def news(self, known: str) -> dict[str, Any]:
+        """The status, None if it is of the version that is known; and the time, for clocks."""
+        with self.reading:
+            seen = (self.watched.read(), self.watched.waiting_plan())
+            if seen[0] is not self._seen[0] or seen[1] != self._seen[1]:
+                self._seen, self._version = seen, self._version + 1
+            version = str(self._version)
+        answer = {"version": version, "now": datetime.now(UTC).isoformat(timespec="milliseconds")}
+        return answer | {"status": None if known == version else self._document(*seen)}
+
+    def _document(self, status: JobStatus, plan: PlanSummary | None) -> dict[str, Any]:
+        waiting = None if plan is None else _waiting_document(plan)
+        acts = {"can_act": self.can_act, "extendable": extendable(status), "out": OUT}
+        return asdict(status) | acts | {"over": status.is_over, "waiting": waiting}
+
+
+def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
+    """The plan that waits, with its totals and its digest."""
+    document, economics = plan.document(), plan.economics
+    totals = {
+        "digest": digest(document),
+        "total_cost": plan.total_cost,
+        "total_labels": sum(offer.labels for offer in plan.offers),
+        "total_expected": plan.total_expected,
+        "total_most": plan.total_most,
+        "largest_factor": plan.largest_factor,
+        "sentences": [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks],
+    }
+    left_out = {plain(name): plain(reason) for name, reason in plan.left_out.items()}
+    return (
+        document | totals | {"left_out": left_out, "currency": plain(plan.currency), "contract": plain(plan.contract)}
+    )

@@ -1,0 +1,133 @@
+"""The operator's commands from her page: what it may ask for, and writing it, signed, to the ledger.
+
+Imports `page.requests`, the protocol's `command_rules`, `job_watch`, `plan_files`, and the ledger's `book`,
+`canonical`, `command_rows`, `commands`, `job_view`, `signing`.
+"""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import dataclass
+
+from truthfl.errors import InputError
+from truthfl.federation.protocol.command_rules import (
+    STAGES,
+    commanded_state,
+    extended_until,
+    require_not_paused,
+    require_paused,
+    require_removable,
+)
+from truthfl.federation.protocol.job_status import JobStatus
+from truthfl.federation.protocol.job_watch import JobWatch
+from truthfl.federation.protocol.plan_files import answer_plan
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import digest
+from truthfl.ledger.command_rows import give_command
+from truthfl.ledger.commands import (
+    APPROVE,
+    DISAPPROVE,
+    END,
+    EXTEND,
+    PAUSE,
+    REMOVE,
+    RESUME,
+    Command,
+    new_command,
+    time_text,
+)
+from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.signing import PrivateKey, public_line
+from truthfl.page.requests import StaleError, body_fields, require_expected
+from truthfl.texts import LONGEST_SENTENCE, is_plain
+
+NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has besides the reason
+    PAUSE: set(),
+    RESUME: set(),
+    END: set(),
+    REMOVE: {"client"},
+    EXTEND: {"stage", "minutes"},
+    APPROVE: {"plan"},
+    DISAPPROVE: {"plan"},
+}
+OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # states of those whom nobody need remove
+
+
+@dataclass(frozen=True)
+class CommandRequest:
+    """What the page asks for; fields that the kind does not need are None.
+
+    stage   as the operator says it: a key of `STAGES`
+    plan    digest of the plan that is approved or declined
+    """
+
+    kind: str
+    why: str
+    client: str | None = None
+    stage: str | None = None
+    minutes: int | None = None
+    plan: str | None = None
+
+
+def parse_command(body: bytes) -> CommandRequest:
+    """The request in this body."""
+    optional = {"client": str, "stage": str, "minutes": int, "plan": str}
+    fields = body_fields(body, {"kind": str, "why": str}, optional=optional)
+    require_expected(fields["kind"] in NEEDED and set(fields) - {"kind", "why"} == NEEDED[fields["kind"]])
+    request = CommandRequest(**fields)
+    if not request.why.strip() or not is_plain(request.why, LONGEST_SENTENCE):
+        raise InputError(f"say why, in one line of up to {LONGEST_SENTENCE} letters; it stands in the ledger.")
+    return request
+
+
+def extendable(status: JobStatus) -> tuple[str, ...]:
+    """The stage whose deadline can be extended now, as the operator says it; nothing if it has none."""
+    return tuple(word for word, stage in STAGES.items() if stage == status.stage and status.deadline is not None)
+
+
+def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request: CommandRequest) -> int:
+    """Write the command; return its row's number in the ledger. An error says why it cannot be given now."""
+    if key is None:
+        raise InputError("there is no key here to sign with; start the page with --key.")
+    plan = watched.waiting_plan()
+    if request.plan is not None and (plan is None or digest(plan.document()) != request.plan):
+        raise StaleError("another plan waits now, or none; look at that one.")
+    with open_ledger(ledger_address) as ledger:
+
+        def decide() -> Command:
+            view = job_view(watched.job, ledger.entries(watched.job))
+            if view.job is None or view.job.document.get("operator_key") != public_line(key):
+                raise InputError("the key of this page is not the one that the job was begun with; start it with that.")
+            fields = _own_fields(watched, view, request)
+            return new_command(request.kind, watched.job, user_name(), request.why.strip(), **fields)
+
+        entry = give_command(ledger, watched.job, key, decide)
+    if request.plan is not None and plan is not None:
+        answer_plan(watched.folder, plan, approved=request.kind == APPROVE)
+    return entry.sequence
+
+
+def _own_fields(watched: JobWatch, view: JobView, request: CommandRequest) -> dict[str, str]:
+    """The fields of this kind of command; an error if the job, as it is now, cannot take it."""
+    commanded_state(view)
+    if request.kind == PAUSE:
+        require_not_paused(view)
+    if request.kind == RESUME:
+        require_paused(view)
+    if request.client is not None:
+        require_removable(view, request.client)
+        return {"client": request.client}
+    if request.stage is not None:
+        live = watched.live()
+        current = live if live is not None and live.job == watched.job and live.is_current else None
+        stage, until = extended_until(view, current, request.stage, request.minutes, None)
+        return {"stage": stage, "until": time_text(until)}
+    return {} if request.plan is None else {"plan": request.plan}
+
+
+def user_name() -> str:
+    """Who acts: the account that the page's process belongs to."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "operator"

@@ -1,0 +1,285 @@
+"""What the ledger says of one job, kept up to date entry by entry.
+
+A `JobView` is made of all entries at once; this is for those who look every second, and costs what the new entries
+cost. Entries that truthfl did not write are counted and passed over. Imports `approval`, `narration`, and the ledger's
+`command_state`, `commands`, `entry`, `job_terms`, `terms`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import Any
+
+from truthfl.errors import TruthflError
+from truthfl.federation.protocol.approval import PlannedOffer, planned_offer
+from truthfl.federation.protocol.narration import describe_row
+from truthfl.ledger.command_state import CommandState, state_after
+from truthfl.ledger.commands import Command, command_fault, read_command
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_terms import JobTerms, job_terms_from
+from truthfl.ledger.terms import offer_from
+from truthfl.texts import plain
+
+ROWS_KEPT = 40
+REFUSALS_KEPT = 3  # of one client
+STRANGERS_KEPT = 20  # refusals of nodes that are no client
+ACCEPTED, DECLINED, NO_ANSWER = "accepted", "declined", "no answer in time"
+
+
+def number_or_none(value: object) -> float | None:
+    """The value as a number; None stays, and anything else is an error."""
+    return None if value is None else number(value)
+
+
+def number(value: object) -> float:
+    """The value as a number; anything else is an error."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A reply that was not taken: when, in which stage and round, from whom, and why."""
+
+    at: str
+    stage: str
+    round: int | None
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RoundPoint:
+    """One round: loss and accuracy of the model after it, if the server measured them, and how many were missing."""
+
+    round: int
+    loss: float | None
+    accuracy: float | None
+    missing: int
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """A row of the ledger in words."""
+
+    sequence: int
+    at: str
+    kind: str
+    words: str
+
+
+@dataclass(frozen=True)
+class TalliedPlan:
+    """The numbers of a plan.
+
+    worth          of the work of each whom it asks, in their order, beside that of the others; empty if it is not told
+    worth_of_all   of all work together; None if it is not told
+    """
+
+    version: int
+    step_size: float
+    expected_loss: float
+    loss_error: float
+    worth: tuple[float, ...]
+    solo_labels: tuple[float, ...]
+    solo_loss: tuple[float, ...]
+    worth_of_all: float | None
+
+
+@dataclass
+class ClientTally:
+    """The entries about one client.
+
+    samples         that she enrolled with; None before
+    version, index  of her last offer, and her position in it
+    answer          to her last offer: ACCEPTED, DECLINED or NO_ANSWER; None before
+    left_out        why the plan does not ask her
+    asked_listed    rounds whose entry lists her among those who were asked
+    """
+
+    name: str
+    samples: int | None = None
+    offer: PlannedOffer | None = None
+    version: int = 0
+    index: int = 0
+    answer: str | None = None
+    left_out: str | None = None
+    committed: bool = False
+    audition: dict[str, Any] | None = None  # solo_loss, passed, reason
+    asked_listed: int = 0
+    missing: int = 0
+    taken: int = 0
+    refused: int = 0
+    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
+    settled: int | None = None  # in minor units
+    payment: dict[str, Any] | None = None
+    receipt: bool = False
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether she accepted and was not stopped at the audition."""
+        stopped = self.audition is not None and not self.audition["passed"]
+        return self.answer == ACCEPTED and not stopped
+
+
+class JobTally:
+    """The entries of one job, added one by one, in order.
+
+    last            sequence number of the last entry
+    first_at        by kind: the time of the first entry
+    last_at         by kind: the time of the last
+    all_asked       rounds in which all who take part were asked
+    refused_at      by stage: how many replies were not taken
+    strangers       the last refusals of nodes that are no client of the job
+    rows            the last entries in words
+    operator_key    whose commands count
+    commands        what the operator's commands amount to
+    unreadable      how many entries truthfl did not write
+    """
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.last = 0
+        self.clients: dict[str, ClientTally] = {}
+        self.first_at: dict[str, str] = {}
+        self.last_at: dict[str, str] = {}
+        self.terms: JobTerms | None = None
+        self.plan: TalliedPlan | None = None
+        self.has_cap = True
+        self.version = 0
+        self.all_asked = 0
+        self.rounds: list[RoundPoint] = []
+        self.reports_missing = 0
+        self.refused_at: Counter[str] = Counter()
+        self.strangers: deque[Refusal] = deque(maxlen=STRANGERS_KEPT)
+        self.test: dict[str, Any] | None = None
+        self.rows: deque[LedgerRow] = deque(maxlen=ROWS_KEPT)
+        self.operator_key = ""
+        self.commands = CommandState()
+        self._given: list[Command] = []
+        self.unreadable = 0
+
+    def add(self, entry: Entry) -> None:
+        """Take in the next entry."""
+        self.last = max(self.last, entry.sequence)
+        add_kind = getattr(self, f"_add_{entry.kind}", None)
+        try:
+            if add_kind is not None:
+                add_kind(entry, entry.document)
+            words = describe_row(entry, self.terms)
+        except (TruthflError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            self.unreadable += 1
+            words = "not written by truthfl; truthfl ledger check says more"
+        self.first_at.setdefault(entry.kind, entry.at)
+        self.last_at[entry.kind] = entry.at
+        self.rows.append(LedgerRow(entry.sequence, entry.at, plain(entry.kind), plain(words)))
+
+    @property
+    def in_force(self) -> list[ClientTally]:
+        """The clients with an offer of the last version, in its order."""
+        return sorted(
+            (one for one in self.clients.values() if 0 < one.version == self.version), key=lambda one: one.index
+        )
+
+    def client(self, name: str) -> ClientTally:
+        """The client of this name; a new one if the job's opening does not have her."""
+        if not isinstance(name, str):
+            raise TypeError
+        return self.clients.setdefault(name, ClientTally(name))
+
+    def _add_job(self, _: Entry, document: dict[str, Any]) -> None:
+        self.operator_key = str(document["operator_key"])
+        for name in document["job"]["clients"]["name"]:
+            self.client(name)
+
+    def _add_enrolment(self, entry: Entry, document: dict[str, Any]) -> None:
+        self.client(entry.key).samples = int(document["samples"])
+
+    def _add_plan(self, entry: Entry, document: dict[str, Any]) -> None:
+        step_size, loss, error = (number(document[name]) for name in ("step_size", "expected_loss", "loss_error"))
+        solo = document.get("audition", {}).get("solo", {"labels": (), "loss": ()})
+        worth, labels, losses = (
+            tuple(map(number, values)) for values in (document.get("worth", ()), solo["labels"], solo["loss"])
+        )
+        of_all = number_or_none(document.get("worth_of_all"))
+        self.plan = TalliedPlan(int(entry.key), step_size, loss, error, worth, labels, losses, of_all)
+        if "terms" in document:
+            self.terms = job_terms_from(document["terms"])
+
+    def _add_offer(self, _: Entry, document: dict[str, Any]) -> None:
+        offer = offer_from(document)
+        self.terms = self.terms or offer.job
+        self.version = max(self.version, offer.job.version)
+        self.has_cap = offer.mechanism.has_cap
+        client = self.client(offer.client.name)
+        client.offer, client.version, client.index = planned_offer(offer), offer.job.version, offer.client.index
+        client.answer = client.left_out = None
+
+    def _add_answer(self, entry: Entry, document: dict[str, Any]) -> None:
+        name = entry.key.partition("/")[2]
+        self.client(name).answer = ACCEPTED if document["document"]["kind"] == "acceptance" else DECLINED
+
+    def _add_commitment(self, entry: Entry, _: dict[str, Any]) -> None:
+        self.client(entry.key).committed = True
+
+    def _add_audition(self, entry: Entry, document: dict[str, Any]) -> None:
+        result = {"solo_loss": number_or_none(document["solo_loss"]), "passed": document["passed"] is True}
+        self.client(entry.key).audition = result | {"reason": plain(document["reason"] or "")}
+
+    def _add_round(self, _: Entry, document: dict[str, Any]) -> None:
+        if "asked" in document:
+            for name in document["asked"]:
+                self.client(name).asked_listed += 1
+        else:
+            self.all_asked += 1
+        if "taken" in document:  # of truthfl 0.1
+            for name in document["taken"]:
+                self.client(name).taken += 1
+        missing = document.get("missing", ())
+        for name in missing:
+            self.client(name).missing += 1
+        self.reports_missing += len(missing)
+        loss, accuracy = (number_or_none(document.get(name)) for name in ("loss", "accuracy"))
+        self.rounds.append(RoundPoint(int(document["round"]), loss, accuracy, len(missing)))
+
+    def _add_rejection(self, entry: Entry, document: dict[str, Any]) -> None:
+        name, stage, reason = document["client"], str(document["stage"]), plain(document["reason"])
+        if stage == "plan":
+            self.client(name).left_out = reason
+            return
+        self.refused_at[plain(stage)] += 1
+        node = "somebody" if document["node"] is None else f"node {document['node']}"
+        who = plain(node if name is None else name)
+        round_ = None if document["round"] is None else int(document["round"])
+        refusal = Refusal(entry.at, plain(stage), round_, who, reason)
+        if name is None:
+            self.strangers.append(refusal)
+            return
+        client = self.client(name)
+        client.refused += 1
+        client.refusals.append(refusal)
+        if stage == "offer" and reason == NO_ANSWER:
+            client.answer = NO_ANSWER
+
+    def _add_command(self, _: Entry, document: dict[str, Any]) -> None:
+        if command_fault(document, self.job, self.operator_key) is None:
+            self._given.append(read_command(document))
+            self.commands = state_after(self._given)
+
+    def _add_test(self, _: Entry, document: dict[str, Any]) -> None:
+        self.test = {name: number_or_none(document[name]) for name in ("loss", "accuracy", "samples")}
+
+    def _add_settlement(self, entry: Entry, document: dict[str, Any]) -> None:
+        if type(document["pay"]) is not int:
+            raise TypeError
+        self.client(entry.key).settled = document["pay"]
+
+    def _add_payment(self, _: Entry, document: dict[str, Any]) -> None:
+        state = document["state"] if document["amount"] > 0 or document["state"] != "due" else "not due"
+        self.client(document["client"]).payment = {"state": state, "amount": int(document["amount"])}
+
+    def _add_receipt(self, entry: Entry, _: dict[str, Any]) -> None:
+        self.client(entry.key).receipt = True

@@ -1,0 +1,122 @@
+"""Serve an ASGI application on loopback in a thread of this process.
+
+The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded. Imports
+`access_secrets`; uvicorn in the thread.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from truthfl.errors import InputError, ServiceError
+from truthfl.page.access_secrets import AccessSecrets
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+    from uvicorn import Server
+
+HOST = "127.0.0.1"
+SHUTDOWN_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class OpenPage:
+    """A page that is being served.
+
+    url     with the token
+    ended   set when the server has stopped; an event, since a thread whose `join` was interrupted by Ctrl+C counts as
+            finished
+    """
+
+    url: str = field(repr=False)
+    ended: threading.Event
+
+    def wait(self) -> None:
+        """Wait for Ctrl+C; raise an error if the server stops by itself."""
+        while not self.ended.wait(0.5):
+            pass
+        raise ServiceError("the page's server ended by itself; what it says about it stands above.")
+
+
+@contextmanager
+def opened(make_app: Callable[[AccessSecrets], ASGIApp], port: int, thread_name: str) -> Iterator[OpenPage]:
+    """Serve an application behind new secrets until the context ends.
+
+    make_app   is called in the thread, so that what it imports does not delay the URL
+    port       0 for any free one
+    """
+    access = AccessSecrets()
+    with listen(port) as listener, served(lambda: make_app(access), listener, thread_name) as ended:
+        yield OpenPage(f"http://{HOST}:{listener.getsockname()[1]}{access.root}?token={access.token}", ended)
+
+
+@contextmanager
+def served(make_app: Callable[[], ASGIApp], listener: socket.socket, thread_name: str) -> Iterator[threading.Event]:
+    """Serve in a thread until the context ends; the event is set when the server has stopped."""
+    ended = threading.Event()
+    started: Future[Server | None] = Future()
+
+    def serve() -> None:
+        try:
+            server = _server(make_app())
+            started.set_result(server)
+            server.run(sockets=[listener])
+        finally:
+            if not started.done():
+                started.set_result(None)
+            ended.set()
+
+    threading.Thread(target=serve, name=thread_name, daemon=True).start()
+    try:
+        yield ended
+    finally:
+        server = started.result()
+        if server is not None:
+            server.should_exit = True
+            ended.wait(SHUTDOWN_WAIT_S)
+
+
+def _server(app: ASGIApp) -> Server:
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            access_log=False,
+            log_level="error",
+            server_header=False,
+            loop="asyncio",  # the same on all machines, whether uvloop is installed or not
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+            ws="none",
+        )
+    )
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket.
+
+    The protocol IPPROTO_TCP is explicit, since only then asyncio sets TCP_NODELAY; without it, small responses would
+    take 40 ms longer.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((HOST, port))
+        listener.listen()
+    except OverflowError:
+        listener.close()
+        raise InputError(f"port is {port}; it must be from 1 to 65535, or 0 for any that is free.") from None
+    except OSError as error:
+        listener.close()
+        reason = error.strerror
+        raise ServiceError(f"port {port} cannot be used ({reason}); name another with --port, or 0 for any.") from None
+    return listener
