@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from truthfl.errors import InputError
@@ -67,6 +67,11 @@ def stage_line(live: LiveStatus, log_format: str = TEXT) -> str:
         return plain(f"{_local_clock(live.stage_since)} {words}", LONGEST_LINE)
     fields = _common(live.stage_since, "info", "stage", live.job, words)
     return _json(fields | {"stage": plain(live.stage), "paused": live.paused, "deadline": live.deadline})
+
+
+def event_line(event: str, job: str, message: str) -> str:
+    """A JSON line about something that is in no ledger, of this moment."""
+    return _json(_common(datetime.now(UTC).isoformat(), "info", event, job, message))
 
 
 def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:

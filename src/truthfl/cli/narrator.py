@@ -1,6 +1,6 @@
 """`Narrator`: prints what happens in a job, one line per ledger entry, from a thread of its own.
 
-Imports the protocol's `narration`, the ledger and `texts`.
+Imports `job_log`, the ledger and `texts`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 
-from truthfl.federation.protocol.narration import describe_entry
+from truthfl.cli.job_log import JSON, TEXT, event_line, log_line
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
@@ -16,14 +16,17 @@ from truthfl.ledger.terms import offer_from
 from truthfl.texts import plain
 
 POLL_SECONDS = 0.2
-LONGEST_LINE = 1000
+LONGEST = 1000  # letters of a line
 
 
 class Narrator:
-    """A context manager; entries that are there when it begins are not printed again."""
+    """A context manager; entries that are there when it begins are not printed again.
 
-    def __init__(self, ledger: Ledger, job: str) -> None:
-        self.ledger, self.job = ledger, job
+    log_format  one of `job_log.FORMATS`
+    """
+
+    def __init__(self, ledger: Ledger, job: str, log_format: str = TEXT) -> None:
+        self.ledger, self.job, self.log_format = ledger, job, log_format
         self.terms: JobTerms | None = None
         self.last = 0
         self._ended = threading.Event()
@@ -45,9 +48,9 @@ class Narrator:
             over = self._ended.wait(POLL_SECONDS)
             for entry in self.ledger.entries(self.job, after=self.last):
                 self._note(entry)
-                line = describe_entry(entry, self.terms)
+                line = log_line(entry, self.terms, self.log_format)
                 if line is not None:
-                    print_at(datetime.fromisoformat(entry.at), line)
+                    print(line, flush=True)
 
     def _note(self, entry: Entry) -> None:
         self.last = entry.sequence
@@ -55,6 +58,16 @@ class Narrator:
             self.terms = offer_from(entry.document).job
 
 
-def print_at(at: datetime, line: str) -> None:
-    """Print a line with the time of day, in this machine's time zone."""
-    print(f"{at.astimezone():%H:%M:%S} {plain(line, LONGEST_LINE)}", flush=True)
+def tell(log_format: str, event: str, job: str, sentence: str) -> None:
+    """Print a sentence about a job that is in no ledger: as it is for people, as an event for programs."""
+    print(
+        event_line(event, job, sentence) if log_format == JSON else f"truthfl: {plain(sentence, LONGEST)}", flush=True
+    )
+
+
+def tell_at(log_format: str, event: str, job: str, sentence: str) -> None:
+    """As `tell`, with the time of day for people too."""
+    if log_format == JSON:
+        tell(log_format, event, job, sentence)
+    else:
+        print(f"{datetime.now():%H:%M:%S} {plain(sentence, LONGEST)}", flush=True)

@@ -1,14 +1,12 @@
 """`truthfl serve`: run a job with participants on other machines.
 
-Imports `narrator`, `plan_approval`, `serve_on_superlink` and, when called, `federation`, `job`, the ledger and
-`studies`.
+Imports `serve_on_superlink`, `serving`, `job_log`, `output` and, when called, `federation`, `job`, the ledger,
+`reporting` and `studies`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,18 +15,15 @@ import typer
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.errors import InputError, ServiceError, TruthflError
 from truthfl.files import make_private_folder
-from truthfl.texts import plain, plain_lines
+from truthfl.texts import plain_lines
 
 if TYPE_CHECKING:
-    from truthfl.federation.protocol.approval import PlanSummary
     from truthfl.federation.protocol.kept_jobs import KeptJob
-    from truthfl.federation.protocol.live_status import LiveWriter
-    from truthfl.federation.protocol.serving_file import ServingInfo
     from truthfl.job import DataJob
     from truthfl.ledger.book import Ledger
 
 
-MOST_REFUSALS = 100  # printed
+ROWS_SHOWN = 40
 
 
 def serve(
@@ -64,6 +59,14 @@ def serve(
     yes: Annotated[
         bool, typer.Option("--yes", help="Send the offers of the plan without asking; it is shown all the same.")
     ] = False,
+    page: Annotated[
+        bool | None, typer.Option(help="Open your page, on this machine alone; at a terminal unless --no-page.")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the page's address, open nothing.")] = False,
+    metrics: Annotated[
+        int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Prometheus metrics at this loopback port.")
+    ] = None,
+    log: Annotated[str, typer.Option(metavar="FORMAT", help="What is printed: text, or json for programs.")] = "text",
 ) -> None:
     """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
 
@@ -73,6 +76,7 @@ def serve(
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
+    from truthfl.cli.job_log import require_format
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
@@ -88,7 +92,9 @@ def serve(
     source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
     public_keys = _public_keys(participants, source.job())
     people = participants or out / "participants"
-    if not yes and not sys.stdin.isatty():
+    require_format(log)
+    with_page = (sys.stdin.isatty() and sys.stdout.isatty()) if page is None else page
+    if not yes and not sys.stdin.isatty() and not with_page:
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     if not running:
         require_can_listen(host, port, keys)
@@ -97,7 +103,7 @@ def serve(
     ledger_address = ledger or str((out / "ledger.db").resolve())
     with lock_folder(out), open_ledger(ledger_address) as opened:
         kept = choose_job(out, opened, source, new=new)
-        _tell_differences(kept, job_file)
+        _tell_differences(kept, job_file, log)
         if not kept.complete:
             keep_ledger_address(out, ledger_address)
             operator_key = (out if keys is None else keys) / "operator"
@@ -120,79 +126,65 @@ def serve(
                         kept, opened, ledger_address, out, operator_key, connection, public_keys, ask=not yes
                     )
                 else:
-                    _serve(kept, opened, out, serving, keys, ask=not yes)
+                    from truthfl.cli.serving import ServeChoices, serve_job
+
+                    choices = ServeChoices(not yes, with_page, not no_browser, metrics, log)
+                    serve_job(kept, opened, out, serving, keys, choices)
             except (KeyboardInterrupt, typer.Abort):
                 print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
             except TruthflError as error:
                 print(f"truthfl: the job did not end well: {plain_lines(error)}", file=sys.stderr)
                 raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED) from None
-    print(f"Ledger: {opened.name}, job {kept.name}")
+        _show_result(opened, kept.name, out, log)
 
 
-def _tell_differences(kept: KeptJob, job_file: Path) -> None:
+def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:
     """Say how the job is another one than its file describes today."""
+    from truthfl.cli.narrator import tell
+
     if kept.complete:
-        print(f"truthfl: job {kept.name} is complete; --new begins another.", flush=True)
+        tell(log, "complete", kept.name, f"job {kept.name} is complete; --new begins another.")
     elif not kept.is_new:
-        print(f"truthfl: going on with job {kept.name} as it was begun.", flush=True)
+        tell(log, "resumed", kept.name, f"going on with job {kept.name} as it was begun.")
         for difference in kept.differences:
-            print(f"truthfl: {job_file} differs: {plain(difference)}.", flush=True)
+            tell(log, "difference", kept.name, f"{job_file} differs: {difference}.")
         if kept.differences:
-            print("truthfl: these changes have no effect; --new begins another job with them.", flush=True)
+            tell(log, "difference", kept.name, "these changes have no effect; --new begins another job with them.")
 
 
-def _serve(kept: KeptJob, opened: Ledger, out: Path, serving: ServingInfo, keys: Path | None, *, ask: bool) -> None:
-    """Listen for nodes and conduct the job.
+def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
+    """Show the table and the sentences of a job that is over, and write its report."""
+    import shlex
 
-    keys  the folder with the certificates
-    """
-    from truthfl.cli.narrator import Narrator
-    from truthfl.federation.deployed.job_server import open_job_server
-    from truthfl.federation.deployed.known_keys import KnownKeys
-    from truthfl.federation.protocol.live_status import LiveWriter
-    from truthfl.federation.protocol.operator_folder import kept_key
-    from truthfl.federation.protocol.server import Operator, conduct_job
+    from truthfl import __version__
+    from truthfl.cli.job_log import JSON
+    from truthfl.cli.narrator import tell
+    from truthfl.cli.output import console, table
+    from truthfl.federation.protocol.served_report import client_rows, columns, summary_sentences, write_served_report
+    from truthfl.ledger.address import shown_arguments
+    from truthfl.ledger.job_view import job_view
 
-    key, draws, names = kept_key(Path(serving.key)), kept.draws, tuple(kept.job.clients.name)
-    known = KnownKeys(opened, kept.name, Path(serving.participants), names)
-    live = LiveWriter(out, kept.name, names, serving.address)
-    note = _refusal_printer(live)
-    with open_job_server(
-        serving.host, serving.port, keys, known.lines(), known.look_up, note=note, admit=known.admit
-    ) as server:
-        print(f"truthfl: job {kept.name} at {serving.address}, waiting for {len(names)} clients", flush=True)
-        approve = _approve if ask else _show_plan
-        operator = Operator(opened, out, key, draws.secret, draws.seed, keys is not None, approve, live)
-        with Narrator(opened, kept.name):
-            conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
-
-
-def _refusal_printer(live: LiveWriter) -> Callable[[str, str], None]:
-    """A function that prints who was not let in and why, the same only once, and notes it in the live status."""
-    from truthfl.cli.narrator import print_at
-
-    printed = set[tuple[str, str]]()
-
-    def show(address: str, reason: str) -> None:
-        live.note_refused_connection(address, reason)
-        if (address, reason) not in printed and len(printed) < MOST_REFUSALS:
-            printed.add((address, reason))
-            print_at(datetime.now(UTC), f"{address} was not let in: {reason}")
-
-    return show
-
-
-def _show_plan(plan: PlanSummary) -> bool:
-    from truthfl.cli.plan_approval import print_plan_summary
-
-    print_plan_summary(plan)
-    return True
-
-
-def _approve(plan: PlanSummary) -> bool:
-    _show_plan(plan)
-    return bool(typer.confirm("Send these offers?"))
+    view = job_view(name, ledger.entries(name))
+    command = shlex.join(["truthfl", *shown_arguments(sys.argv[1:])])
+    report = write_served_report(view, out, command, __version__)
+    sentences = summary_sentences(view)
+    if log_format == JSON:
+        for sentence in sentences:
+            tell(log_format, "result", name, sentence)
+        return
+    screen = console()
+    if report is not None:
+        rows = client_rows(view)
+        shown = rows if len(rows) <= ROWS_SHOWN else [*rows[: ROWS_SHOWN - 1], rows[-1]]
+        screen.print(table(f"Job {name}", columns(view), shown))
+        if len(rows) > len(shown):
+            screen.print(f"{len(rows) - len(shown)} more clients are in the report.")
+    for sentence in sentences:
+        screen.print(sentence)
+    if report is not None:
+        screen.print(f"Report: {report}")
+    screen.print(f"Ledger: {ledger.name}, job {name}")
 
 
 def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:

@@ -17,7 +17,7 @@ SERVER_NODE_ID = 1  # as in Flower
 
 
 @dataclass(frozen=True)
-class RegisteredNode:
+class KnownNode:
     """A node that may connect: its id, its public key (one OpenSSH line) and the name it is registered for."""
 
     node_id: int
@@ -40,20 +40,20 @@ class NodeRegistry:
 
     def __init__(self, *, closed: bool, look_up: Callable[[str], str | None] = lambda _: None) -> None:
         self.closed, self.look_up = closed, look_up
-        self._nodes: dict[int, RegisteredNode] = {}
+        self._nodes: dict[int, KnownNode] = {}
         self._lock = threading.Lock()
 
-    def register(self, public_key: str, name: str) -> RegisteredNode:
+    def register(self, public_key: str, name: str) -> KnownNode:
         """Let a key in under this name; raise InputError if it is registered under another."""
         line = normal_public_line(public_key)
-        node = RegisteredNode(node_id_of(line), line, name)
+        node = KnownNode(node_id_of(line), line, name)
         with self._lock:
             earlier = self._nodes.setdefault(node.node_id, node)
         if earlier != node:
             raise InputError(f"the key of {name} is that of {earlier.name}; each participant needs one of her own.")
         return node
 
-    def remove(self, name: str) -> list[RegisteredNode]:
+    def remove(self, name: str) -> list[KnownNode]:
         """Let this name's keys in no more; return what was removed."""
         with self._lock:
             removed = [node for node in self._nodes.values() if node.name == name]
@@ -61,7 +61,7 @@ class NodeRegistry:
                 del self._nodes[node.node_id]
         return removed
 
-    def find(self, public_key: str) -> RegisteredNode | None:
+    def find(self, public_key: str) -> KnownNode | None:
         """The node with this key; None if it is not let in."""
         with self._lock:
             known = self._nodes.get(node_id_of(public_key))
@@ -70,7 +70,7 @@ class NodeRegistry:
         name = self.look_up(public_key) if self.closed else ""
         return None if name is None else self.register(public_key, name)
 
-    def of_id(self, node_id: int) -> RegisteredNode | None:
+    def of_id(self, node_id: int) -> KnownNode | None:
         with self._lock:
             return self._nodes.get(node_id)
 

@@ -1,6 +1,7 @@
 """The results of a simulated job as JSON, tables, plots and an HTML report.
 
-Imports `audition_report`, `embedded`, the protocol's `approval`, `files`, `job`, `reporting` and the ledger's `terms`.
+Imports `audition_report`, `embedded`, the protocol's `approval` and `training_figure`, `files`, `job`, `reporting`
+and the ledger's `terms`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from truthfl.federation.protocol.approval import summary_of
+from truthfl.federation.protocol.training_figure import evaluations, write_training_plot
 from truthfl.federation.simulated.audition_report import MOST_LIARS, audition_sentences, other_liars
 from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
 from truthfl.ledger.terms import Offer
-from truthfl.reporting.figure import Figure, Panel, Series, figure_csv
-from truthfl.reporting.plots import figure_pictures, panel_svg
-from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
+from truthfl.reporting.report import Paragraph, Report, Section, Table, page
 
 COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
 AUDITION_COLUMNS = ("client", "behaviour", "labels", "for labels", "computing", "cost", "payoff", "if honest")
@@ -104,7 +104,7 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
     """Return the document of results.json; `provenance`: command, seed, version, engine and seconds."""
     view, plan = outcome.view, outcome.view.plans[-1].document
     assert view.test is not None
-    evaluations = _evaluations(outcome)
+    evaluated = evaluations(outcome.view)
     return {
         "job": view.name,
         "clients": [
@@ -139,9 +139,9 @@ def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, An
         "economics": summary_of(outcome.agreement, plan, {}, job.server).economics.document(),
         "calibration": {name: plan[name] for name in ("r_squared", "sampling_r_squared", "factor", "standard_error")},
         "by_round": {
-            "round": [evaluation["round"] for evaluation in evaluations],
-            "test_loss": [evaluation["loss"] for evaluation in evaluations],
-            "accuracy": [evaluation["accuracy"] for evaluation in evaluations],
+            "round": [evaluation["round"] for evaluation in evaluated],
+            "test_loss": [evaluation["loss"] for evaluation in evaluated],
+            "accuracy": [evaluation["accuracy"] for evaluation in evaluated],
         },
         "made": provenance,
     }
@@ -152,34 +152,8 @@ def _terms(offer: Offer | None) -> dict[str, Any]:
     return {} if offer is None else {**offer.client.pay, "labeling_cost": offer.client.labeling_cost}
 
 
-def _evaluations(outcome: RunOutcome) -> list[dict[str, Any]]:
-    """Rounds after which the model was evaluated; without rounds, the test of the model from which training starts."""
-    assert outcome.view.test is not None
-    evaluated = [entry.document for entry in outcome.view.rounds if "loss" in entry.document]
-    return evaluated or [{"round": 0} | outcome.view.test.document]
-
-
 def _number_or_none(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
-
-
-def training_figure(outcome: RunOutcome) -> Figure:
-    """Return a figure of test loss and accuracy by round."""
-    evaluations = _evaluations(outcome)
-    rounds = tuple(float(evaluation["round"]) for evaluation in evaluations)
-
-    def line(title: str, label: str, values: tuple[float, ...]) -> Panel:
-        return Panel(title, "round", label, (Series("this job", rounds, values, values, values),))
-
-    return Figure(
-        number=1,
-        title="Training",
-        caption="Loss and accuracy of the common model on the test set, round by round.",
-        panels=(
-            line("Test loss", "loss (nats per sample)", tuple(evaluation["loss"] for evaluation in evaluations)),
-            line("Accuracy", "share of test samples", tuple(evaluation["accuracy"] for evaluation in evaluations)),
-        ),
-    )
 
 
 def write_run_report(
@@ -189,9 +163,7 @@ def write_run_report(
 
     results.json is written last: `embedded` takes a job without it for unfinished.
     """
-    figure = training_figure(outcome)
-    png, svg = figure_pictures(figure)
-    files = ("training.png", "training.svg", "training.csv", RESULTS)
+    plot = write_training_plot(outcome.view, folder, RESULTS)
     summary = summary_sentences(job, outcome)
     clients = Table(table_columns(outcome), client_rows(outcome))
     report = Report(
@@ -204,15 +176,12 @@ def write_run_report(
             ),
             Section(
                 "Training",
-                [Plot([panel_svg(p, f"run{k}") for k, p in enumerate(figure.panels)], figure.caption, files)],
+                [plot],
             ),
             provenance_section,
         ],
     )
     path = folder / "report.html"
-    write_file(folder / "training.png", png)
-    write_file(folder / "training.svg", svg)
-    write_file(folder / "training.csv", figure_csv(figure))
     write_file(path, page(report))
     results = results_document(job, outcome, provenance)
     write_file(folder / RESULTS, json.dumps(results, indent=2, allow_nan=False) + "\n")

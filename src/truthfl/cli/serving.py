@@ -1,0 +1,149 @@
+"""What `truthfl serve` does while a job runs: listen for nodes, show the page, ask for approval, tell what happens.
+
+Imports `label`, `narrator`, `plan_approval`, `federation`, `console` and the ledger.
+"""
+
+from __future__ import annotations
+
+import select
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from truthfl.cli.label import open_in_browser
+from truthfl.cli.narrator import Narrator, tell, tell_at
+from truthfl.cli.plan_approval import print_plan_summary
+from truthfl.federation.deployed.job_server import open_job_server
+from truthfl.federation.deployed.known_keys import KnownKeys
+from truthfl.federation.protocol.approval import PlanSummary
+from truthfl.federation.protocol.kept_jobs import KeptJob
+from truthfl.federation.protocol.live_status import LiveWriter
+from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.plan_files import answer_plan, ask_by_file, clear_plan, shown_plan
+from truthfl.federation.protocol.server import Operator, conduct_job
+from truthfl.federation.protocol.serving_file import ServingInfo
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.signing import PrivateKey
+
+POLL_SECONDS = 0.2
+MOST_REFUSALS = 100  # printed
+QUESTION = "Send these offers? [y/N]: "
+
+
+@dataclass(frozen=True)
+class ServeChoices:
+    """How a job is served.
+
+    ask         whether offers are sent only after the operator has approved the plan
+    page        whether her page is opened
+    browser     whether it is opened in a browser
+    metrics     the port of metrics; None for none
+    log_format  one of `job_log.FORMATS`
+    """
+
+    ask: bool
+    page: bool = False
+    browser: bool = True
+    metrics: int | None = None
+    log_format: str = "text"
+
+
+def serve_job(
+    kept: KeptJob, ledger: Ledger, out: Path, serving: ServingInfo, keys: Path | None, choices: ServeChoices
+) -> None:
+    """Listen for nodes and conduct the job.
+
+    keys  the folder with the certificates; None without TLS
+    """
+    key, draws, names = kept_key(Path(serving.key)), kept.draws, tuple(kept.job.clients.name)
+    known = KnownKeys(ledger, kept.name, Path(serving.participants), names)
+    live, log_format = LiveWriter(out, kept.name, names, serving.address), choices.log_format
+    note = _refusal_teller(live, kept.name, log_format)
+    clear_plan(out)
+    with ExitStack() as stack:
+        server = stack.enter_context(
+            open_job_server(
+                serving.host, serving.port, keys, known.lines(), known.look_up, note=note, admit=known.admit
+            )
+        )
+        waiting = f"job {kept.name} at {serving.address}, waiting for {len(names)} clients"
+        tell(log_format, "listening", kept.name, waiting)
+        _open_more(stack, out, serving, key, choices)
+        approve = partial(_ask, out) if choices.ask else _show_unless(log_format)
+        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
+        stack.enter_context(Narrator(ledger, kept.name, log_format))
+        conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
+
+
+def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKey, choices: ServeChoices) -> None:
+    """Open the operator's page and the metrics, if they are wanted."""
+    if choices.metrics is not None:
+        from truthfl.console.serve_metrics import serve_metrics
+
+        url = stack.enter_context(serve_metrics(choices.metrics, out, serving.ledger, serving.job))
+        tell(choices.log_format, "metrics", serving.job, f"metrics are at {url}")
+    if choices.page:
+        from truthfl.console.open_operator_page import open_operator_page
+
+        page = stack.enter_context(open_operator_page(out, serving.ledger, serving.job, key))
+        print(f"Your page, for this machine alone: {page.url}", flush=True)
+        if choices.browser:
+            open_in_browser(page.url, out)
+
+
+def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[str, str], None]:
+    """A function that tells who was not let in and why, the same only once, and notes it in the live status."""
+    told = set[tuple[str, str]]()
+
+    def tell_refusal(address: str, reason: str) -> None:
+        live.note_refused_connection(address, reason)
+        if (address, reason) not in told and len(told) < MOST_REFUSALS:
+            told.add((address, reason))
+            tell_at(log_format, "refused", job, f"{address} was not let in: {reason}")
+
+    return tell_refusal
+
+
+def _show_unless(log_format: str) -> Callable[[PlanSummary], bool]:
+    """A function that approves every plan, and shows it to people."""
+
+    def show(plan: PlanSummary) -> bool:
+        if log_format == "text":
+            print_plan_summary(plan)
+        return True
+
+    return show
+
+
+def _ask(out: Path, plan: PlanSummary) -> bool:
+    """Show a plan; wait until it is answered at the terminal, or on the page."""
+    print_plan_summary(plan)
+    answered = threading.Event()
+    threading.Thread(target=_read_terminal, args=(out, plan, answered), name="truthfl terminal", daemon=True).start()
+    try:
+        approved = ask_by_file(out, plan, wait=True)
+    finally:
+        answered.set()
+    print(f"\n{'The offers are sent.' if approved else 'No offer is sent.'}", flush=True)
+    return approved
+
+
+def _read_terminal(out: Path, plan: PlanSummary, answered: threading.Event) -> None:
+    """Ask at the terminal, until the plan is answered here or elsewhere; anything but yes is no."""
+    while shown_plan(out) != plan:
+        if answered.wait(POLL_SECONDS):
+            return
+    if not sys.stdin.isatty():
+        return
+    print(QUESTION, end="", flush=True)
+    while not answered.is_set():
+        if not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+            continue
+        line = sys.stdin.readline()
+        if line:
+            answer_plan(out, plan, approved=line.strip().lower() in ("y", "yes"))
+        return
