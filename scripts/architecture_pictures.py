@@ -17,10 +17,11 @@ PICTURES = ROOT / "docs" / "pictures"
 ROOMS = {  # name: (centre x, centre y, what it is)
     "cli": (5.0, 9.0, "commands: parse, call, print"),
     "simulate": (1.6, 7.6, "façade: jobs, training, studies"),
-    "flower": (8.4, 7.6, "façade: a Flower app of one's own"),
+    "flower": (5.0, 7.6, "façade: a Flower app of one's own"),
     "studies": (1.6, 6.1, "reproduce the paper;\nask whether lying pays"),
     "federation": (5.0, 6.1, "protocol, participant,\nsimulated, deployed"),
     "page": (8.4, 6.1, "the participant's page"),
+    "console": (8.4, 7.6, "the operator's page"),
     "reporting": (0.95, 4.4, "figures, plots,\nHTML report"),
     "adversary": (2.85, 4.4, "lies, and the search\nfor the best one"),
     "job": (4.65, 4.4, "a job file"),

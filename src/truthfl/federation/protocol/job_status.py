@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truthfl.federation.protocol.job_tally import ACCEPTED, JobTally, LedgerRow, Refusal, RoundPoint
+from truthfl.federation.protocol.job_tally import ACCEPTED, JobTally, LedgerRow, RefusedReply, RoundPoint
 from truthfl.federation.protocol.live_status import (
     AUDITIONING,
     ENROLLING,
@@ -61,8 +61,8 @@ class JobStatus:
     money: MoneyStatus | None
     plan: PlanStatus | None
     refused_at: dict[str, int]
-    strangers: tuple[Refusal, ...]
-    connections: tuple[Refusal, ...]
+    strangers: tuple[RefusedReply, ...]
+    connections: tuple[RefusedReply, ...]
     rows: tuple[LedgerRow, ...]
     last_row: int
     unreadable_rows: int
@@ -156,6 +156,6 @@ def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
     return ENROLLING, at.get("job")
 
 
-def _refused_connections(live: LiveStatus | None) -> tuple[Refusal, ...]:
+def _refused_connections(live: LiveStatus | None) -> tuple[RefusedReply, ...]:
     refused = () if live is None else tuple(reversed(live.refused_connections))
-    return tuple(Refusal(one.at, "connection", None, plain(one.address), plain(one.reason)) for one in refused)
+    return tuple(RefusedReply(one.at, "connection", None, plain(one.address), plain(one.reason)) for one in refused)

@@ -41,7 +41,7 @@ def number(value: object) -> float:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RefusedReply:
     """A reply that was not taken: when, in which stage and round, from whom, and why."""
 
     at: str
@@ -113,7 +113,7 @@ class ClientTally:
     missing: int = 0
     taken: int = 0
     refused: int = 0
-    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
+    refusals: deque[RefusedReply] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
     settled: int | None = None  # in minor units
     payment: dict[str, Any] | None = None
     receipt: bool = False
@@ -154,7 +154,7 @@ class JobTally:
         self.rounds: list[RoundPoint] = []
         self.reports_missing = 0
         self.refused_at: Counter[str] = Counter()
-        self.strangers: deque[Refusal] = deque(maxlen=STRANGERS_KEPT)
+        self.strangers: deque[RefusedReply] = deque(maxlen=STRANGERS_KEPT)
         self.test: dict[str, Any] | None = None
         self.rows: deque[LedgerRow] = deque(maxlen=ROWS_KEPT)
         self.operator_key = ""
@@ -254,7 +254,7 @@ class JobTally:
         node = "somebody" if document["node"] is None else f"node {document['node']}"
         who = plain(node if name is None else name)
         round_ = None if document["round"] is None else int(document["round"])
-        refusal = Refusal(entry.at, plain(stage), round_, who, reason)
+        refusal = RefusedReply(entry.at, plain(stage), round_, who, reason)
         if name is None:
             self.strangers.append(refusal)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from truthfl.federation.protocol.job_tally import ACCEPTED, DECLINED, NO_ANSWER, ClientTally, JobTally, Refusal
+from truthfl.federation.protocol.job_tally import ACCEPTED, DECLINED, NO_ANSWER, ClientTally, JobTally, RefusedReply
 from truthfl.federation.protocol.live_status import LiveClient, LiveStatus
 from truthfl.federation.protocol.status_parts import worth_by_client
 from truthfl.texts import plain
@@ -46,7 +46,7 @@ class ParticipantStatus:
     rounds_asked: int
     rounds_delivered: int
     refused: int
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[RefusedReply, ...]
     cost: float | None
     expected_pay: float | None
     most_pay: float | None
