@@ -33,7 +33,8 @@ def join(
         Path, typer.Option(help="Folder of PNG or JPEG files, an idx or .npz file; with --task, the file it reads.")
     ],
     invitation: Annotated[
-        str | None, typer.Argument(metavar="[INVITATION]", help="The file, or line, that the operator sent you.")
+        str | None,
+        typer.Argument(metavar="[INVITATION]", help="The file or line that you got; - reads standard input."),
     ] = None,
     server: Annotated[str | None, typer.Option(help="HOST:PORT of the operator's server, without invitation.")] = None,
     name: Annotated[str | None, typer.Option(help="The name that the job knows you by, without invitation.")] = None,

@@ -24,7 +24,7 @@ from truthfl.federation.protocol.kept_jobs import KeptJob
 from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.plan_files import answer_plan, ask_by_file, clear_plan, shown_plan
-from truthfl.federation.protocol.server import Operator, conduct_job
+from truthfl.federation.protocol.server import WAITING, Operator, conduct_job
 from truthfl.federation.protocol.serving_file import ServingInfo
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import PrivateKey
@@ -70,13 +70,13 @@ def serve_job(
                 serving.host, serving.port, keys, known.lines(), known.look_up, note=note, admit=known.admit
             )
         )
-        waiting = f"job {kept.name} at {serving.address}, waiting for {len(names)} clients"
-        tell(log_format, "listening", kept.name, waiting)
+        tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
         _open_more(stack, out, serving, key, choices)
         approve = partial(_ask, out) if choices.ask else _show_unless(log_format)
         operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
         stack.enter_context(Narrator(ledger, kept.name, log_format))
-        conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
+        progress = partial(_tell_waiting, log_format, kept.name, len(names))
+        conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), progress)
 
 
 def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKey, choices: ServeChoices) -> None:
@@ -93,6 +93,12 @@ def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKe
         print(f"Your page, for this machine alone: {page.url}", flush=True)
         if choices.browser:
             open_in_browser(page.url, out)
+
+
+def _tell_waiting(log_format: str, job: str, clients: int, activity: str, _done: int, _all: int) -> None:
+    """Tell when the job is in the ledger and participants can be invited."""
+    if activity == WAITING:
+        tell(log_format, "waiting", job, f"waiting for {clients} clients")
 
 
 def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[str, str], None]:

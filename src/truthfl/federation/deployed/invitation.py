@@ -6,6 +6,7 @@ It has a code that is good once: whoever uses it first takes part under the name
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import asdict, dataclass, field
@@ -47,7 +48,11 @@ class Invitation:
 
 
 def read_invitation(given: str) -> Invitation:
-    """The invitation in this file, or in this line itself."""
+    """The invitation in this file, in this line itself, or in the line that standard input has if it is "-"."""
+    if given == "-":
+        given = sys.stdin.readline(LONGEST).strip()
+        if not given.startswith(LINE_START):
+            raise InputError(f"standard input has no invitation; it is a line that begins with {LINE_START}")
     if given.startswith(LINE_START):
         return _invitation(_unpacked(given.removeprefix(LINE_START)), "this line")
     path = Path(given)

@@ -51,6 +51,7 @@ from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.mechanism import require_collected
 
+WAITING = "waiting for clients"
 ActivityProgress = Callable[[str, int, int], None]
 """Called with the current activity, the number of finished steps and the number of all steps, 0 if unknown."""
 
@@ -133,7 +134,7 @@ def conduct_job(
     if earlier.ended is not None and earlier.agreement is None:
         return earlier
     with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
-        progress("waiting for clients", 0, 0)
+        progress(WAITING, 0, 0)
         if earlier.agreement is not None:
             wait_for_contract(roster, _still_expected(earlier, roster))
         elif earlier.offers:
