@@ -16,6 +16,7 @@ from hashlib import sha256
 import pytest
 
 from scripts_of_tests import kill_and_resume as script
+from truthfl import __version__
 from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
 from truthfl.federation.protocol.recorder import read_checkpoint
 from truthfl.ledger.archive import FOLDER
@@ -90,7 +91,7 @@ def test_the_drill(job, undisturbed, tmp_path, while_it_runs):
     try:
         wait_for_rounds(run, folder, 10)
         if while_it_runs:
-            back_up(target, {FOLDER: folder}, folder / "ledger.db")
+            back_up(target, {FOLDER: folder}, folder / "ledger.db", __version__)
             assert rounds_in(folder) < ROUNDS, "the rounds were over before the job was backed up"
     finally:
         run.send_signal(signal.SIGKILL)
@@ -122,7 +123,7 @@ def test_each_backup_of_a_running_job_has_a_checkpoint_that_fits_its_ledger(job,
         wait_for_rounds(run, folder, 1)
         made = 0
         while run.poll() is None and rounds_in(folder) < ROUNDS and made < 4:
-            back_up(tmp_path / f"{made}.tar", {FOLDER: folder}, folder / "ledger.db")
+            back_up(tmp_path / f"{made}.tar", {FOLDER: folder}, folder / "ledger.db", __version__)
             made += 1
     finally:
         run.send_signal(signal.SIGKILL)

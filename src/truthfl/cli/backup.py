@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from truthfl import __version__
 from truthfl.errors import InputError, ServiceError
 
 
@@ -40,7 +41,7 @@ def backup(
             raise InputError(f"{folder} is no folder; name the one to back up.")
     address = ledger or _usual_ledger(out)
     _require_no_server_on_postgresql(out, address)
-    manifest = back_up(target, parts, address)
+    manifest = back_up(target, parts, address, __version__)
     print(f"Backup: {target}, {len(manifest.files)} files, for your eyes alone. It holds private keys; encrypt it.")
     if manifest.ledger:
         print(f"The ledger in it has {manifest.rows} rows.")

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from truthfl import __version__
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import DRAFT, PRIVATE_FILE_MODE, make_folder, new_private_file
 from truthfl.ledger.address import read_address
@@ -33,11 +32,12 @@ LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "failure.json
 JOURNALS = ("", "-wal", "-shm", "-journal")
 
 
-def back_up(target: Path, parts: Mapping[str, Path], ledger: str | Path) -> Manifest:
+def back_up(target: Path, parts: Mapping[str, Path], ledger: str | Path, version: str) -> Manifest:
     """Write a backup to a new file; return what is in it.
 
-    parts   the folders by their names in the backup: `FOLDER` and others
-    ledger  the ledger's address; one in PostgreSQL is not copied
+    parts    the folders by their names in the backup: `FOLDER` and others
+    ledger   the ledger's address; one in PostgreSQL is not copied
+    version  of truthfl, for the manifest
     """
     _require_outside(target, parts)
     with _stage_beside(target) as staged:
@@ -49,7 +49,7 @@ def back_up(target: Path, parts: Mapping[str, Path], ledger: str | Path) -> Mani
                 if found is not None:
                     files[name] = found
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            manifest = Manifest(now, __version__, (staged / LEDGER).exists(), rows, head, files)
+            manifest = Manifest(now, version, (staged / LEDGER).exists(), rows, head, files)
             content = manifest.content()
             tar.addfile(_member(MANIFEST, len(content)), BytesIO(content))
     return manifest
