@@ -9,6 +9,7 @@ import threading
 from datetime import datetime
 
 from truthfl.cli.job_log import JSON, TEXT, event_line, log_line
+from truthfl.errors import ServiceError
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
@@ -38,7 +39,9 @@ class Narrator:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.ledger.stop_waiting()
         self._ended.set()
         self._thread.join()
 
@@ -46,11 +49,18 @@ class Narrator:
         over = False
         while not over:
             over = self._ended.wait(POLL_SECONDS)
-            for entry in self.ledger.entries(self.job, after=self.last):
-                self._note(entry)
-                line = log_line(entry, self.terms, self.log_format)
-                if line is not None:
-                    print(line, flush=True)
+            try:
+                self._print_once()
+            except ServiceError:  # the ledger is out of reach; who conducts the job tells so
+                if over:
+                    return
+
+    def _print_once(self) -> None:
+        for entry in self.ledger.entries(self.job, after=self.last):
+            self._note(entry)
+            line = log_line(entry, self.terms, self.log_format)
+            if line is not None:
+                print(line, flush=True)
 
     def _note(self, entry: Entry) -> None:
         self.last = entry.sequence

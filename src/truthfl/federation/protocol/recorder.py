@@ -85,6 +85,8 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self.ledger.stop_waiting()
         self.queue.put(None)
         self.thread.join()
         if error is None and self.failure is not None:
