@@ -60,10 +60,10 @@ class ReceiptTexts:
 
     @cached_property
     def most_links(self) -> int:
-        """At most so many links are in one of these receipts, and at least one."""
-        offers, settlements = self.view.offers.values(), self.view.settlements.values()
-        first = min((entry.sequence for entry in offers), default=0)
-        return 1 + max((entry.sequence for entry in settlements), default=first) - first
+        """The number of links of the receipt that has most of them; at least 1."""
+        offers = () if self.view.agreement is None else self.view.agreement.offers
+        ranges = (chain_range(offer, self.view) for offer in offers)
+        return max((1 + last - first for first, last in ranges), default=1)
 
     @cached_property
     def _sequences(self) -> list[int]:
