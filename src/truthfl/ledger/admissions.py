@@ -7,7 +7,7 @@ An invitation is good once: the row of its use is known by the digest of its cod
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.book import Conflict, Ledger
 from truthfl.ledger.commands import INVITE, Command, read_time
+from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import plain
@@ -64,9 +65,9 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
     return name, key
 
 
-def admitted_keys(view: JobView) -> dict[str, str]:
-    """By name: the public key that was admitted last."""
-    return {str(entry.document["client"]): str(entry.document["public_key"]) for entry in view.admissions.values()}
+def admitted_keys(admissions: Iterable[Entry]) -> dict[str, str]:
+    """By name: the public key that was admitted last, of these entries in their order."""
+    return {str(entry.document["client"]): str(entry.document["public_key"]) for entry in admissions}
 
 
 def _invitation(view: JobView, name: str, digest: str) -> Command | None:

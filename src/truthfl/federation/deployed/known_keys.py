@@ -1,11 +1,12 @@
 """`KnownKeys`: whose keys the operator's server lets in: those in her folder of .pub files, and those admitted.
 
 A file that is added while the server runs counts from then on. Imports `files` and the ledger (`admissions`, `book`,
-`job_view`, `signing`).
+`signing`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import Any
 
 from truthfl.errors import InputError, TruthflError
 from truthfl.files import write_file
-from truthfl.ledger.admissions import admit, admitted_keys
+from truthfl.ledger.admissions import KIND, admit, admitted_keys
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import read_public_line
 
+SECONDS_BETWEEN_LOOKS = 1.0
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class KnownKeys:
     """The keys of one job's participants.
 
@@ -31,13 +33,20 @@ class KnownKeys:
     job: str
     folder: Path
     names: tuple[str, ...]
+    last_look: float = float("-inf")
 
     def lines(self) -> dict[str, str]:
         """By name: the public key. Raise InputError if two names have the same."""
-        return self._of_files() | admitted_keys(job_view(self.job, self.ledger.entries(self.job)))
+        return self._of_files() | admitted_keys(self.ledger.entries(self.job, KIND))
 
     def look_up(self, public_key: str) -> str | None:
-        """The name of whose key this is; None if it is nobody's."""
+        """The name of whose key this is; None if it is nobody's.
+
+        Strangers can cause this as often as they like, so it looks no more often than once a second.
+        """
+        if time.monotonic() < self.last_look + SECONDS_BETWEEN_LOOKS:
+            return None
+        self.last_look = time.monotonic()
         try:
             found = self.lines()
         except TruthflError:  # a file that cannot be read lets nobody in
