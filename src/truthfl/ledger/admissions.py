@@ -22,6 +22,7 @@ from truthfl.texts import plain
 
 KIND = "admission"  # of the ledger's rows
 CODE_BYTES = 18
+READ = ("job", "command", KIND, "enrolment")
 
 
 def new_code() -> str:
@@ -43,7 +44,8 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
     """
     name, code, line = (str(request.get(field, "")) for field in ("name", "code", "public_key"))
     key, digest = normal_public_line(line), code_digest(code)
-    view = job_view(job, ledger.entries(job))
+    read = [entry for kind in READ for entry in ledger.entries(job, kind)]  # not all rounds: strangers cause this
+    view = job_view(job, read)
     invitation = _invitation(view, name, digest)
     if invitation is None:
         raise InputError("this invitation is not of this server's job; ask the operator for another one.")
