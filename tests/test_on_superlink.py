@@ -1,4 +1,4 @@
-"""A job on a SuperLink that Flower's own command started: `truthfl serve --running`, and participants who join there."""
+"""A job on a SuperLink that Flower's own command started: `truthfl serve --running`, and participants who join."""
 
 import os
 import signal
