@@ -71,8 +71,9 @@ async def read_document(receive: Receive) -> dict[str, Any]:
 
 
 async def respond(send: Send, document: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> None:
-    """Respond with JSON."""
-    await _send(send, status, json.dumps(document).encode(), [(b"content-type", JSON.encode())])
+    """Respond with JSON; to a request that did not come in time with the end of its connection."""
+    ends = [(b"connection", b"close")] if status == HTTPStatus.REQUEST_TIMEOUT else []
+    await _send(send, status, json.dumps(document).encode(), [(b"content-type", JSON.encode()), *ends])
 
 
 async def respond_bytes(send: Send, content: bytes, number: int) -> None:
