@@ -5,7 +5,7 @@ Imports `chain`, `commands`, `job_view`, `texts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from truthfl.ledger.chain import Fault, fault_at
 from truthfl.ledger.commands import END, INVITE, code_digest, command_fault
@@ -38,7 +38,7 @@ def admission_faults(view: JobView) -> Iterator[Fault]:
 def admission_fault(view: JobView, entry: Entry) -> str | None:
     """What is wrong with an admission; None if an invitation of the operator's is before it, whose code it has."""
     document = entry.document
-    if not isinstance(document, Mapping) or set(document) != {"client", "public_key", "invitation", "code"}:
+    if set(document) != {"client", "public_key", "invitation", "code"}:
         return "it does not have the parts of an admission"
     invited = (
         row.sequence
