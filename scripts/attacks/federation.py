@@ -40,8 +40,8 @@ def truthfl(*words: object, folder: Path, seconds: float = SECONDS) -> subproces
 class Federation:
     """One job with its folder: keys, the operator's folder `served`, and per participant data, home and log."""
 
-    def __init__(self, folder: Path, job: str, people: Sequence[Person]) -> None:
-        self.folder, self.people, self.port = folder, tuple(people), free_port()
+    def __init__(self, folder: Path, job: str, people: Sequence[Person], more_words: Sequence[str] = ()) -> None:
+        self.folder, self.people, self.port, self.more_words = folder, tuple(people), free_port(), tuple(more_words)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "job.toml").write_text(job, encoding="utf-8")
         make_certificates(folder / "keys")
@@ -79,16 +79,20 @@ class Federation:
     def serve_words(self) -> list[object]:
         """The arguments of truthfl serve."""
         keys = ("--keys", "keys", "--participants", "people", "--host", HOST, "--port", self.port)
-        return ["serve", "job.toml", *keys, "--seed", SEED, "--out", "served", "--yes"]
+        return ["serve", "job.toml", *keys, "--seed", SEED, "--out", "served", "--yes", *self.more_words]
 
     @contextmanager
-    def running(self, operator: str = "") -> Iterator[None]:
-        """Start server and participants; end what still runs. `operator` is the patch of the operator's code."""
+    def running(self, operator: str = "", joined: Sequence[Person] | None = None) -> Iterator[None]:
+        """Start server and participants; end what still runs.
+
+        operator  the patch of the operator's code
+        joined    who joins at once; all people if None
+        """
         RUNNING.add(self)
         try:
             self._start("serve", operator, *self.serve_words)
             self.wait_until(lambda: "waiting for" in self.log("serve"))
-            for person in self.people:
+            for person in self.people if joined is None else joined:
                 self.join(person)
             yield
         finally:
@@ -101,6 +105,11 @@ class Federation:
         own = ("--name", person.name, "--key", f"people/{person.name}", "--home", self.home(person.name))
         words = ("--data", self.data(person.name), "--accept", "--no-browser", *person.words)
         self._start(person.name, person.patch, "join", *server, *own, *words)
+
+    def join_invited(self, name: str, invitation: Path) -> None:
+        """Start the node of somebody who has an invitation, and no key yet."""
+        words = ("--home", self.home(name), "--data", self.data(name), "--accept", "--no-browser")
+        self._start(name, "", "join", invitation, *words)
 
     def wait_for_end(self) -> None:
         """Wait until the server has ended, and then for the participants who have not."""

@@ -1,7 +1,7 @@
 """Outsiders: another user of the operator's machine, who asks her server and opens her files.
 
-Where this script runs as root, she is the user `nobody`; otherwise the same user without the operator's secret, and
-file modes tell what others could read. Imports `federation`, `outcomes`.
+Where this script runs as root, she is the user `nobody`; otherwise the same user, and file modes tell what others could
+read. Imports `federation`, `outcomes` and the server's paths.
 """
 
 from __future__ import annotations
@@ -15,19 +15,33 @@ from pathlib import Path
 
 from attacks.federation import HOST, Federation
 from attacks.outcomes import Outcome, outcome
+from truthfl.federation.deployed.node_hello import ADMIT, HELLO, LEAVE, NEXT, REPLY
 
 NOBODY = 65534
 ATTACKS = {
-    "outsider-submits": "another user of the operator's machine submits code to Flower's control interface",
-    "outsider-reads": "another user opens ledger, keys, Flower's database, homes",
+    "outsider-asks": "another user of the operator's machine asks all paths of her server, and those of Flower's",
+    "outsider-reads": "another user opens ledger, keys, status, homes",
 }
-METHODS = ("start-run", "stop-run", "register-node", "list-nodes", "list-runs", "stream-logs")
+FOREIGN = (
+    "/",
+    "/docs",
+    "/metrics",
+    "/api/command",
+    "/v1/control/start-run",
+    "/v1/control/register-node",
+    "/v1/runtime/acquire-task",
+    "/v1/fleet/pull-messages",
+    "/../served/ledger.db",
+)
+OWN = (HELLO, ADMIT, NEXT, REPLY, LEAVE)
+REFUSED = {400, 401, 403}
 ASK = """
 import http.client, ssl, sys
-for method in sys.argv[3:]:
-    asked = http.client.HTTPSConnection(sys.argv[1], int(sys.argv[2]), context=ssl._create_unverified_context())
-    asked.request("POST", "/v1/control/" + method, b"", {"Content-Type": "application/protobuf"})
-    print(asked.getresponse().status)
+for path in sys.argv[3:]:
+    for method in ("POST", "GET", "PUT"):
+        asked = http.client.HTTPSConnection(sys.argv[1], int(sys.argv[2]), context=ssl._create_unverified_context())
+        asked.request(method, path, b"[]")
+        print(method, path, asked.getresponse().status)
 """
 OPEN = """
 import os, sys
@@ -40,12 +54,14 @@ for path in sys.argv[1:]:
 """
 
 
-def submits(made: Federation, attack: str) -> Outcome:
-    """Ask for everything that the control interface can do, without the secret."""
-    said = _as_another_user(ASK, HOST, str(made.port), *METHODS)
-    statuses = [int(line) for line in said.split()]
-    held = statuses == [http.client.UNAUTHORIZED] * len(METHODS)
-    return outcome(attack, held, f"{_who()} got {statuses} for {', '.join(METHODS)}")
+def asks(made: Federation, attack: str) -> Outcome:
+    """Nothing is found but the participants' paths, which refuse whoever has no key."""
+    said = [line.split() for line in _as_another_user(ASK, HOST, str(made.port), *FOREIGN, *OWN).splitlines()]
+    own = [int(status) for method, path, status in said if path in OWN and method == "POST"]
+    others = {int(status) for method, path, status in said if path not in OWN or method != "POST"}
+    held = len(own) == len(OWN) and set(own) <= REFUSED and others == {http.client.NOT_FOUND}
+    paths = ", ".join(path.rsplit("/", 1)[1] for path in OWN)
+    return outcome(attack, held, f"{_who()} got {own} for {paths}, {sorted(others)} for {len(said) - len(own)} others")
 
 
 def reads(made: Federation, attack: str) -> Outcome:
@@ -67,8 +83,8 @@ def _others_may_reach(path: Path, top: Path) -> bool:
 
 def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
     """The attacks on a federation that runs."""
-    if "outsider-submits" in names:
-        yield submits(made, "outsider-submits")
+    if "outsider-asks" in names:
+        yield asks(made, "outsider-asks")
 
 
 def afterwards(made: Federation, names: set[str]) -> Iterator[Outcome]:
@@ -82,7 +98,7 @@ def _can_be_nobody() -> bool:
 
 
 def _who() -> str:
-    return "the user nobody" if _can_be_nobody() else "a process without the secret"
+    return "the user nobody" if _can_be_nobody() else "a process without a key"
 
 
 def _as_another_user(code: str, *arguments: str) -> str:

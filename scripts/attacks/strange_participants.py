@@ -103,11 +103,12 @@ def goes_on(made: Federation, attack: str) -> Outcome:
 
 
 def second_job(made: Federation, attack: str) -> Outcome:
-    """The same command after completion opens no second payable job."""
+    """The same command after completion shows the result, and opens no second payable job."""
     before = made.entries()
     again = truthfl(*made.serve_words, folder=made.folder)
-    held = again.returncode == 2 and "--again" in again.stderr and made.entries() == before
-    return outcome(attack, held, f"refused: {again.stderr}")
+    held = again.returncode == 0 and "is complete; --new begins another" in again.stdout and made.entries() == before
+    said = again.stdout.partition("\n")[0]
+    return outcome(attack, held, f"no row is added: {said}", otherwise=again.stdout + again.stderr)
 
 
 STAGE = Stage("participants: joining; outsiders", ATTACKS | outsiders.ATTACKS, run)

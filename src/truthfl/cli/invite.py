@@ -50,8 +50,8 @@ def invite(
     from truthfl.federation.deployed.invitation import Invitation
     from truthfl.federation.protocol.command_rules import commanded_state
     from truthfl.federation.protocol.serving_file import read_serving
-    from truthfl.ledger.admissions import code_digest, new_code
-    from truthfl.ledger.commands import INVITE, time_text
+    from truthfl.ledger.admissions import new_code
+    from truthfl.ledger.commands import INVITE, code_digest, time_text
 
     plain_name("name", name)
     if not 0 < days <= LONGEST_DAYS:

@@ -21,6 +21,7 @@ from truthfl.federation.deployed.superlink_client import (
     is_reachable,
     register,
     run_status,
+    stop_run,
     submit,
 )
 from truthfl.federation.protocol.approval import PlanSummary
@@ -43,7 +44,7 @@ def serve_on_superlink(
     *,
     ask: bool,
 ) -> None:
-    """Submit the job and wait until its run is over; raise the error with which it failed.
+    """Submit the job and wait until its run is over; raise the error with which it failed. An interruption stops it.
 
     public_keys  of participants, to be registered if the SuperLink asks for keys
     ask          whether the plan's offers are sent only after the operator has approved them
@@ -62,13 +63,17 @@ def serve_on_superlink(
     }
     for path in public_keys:
         register(connection, path, path.stem)
-    print(f"truthfl: job {kept.name} on the SuperLink at {connection.address}", flush=True)
     run = submit(connection, write_app_folder(out / "app", run_config=RUN_CONFIG), settings)
+    print(f"truthfl: job {kept.name} on the SuperLink at {connection.address}, run {run}", flush=True)
     last_plan: PlanSummary | None = None
-    with Narrator(ledger, kept.name):
-        while not (status := run_status(connection, run)).is_over:
-            last_plan = _show_new_plan(out, last_plan, ask=ask)
-            time.sleep(POLL_SECONDS)
+    try:
+        with Narrator(ledger, kept.name):
+            while not (status := run_status(connection, run)).is_over:
+                last_plan = _show_new_plan(out, last_plan, ask=ask)
+                time.sleep(POLL_SECONDS)
+    except (KeyboardInterrupt, typer.Abort):  # a second run of the same job must not find this one at work
+        stop_run(connection, run)
+        raise
     if status.state != "completed":
         raise take_failure(out) or ServiceError(f"the run on the SuperLink {status.state}: {status.details or '?'}.")
 

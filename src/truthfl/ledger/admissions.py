@@ -1,38 +1,33 @@
 """Invitations and who was admitted by one: a signed command of the operator's, and a row when it is used.
 
-An invitation is good once: the row of its use is known by the digest of its code. Imports `book`, `command_rows`,
-`commands`, `job_view`, `signing`.
+An invitation is good once: the row of its use is known by the digest of its code, and has the code, which only the
+invited knew before. Imports `book`, `command_checks`, `commands`, `job_view`, `signing`, `texts`.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from hashlib import sha256
 from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.book import Conflict, Ledger
-from truthfl.ledger.commands import INVITE, Command, read_time
-from truthfl.ledger.entry import Entry
+from truthfl.ledger.command_checks import admission_fault
+from truthfl.ledger.commands import INVITE, Command, code_digest, read_time
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import normal_public_line
-from truthfl.texts import plain
+from truthfl.texts import LONGEST_NAME, is_plain, plain
 
 KIND = "admission"  # of the ledger's rows
 CODE_BYTES = 18
 READ = ("job", "command", KIND, "enrolment")
+NO_INVITATION = "this invitation is not of this server's job; ask the operator for another one."
 
 
 def new_code() -> str:
     """A code that nobody can guess."""
     return secrets.token_urlsafe(CODE_BYTES)
-
-
-def code_digest(code: str) -> str:
-    """What the ledger has of a code, in hexadecimal."""
-    return sha256(code.encode()).hexdigest()
 
 
 def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, str]:
@@ -42,13 +37,14 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
 
     request  untrusted: `name`, `code` and `public_key`
     """
-    name, code, line = (str(request.get(field, "")) for field in ("name", "code", "public_key"))
-    key, digest = normal_public_line(line), code_digest(code)
-    read = [entry for kind in READ for entry in ledger.entries(job, kind)]  # not all rounds: strangers cause this
-    view = job_view(job, read)
+    name, code = (str(request.get(field, "")) for field in ("name", "code"))
+    if not is_plain(name, LONGEST_NAME) or not is_plain(code, LONGEST_NAME):
+        raise InputError(NO_INVITATION)
+    key, digest = normal_public_line(str(request.get("public_key", ""))), code_digest(code)
+    view = admission_view(ledger, job)
     invitation = _invitation(view, name, digest)
     if invitation is None:
-        raise InputError("this invitation is not of this server's job; ask the operator for another one.")
+        raise InputError(NO_INVITATION)
     used = view.admissions.get(digest)
     if used is not None:
         if used.document["public_key"] != key:
@@ -59,7 +55,7 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
         raise InputError(f"this invitation was good until {expires:%Y-%m-%d %H:%M} UTC; ask the operator for another.")
     if view.enrolments.get(name) is not None and view.enrolments[name].document["public_key"] != key:
         raise InputError(f"{plain(name)} takes part already, with another key.")
-    document = {"client": name, "public_key": key, "invitation": digest}
+    document = {"client": name, "public_key": key, "invitation": digest, "code": code}
     try:
         ledger.append(job, KIND, digest, document)
     except Conflict:
@@ -67,9 +63,15 @@ def admit(ledger: Ledger, job: str, request: Mapping[str, Any]) -> tuple[str, st
     return name, key
 
 
-def admitted_keys(admissions: Iterable[Entry]) -> dict[str, str]:
-    """By name: the public key that was admitted last, of these entries in their order."""
-    return {str(entry.document["client"]): str(entry.document["public_key"]) for entry in admissions}
+def admission_view(ledger: Ledger, job: str) -> JobView:
+    """The job as far as admissions need it; strangers can have it read, so it is without rounds."""
+    return job_view(job, [entry for kind in READ for entry in ledger.entries(job, kind)])
+
+
+def admitted_keys(view: JobView) -> dict[str, str]:
+    """By name: the public key that was admitted last; rows that are not by an invitation do not count."""
+    valid = [entry.document for entry in view.admissions.values() if admission_fault(view, entry) is None]
+    return {str(document["client"]): str(document["public_key"]) for document in valid}
 
 
 def _invitation(view: JobView, name: str, digest: str) -> Command | None:

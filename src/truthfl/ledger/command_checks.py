@@ -1,6 +1,6 @@
 """Checks of the operator's commands in a ledger, of admissions by invitation, and of jobs that were ended.
 
-Imports `chain`, `commands`, `job_view`.
+Imports `chain`, `commands`, `job_view`, `texts`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truthfl.ledger.chain import Fault, fault_at
-from truthfl.ledger.commands import END, INVITE, command_fault
+from truthfl.ledger.commands import END, INVITE, code_digest, command_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
+from truthfl.texts import LONGEST_NAME, is_plain
 
 
 def command_faults(view: JobView) -> Iterator[Fault]:
@@ -27,17 +28,30 @@ def command_faults(view: JobView) -> Iterator[Fault]:
 
 
 def admission_faults(view: JobView) -> Iterator[Fault]:
-    """Faults of admissions: each is by an invitation of the operator's that comes before it."""
-    invited = {
-        (command.fields["name"], command.fields["code_digest"]): entry.sequence
-        for entry, command in view.valid_commands
+    """Faults of admissions."""
+    for entry in view.admissions.values():
+        fault = admission_fault(view, entry)
+        if fault is not None:
+            yield fault_at(entry, fault)
+
+
+def admission_fault(view: JobView, entry: Entry) -> str | None:
+    """What is wrong with an admission; None if an invitation of the operator's is before it, whose code it has."""
+    document = entry.document
+    if set(document) != {"client", "public_key", "invitation", "code"}:
+        return "it does not have the parts of an admission"
+    invited = (
+        row.sequence
+        for row, command in view.valid_commands
         if command.kind == INVITE
-    }
-    for digest, entry in view.admissions.items():
-        if set(entry.document) != {"client", "public_key", "invitation"} or entry.document["invitation"] != digest:
-            yield fault_at(entry, "it does not have the parts of an admission")
-        elif invited.get((entry.document["client"], digest), entry.sequence) >= entry.sequence:
-            yield fault_at(entry, "the operator did not invite her before it")
+        and (command.fields["name"], command.fields["code_digest"]) == (document["client"], entry.key)
+    )
+    if next(invited, entry.sequence) >= entry.sequence:
+        return "the operator did not invite her before it"
+    code = document["code"]
+    if not is_plain(code, LONGEST_NAME) or code_digest(code) != entry.key or document["invitation"] != entry.key:
+        return "its code is not that of the invitation"
+    return None
 
 
 def end_faults(view: JobView) -> Iterator[Fault]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
@@ -100,6 +101,11 @@ def valid_commands(entries: Iterable[Entry], job: str, operator_key: str) -> lis
         for entry in entries
         if command_fault(entry.document, job, operator_key) is None
     ]
+
+
+def code_digest(code: str) -> str:
+    """What an invitation in the ledger has of its code, in hexadecimal."""
+    return sha256(code.encode()).hexdigest()
 
 
 def time_text(time: datetime) -> str:

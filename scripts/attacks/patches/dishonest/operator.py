@@ -12,7 +12,7 @@ STRUCK, TWICE_PAID = "Ben", "Dora"
 
 def unsigned_first(module):
     """Each participant is sent her offer without its signature first."""
-    make, ask, tried = module.query_message, module.ask_nodes, set()
+    make, ask, tried, noted = module.query_message, module.Roster.ask, set(), []
 
     def query_message(action, node, document):
         if action == module.OFFER and node not in tried:
@@ -20,17 +20,16 @@ def unsigned_first(module):
             return make(action, node, document["document"])
         return make(action, node, document)
 
-    def ask_nodes(grid, messages, **options):
+    def ask_and_note(self, messages, **options):
         sent = list(messages)
-        replies = ask(grid, sent, **options)
+        replies = ask(self, sent, **options)
         first = bool(sent) and module.OFFER in sent[0].metadata.message_type and not noted
         for _, reply in replies if first else ():
             noted.append(True)
             note(attack="offer-unsigned", reply=words_of(reply))
         return replies
 
-    noted = []
-    module.query_message, module.ask_nodes = query_message, ask_nodes
+    module.query_message, module.Roster.ask = query_message, ask_and_note
 
 
 def strange_rounds(module):
@@ -52,7 +51,7 @@ def strange_rounds(module):
         }
         for attack, model, other in wanted.get(call.round, ()):
             asked = make(self, groups, model, other)
-            for _, reply in module.ask_nodes(self.roster.grid, asked, timeout=self.seconds):
+            for _, reply in self.roster.ask(asked, timeout=self.seconds):
                 note(attack=attack, reply=words_of(reply))
         return make(self, groups, params, call)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 PARTICIPANT = "truthfl.federation.participant.participant"
 CLIENT_APP = "truthfl.federation.participant.client_app"
 HUGE, TIMES, DIES_IN_ROUND = 1e6, -10.0, 2
-ESCAPE, LONG_TYPE = "f\x1b[2J", 20_000_000
+ESCAPE, LONG_TYPE = "f\x1b[2J", 15_000_000
 
 
 class HonestReport(NamedTuple):
@@ -50,7 +50,7 @@ def flipped(honest):
 
 def dies(honest):
     if honest.round == DIES_IN_ROUND:
-        os.killpg(os.getpgrp(), signal.SIGKILL)  # the node and all its processes
+        os.kill(os.getpid(), signal.SIGKILL)
     return honest.report
 
 
@@ -76,7 +76,7 @@ def with_another_code(module):
 
 
 def long_type(module):
-    """The report says of its array that its type has a name of 20 MB; the model of the audition is as it should be."""
+    """The report says of its array that its type has a name of 15 MB; the model of the audition is as it should be."""
     require, make_record, in_round = module.require_from_operator, module.model_record, []
 
     def require_from_operator(*arguments):

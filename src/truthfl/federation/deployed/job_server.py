@@ -1,7 +1,8 @@
 """The operator's server for nodes: `NodeRequests` over HTTPS, in a thread of this process.
 
 With certificates and registered keys, or with neither on the loopback interface only. Imports `certificates`,
-`mailbox_grid`, `mailboxes`, `node_hello`, `node_registry`, `node_requests` and, in the thread, uvicorn.
+`connection_limits`, `mailbox_grid`, `mailboxes`, `node_hello`, `node_registry`, `node_requests` and, in the thread,
+uvicorn.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from typing import Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.certificates import Certificates, read_certificates
+from truthfl.federation.deployed.connection_limits import (
+    FILES_PER_IDLE,
+    LimitedLoop,
+    allow_many_files,
+    limited_protocol,
+)
 from truthfl.federation.deployed.mailbox_grid import MailboxGrid
 from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node_hello import fingerprint_in
@@ -72,6 +79,7 @@ def open_job_server(
     for name, line in (public_keys or {}).items():
         registry.register(line, name)
     requests = NodeRequests(mailboxes, registry, fingerprint_in(None if files is None else files.server), note, admit)
+    requests.connections.most = min(requests.connections.most, allow_many_files() // FILES_PER_IDLE)
     grid = MailboxGrid(mailboxes, registry, requests.allow_models_of)
     with _listener(host, port) as listener, _note_failed_handshakes(note), _served(requests, listener, files):
         yield JobServer(host, listener.getsockname()[1], grid, requests)
@@ -112,6 +120,7 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
             log_level=logging.CRITICAL,
             server_header=False,
             loop="asyncio",
+            http=limited_protocol(requests.connections),
             lifespan="off",
             ws="none",
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
@@ -124,7 +133,8 @@ def _served(requests: NodeRequests, listener: socket.socket, files: Certificates
 
     def serve() -> None:
         try:
-            asyncio.run(_serve(server, listener))
+            with asyncio.Runner(loop_factory=LimitedLoop) as runner:
+                runner.run(_serve(server, listener))
         finally:
             ended.set()
 

@@ -6,24 +6,25 @@ A file that is added while the server runs counts from then on. Imports `files` 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, TruthflError
 from truthfl.files import write_file
-from truthfl.ledger.admissions import KIND, admit, admitted_keys
+from truthfl.ledger.admissions import NO_INVITATION, admission_view, admit, admitted_keys
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import read_public_line
 
-SECONDS_BETWEEN_LOOKS = 1.0
+LOOK_UP_SECONDS = 0.5  # for so long, files and ledger are not read again for keys of strangers
 
 
 @dataclass(eq=False)
 class KnownKeys:
-    """The keys of one job's participants.
+    """The keys of one job's participants. All methods may be called from any thread.
 
     folder  with NAME.pub files
     names   of the job's clients; files of others are ignored
@@ -33,31 +34,32 @@ class KnownKeys:
     job: str
     folder: Path
     names: tuple[str, ...]
-    last_look: float = float("-inf")
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _names: dict[str, str] = field(default_factory=dict, repr=False)  # by key
+    _read_at: float = float("-inf")
 
     def lines(self) -> dict[str, str]:
         """By name: the public key. Raise InputError if two names have the same."""
-        return self._of_files() | admitted_keys(self.ledger.entries(self.job, KIND))
+        return self._of_files() | admitted_keys(admission_view(self.ledger, self.job))
 
     def look_up(self, public_key: str) -> str | None:
-        """The name of whose key this is; None if it is nobody's.
-
-        Strangers can cause this as often as they like, so it looks no more often than once a second.
-        """
-        if time.monotonic() < self.last_look + SECONDS_BETWEEN_LOOKS:
-            return None
-        self.last_look = time.monotonic()
-        try:
-            found = self.lines()
-        except TruthflError:  # a file that cannot be read lets nobody in
-            return None
-        return next((name for name, line in found.items() if line == public_key), None)
+        """The name of whose key this is; None if it is nobody's, or was not a moment ago."""
+        with self._lock:
+            if time.monotonic() > self._read_at + LOOK_UP_SECONDS:
+                try:
+                    self._names = {line: name for name, line in self.lines().items()}
+                except TruthflError:  # a file that cannot be read lets nobody in
+                    self._names = {}
+                self._read_at = time.monotonic()
+            return self._names.get(public_key)
 
     def admit(self, request: Mapping[str, Any]) -> str:
         """Admit who has an invitation; return a sentence."""
+        if request.get("name") not in self.names:
+            raise InputError(NO_INVITATION)
         name, key = admit(self.ledger, self.job, request)
-        if name not in self.names:
-            raise InputError(f"{name} is not among the job's clients.")
+        with self._lock:
+            self._read_at = float("-inf")
         if self._is_file_name(name):
             write_file(self.folder / f"{name}.pub", f"{key} {name}\n")
         return f"{name} is admitted."

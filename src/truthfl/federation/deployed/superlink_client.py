@@ -1,7 +1,7 @@
 """A client of a SuperLink's control API: list and register nodes; submit, observe and stop runs.
 
-Requests are sent over HTTP from the server's machine, with the secret of a SuperLink that truthfl started. Imports
-`app_folder`, the protocol's `node_keys`, `ledger.signing` and, when needed, Flower.
+Requests are sent over HTTP, without a secret: the SuperLink is the operator's to protect. Imports `app_folder`, the
+protocol's `node_keys`, `ledger.signing` and, when needed, Flower.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ssl
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -45,16 +45,14 @@ Response = TypeVar("Response", bound=ProtobufMessage)
 class Connection:
     """A SuperLink's address as seen from its own machine.
 
-    root    the authority's certificate; None connects without TLS
-    home    the value of FLWR_HOME
-    secret  of its control API, if truthfl started it
+    root  the authority's certificate; None connects without TLS
+    home  the value of FLWR_HOME
     """
 
     host: str
     port: int
     root: Path | None
     home: Path
-    secret: str = field(default="", repr=False)
 
     @property
     def address(self) -> str:
@@ -227,8 +225,6 @@ def _http_request(
         tls = ssl.create_default_context(cafile=connection.root)
         http_connection = http.client.HTTPSConnection(connection.host, connection.port, timeout=timeout, context=tls)
     headers = {"Content-Type": PROTOBUF, "Accept": accept}
-    if connection.secret:
-        headers["Authorization"] = f"Bearer {connection.secret}"
     try:
         http_connection.request(method, path, body, headers)
         response = http_connection.getresponse()
