@@ -18,7 +18,8 @@ from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import Conflict, Ledger, open_for_reading, open_ledger
 from truthfl.ledger.entry import Item
-from truthfl.ledger.schema import GENESIS_HASH, KINDS, METADATA, VERSION_TABLE, VERSIONS
+from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
+from truthfl.ledger.schema import METADATA, VERSION_TABLE, VERSIONS
 
 pytest_plugins = ["ledger_fixtures"]
 

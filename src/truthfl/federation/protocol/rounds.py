@@ -1,7 +1,7 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `enrolment`, `live_status`, `message_codes`, `messages`, `record_digests`, `recorder`, `report_rule`, `reports`,
-`round_entries`, `learning`, the ledger and Flower.
+Imports `enrolment`, `live_status`, `message_codes`, `messages`, `model_digest`, `record_digests`, `recorder`, `report_rule`,
+`reports`, `round_entries`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from truthfl.federation.protocol.live_status import TRAINING
 from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
 from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
+from truthfl.federation.protocol.recorder import Recorder, read_checkpoint
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
