@@ -1,7 +1,7 @@
 """Invitations and who was admitted by one: a signed command of the operator's, and a row when it is used.
 
 An invitation is good once: the row of its use is known by the digest of its code. Imports `book`, `command_rows`,
-`commands`, `job_view`, `signing`.
+`commands`, `entry`, `job_view`, `signing`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from hashlib import sha256
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.book import Conflict, Ledger
+from truthfl.ledger.book import Ledger
 from truthfl.ledger.commands import INVITE, Command, read_time
+from truthfl.ledger.entry import Conflict
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import plain

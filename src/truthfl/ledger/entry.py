@@ -76,6 +76,10 @@ def _check_name(field: str, value: str) -> None:
         raise InputError(f"the {field} {value!a} of an entry has characters that cannot be stored; leave them out.")
 
 
+class Conflict(InputError):  # noqa: N818 - a public name
+    """The ledger has an entry with the same job, kind and key but another payload."""
+
+
 @dataclass(frozen=True)
 class Item:
     """Content to append to the ledger. There is at most one entry with the same job, kind and key."""

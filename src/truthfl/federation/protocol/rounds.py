@@ -1,7 +1,7 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `enrolment`, `live_status`, `message_codes`, `messages`, `model_digest`, `record_digests`, `recorder`, `report_rule`,
-`reports`, `round_entries`, `learning`, the ledger and Flower.
+Imports `enrolment`, `live_status`, `message_codes`, `messages`, `model_digest`, `record_digests`, `recorder`,
+`report_rule`, `reports`, `round_entries`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
