@@ -3,11 +3,10 @@
     python -m benchmarks.replayed_nodes [--nodes 1000] [--rounds 5] [--json]
 
 The server is the one of `truthfl serve`, over TLS. The nodes are light clients in another process
-(`peers.light_nodes`): each greets with a key of its own, waits for messages on a TLS connection, and answers a training message with a report
-of softmax regression on MNIST (7,850 numbers), made and signed with its code before. The server codes every message,
-checks the code, the numbers and the length of every report, and adds them up, as in a round in which reports are not
-masked. Nodes do not train, nothing is written to a ledger, and both processes share this machine's cores, so a round
-with nodes elsewhere is faster on this side and slower on theirs.
+(`peers.light_nodes`): each greets with a key of its own, waits for messages on a TLS connection, and answers a training
+message with a report of softmax regression on MNIST (7,850 numbers), made before, with its code. The server codes every
+message, checks the code, the numbers and the length of every report, and averages them, as in a round in which reports
+are not masked. Nodes do not train, and nothing is written to a ledger. Both processes share this machine's cores.
 
 Times are of a round, from its first message to the sum; CPU is of the server's whole process; memory is its largest
 resident set, and that per node the growth since before the first node connected. Bytes are those of messages and
