@@ -29,7 +29,7 @@ import numpy as np
 
 from benchmarks.peers.light_nodes import PARAMETERS, code_key_of, round_fields
 from benchmarks.peers.open_files import allow_open_files
-from benchmarks.peers.process_use import megabytes, most_megabytes
+from benchmarks.peers.process_memory import megabytes, most_megabytes
 from truthfl.federation.deployed.certificates import certificates_in, make_certificates
 from truthfl.federation.deployed.job_server import JobServer, open_job_server
 from truthfl.federation.protocol.ask_nodes import ask_nodes

@@ -133,7 +133,7 @@ def test_documents_are_listed_without_numpy():
 
 
 def test_a_node_loads_nothing_that_only_the_operator_needs():
-    """Her computer, which may be small, has no database, planner, plots or web server in memory: join, then receipts."""
+    """Her computer, which may be small, has no database, plots or web server in memory: join, then receipts."""
     node = (
         "import truthfl.cli.join, truthfl.federation.deployed.connect_node, truthfl.ledger.own_record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"

@@ -72,6 +72,11 @@ class MailboxGrid(Grid):
             if node is not None
         ]
 
+    @property
+    def bytes_so_far(self) -> tuple[int, int]:
+        """The bytes of all messages that were delivered, and of all replies."""
+        return self.mailboxes.delivered_bytes, self.mailboxes.received_bytes
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         message_ids = []
         self._lost_check_at = 0.0

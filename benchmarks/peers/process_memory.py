@@ -1,12 +1,9 @@
-"""The memory and the CPU time of a process, from Linux's /proc. Imports nothing of truthfl."""
+"""The memory of a process, from Linux's /proc. Imports nothing of truthfl."""
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def megabytes(process: int | str = "self") -> float:
@@ -17,15 +14,6 @@ def megabytes(process: int | str = "self") -> float:
 def most_megabytes(process: int | str = "self") -> float:
     """The largest resident set of a process so far; 0 if it has ended."""
     return _from_status(process, "VmHWM")
-
-
-def cpu_seconds(process: int | str = "self") -> float | None:
-    """The CPU time that a process has used so far; None if it has ended."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def _from_status(process: int | str, field: str) -> float:
