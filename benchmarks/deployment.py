@@ -7,7 +7,9 @@ round is the server's, from the first message to the last reply. Plain Flower, i
 of the same size by Flower's own commands, over TLS. Then the commands of docs/federation.md are run from the first to
 the last receipt. With `--flower-rounds 0` plain Flower is left out, with `--no-guide` the guide's job.
 
-Memory is the largest resident set of a process.
+Memory is the largest resident set of a process. What a node costs the server in a round (its processor time, of all
+threads, and the bytes of messages and replies, without those of TLS and HTTP) is counted by the server itself, during
+rounds alone, and stands in the live status.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.plain_flower import HOST, ROOT, flower_round_seconds, free_port
+from benchmarks.peers.process_memory import most_megabytes
 from truthfl.federation.protocol.live_status import read_live_status
 
 SECONDS = 1800.0
@@ -86,7 +89,7 @@ class Processes:
         deadline = time.monotonic() + SECONDS
         while not done() and any(process.poll() is None for process in self.running.values()):
             for name, process in self.running.items():
-                used = _megabytes(process.pid) if process.poll() is None else 0.0
+                used = most_megabytes(process.pid) if process.poll() is None else 0.0
                 self.megabytes[name] = max(self.megabytes.get(name, 0.0), used)
             if time.monotonic() > deadline:
                 self.end()
@@ -107,18 +110,8 @@ class Processes:
                 process.wait()
 
 
-def _megabytes(pid: int) -> float:
-    """The largest resident set of a process so far."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return 0.0 if found is None else int(found.group(1)) / 1024.0
-
-
 def served(folder: Path, nodes: int, rounds: int) -> dict[str, Any]:
-    """A job with so many nodes: times of rounds, memory of a node and of the server."""
+    """A job with so many nodes: times of rounds, what a node costs the server, memory of a node and of the server."""
     folder.mkdir(parents=True)
     names = [f"p{number:03}" for number in range(nodes)]
     size = min(200, MOST_SAMPLES // nodes)
@@ -139,6 +132,7 @@ def served(folder: Path, nodes: int, rounds: int) -> dict[str, Any]:
     processes.wait()
     live = read_live_status(folder / "served")
     assert live is not None
+    asked = nodes * live.rounds_timed
     return {
         "rounds": len(live.round_seconds),
         "median_round_s": statistics.median(live.round_seconds),
@@ -146,6 +140,9 @@ def served(folder: Path, nodes: int, rounds: int) -> dict[str, Any]:
         "job_s": time.monotonic() - started,
         "node_mb": max(processes.megabytes[name] for name in names),
         "server_mb": processes.megabytes["serve"],
+        "server_cpu_ms_per_node_round": 1000 * live.cpu_seconds_in_rounds / asked,
+        "sent_bytes_per_node_round": live.sent_bytes_in_rounds / asked,
+        "received_bytes_per_node_round": live.received_bytes_in_rounds / asked,
     }
 
 
@@ -203,6 +200,9 @@ def main() -> None:
     print(f"a round, median        {found['median_round_s']:8.3f} s   slowest {found['slowest_round_s']:.3f} s")
     if options.flower_rounds:
         print(f"plain Flower, median   {found['flower_median_round_s']:8.2f} s   {found['ratio_to_flower']:.0f} times")
+    sent, received = (found[f"{way}_bytes_per_node_round"] for way in ("sent", "received"))
+    print(f"server's CPU           {found['server_cpu_ms_per_node_round']:8.2f} ms a node and round")
+    print(f"bytes a node and round {sent:8,.0f} sent, {received:,.0f} received")
     print(f"memory of a node       {found['node_mb']:8.0f} MB  of the server {found['server_mb']:.0f} MB")
     print(f"the whole job          {found['job_s']:8.1f} s")
     if "guide_job_s" in found:

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 
-from truthfl.federation.deployed.apps import client_app
+from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.participant import node_settings
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings
 from truthfl.federation.protocol.operator_folder import kept_key

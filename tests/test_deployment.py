@@ -308,7 +308,7 @@ def test_settings_in_any_letters(tmp_path):
     settings = {"text": "a \"b\" 'c' = \\ \n\t \x7f \x00 ü 🙂", "whole": -3, "real": 1e-300, "yes": True}
     assert read_run_config(write_app_folder(tmp_path, run_config=settings)) == settings
     components = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
-    assert components["components"]["clientapp"] == "truthfl.federation.deployed.apps:client_app"
+    assert components["components"]["clientapp"] == "truthfl.federation.deployed.node_app:client_app"
     for wrong, said in (({"a b": 1}, "no name of a setting"), ({"a": float("nan")}, "finite"), ({"a": None}, "text")):
         with pytest.raises(InputError, match=said):
             write_app_folder(tmp_path, run_config=wrong)

@@ -16,9 +16,10 @@ from sqlalchemy.exc import DBAPIError
 from ledgers import raw, settlement
 from messages import told
 from truthfl.errors import InputError
-from truthfl.ledger.book import Conflict, Ledger, open_for_reading, open_ledger
-from truthfl.ledger.entry import Item
-from truthfl.ledger.schema import GENESIS_HASH, KINDS, METADATA, VERSION_TABLE, VERSIONS
+from truthfl.ledger.book import Ledger, open_for_reading, open_ledger
+from truthfl.ledger.entry import Conflict, Item
+from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
+from truthfl.ledger.schema import METADATA, VERSION_TABLE, VERSIONS
 
 pytest_plugins = ["ledger_fixtures"]
 

@@ -12,7 +12,7 @@ from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.chain import broken_link, broken_proof
 from truthfl.ledger.entry import CheckedItem, Entry, entry_after
-from truthfl.ledger.schema import GENESIS_HASH, KINDS
+from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
 
 pytestmark = pytest.mark.properties
 

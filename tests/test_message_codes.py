@@ -21,8 +21,8 @@ from truthfl.federation.protocol.message_codes import (
     with_code,
 )
 from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
-from truthfl.federation.protocol.recorder import model_digest
 from truthfl.ledger import participant_folder
 from truthfl.ledger.agreement_keys import (
     AgreementKey,

@@ -12,6 +12,7 @@ from truthfl.console.serve_metrics import metrics_app, serve_metrics
 from truthfl.federation.protocol.job_status import job_status
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.federation.protocol.live_status import LiveStatus, LiveWriter, now, read_live_status
+from truthfl.federation.protocol.server_use import ServerUse
 from truthfl.ledger.book import open_ledger
 
 NAME, LABEL = r"[a-zA-Z_:][a-zA-Z0-9_:]*", r"[a-zA-Z_][a-zA-Z0-9_]*"
@@ -100,9 +101,11 @@ def test_names_that_would_break_the_format(tmp_path):
 def test_round_times_are_counted_over_all_and_kept_of_the_last(tmp_path):
     with LiveWriter(tmp_path, "job") as live:
         for number in range(250):
-            live.note_round(1.0 + number)
+            live.note_round(ServerUse(1.0 + number, 0.5, 3000, 2000))
     live = read_live_status(tmp_path)
     assert (live.rounds_timed, live.seconds_in_rounds) == (250, sum(range(1, 251)))
+    used = live.cpu_seconds_in_rounds, live.sent_bytes_in_rounds, live.received_bytes_in_rounds
+    assert used == (125.0, 750_000, 500_000)
     with open_ledger(tmp_path / "ledger.db") as book:
         found = parsed(metrics_text(job_status(book, "job", live)))
     assert found["truthfl_round_seconds_sum"] == sum(range(1, 251))

@@ -132,6 +132,16 @@ def test_documents_are_listed_without_numpy():
     assert "numpy" not in loaded_by("import truthfl.page.document_views")
 
 
+def test_a_node_loads_nothing_that_only_the_operator_needs():
+    """Her computer, which may be small, has no database, plots or web server in memory: join, then receipts."""
+    node = (
+        "import truthfl.cli.join, truthfl.federation.deployed.connect_node, truthfl.ledger.own_record, "
+        "truthfl.ledger.receipts, truthfl.page.receipt_check"
+    )
+    heavy = {"sqlalchemy", "alembic", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}
+    assert heavy & loaded_by(node) == set()
+
+
 def imports():
     """Every module of the package with each module of the package that it imports, both as tuples of names."""
     for path in SOURCE.rglob("*.py"):

@@ -11,7 +11,7 @@ import pytest
 from messages import told
 from participants import an_offer
 from truthfl.federation.participant.round_guard import answering, asked_round
-from truthfl.federation.protocol.recorder import model_digest
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.ledger import model_slots, participant_folder, round_record
 from truthfl.ledger.documents import final_word
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_file, rounds_of

@@ -134,6 +134,17 @@ def require_empty(folder: Path) -> None:
         raise InputError(f"{folder} is not empty, and nothing in it is replaced; name a new folder.")
 
 
+def require_writable(folder: Path) -> None:
+    """Create the folder; raise `ServiceError` at once if it cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ServiceError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
+
+
 def append_text(path: Path, text: str) -> None:
     """Append text to a file that only its owner can read; make the file if there is none."""
     create_private_file(path)

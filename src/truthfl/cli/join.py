@@ -80,9 +80,9 @@ def join(
         labels_came_along,
         participant_of,
     )
+    from truthfl.files import require_writable
     from truthfl.learning.task_choice import absolute_argument
     from truthfl.ledger import participant_folder
-    from truthfl.studies.reproduce.publication import require_writable
 
     place = meeting_place(invitation, server, name, key, root, home)
     server, name, key = place.server, place.name, place.key

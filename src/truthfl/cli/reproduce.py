@@ -46,8 +46,9 @@ def reproduce(
         raise InputError(f"workers is {workers}; it must be at least 1.")
     if data is not None and not data.is_dir():
         raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
+    from truthfl.files import require_writable
     from truthfl.studies.reproduce.paper import full_paper, quick_paper
-    from truthfl.studies.reproduce.publication import require_writable, write_reproduction
+    from truthfl.studies.reproduce.publication import write_reproduction
     from truthfl.studies.reproduce.reproduction import chosen_studies
     from truthfl.studies.reproduce.reproduction import reproduce as run_studies
     from truthfl.studies.work import Store

@@ -62,11 +62,11 @@ def run(
         table_columns,
         write_run_report,
     )
+    from truthfl.files import require_writable
     from truthfl.job import DataJob, read_job
     from truthfl.learning.compiled import kernel
     from truthfl.ledger.address import shown_address, shown_arguments
     from truthfl.reporting.report import how_made
-    from truthfl.studies.reproduce.publication import require_writable
 
     if seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")

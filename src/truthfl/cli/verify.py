@@ -87,7 +87,7 @@ def _verify_by_training(
     workers: int | None,
     json: bool,
 ) -> None:
-    from truthfl.studies.reproduce.publication import require_writable
+    from truthfl.files import require_writable
     from truthfl.studies.verify.job_verification import verify_job
     from truthfl.studies.verify.verification_report import (
         CLIENT_COLUMNS,

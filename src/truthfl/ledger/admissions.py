@@ -1,7 +1,8 @@
 """Invitations and who was admitted by one: a signed command of the operator's, and a row when it is used.
 
 An invitation is good once: the row of its use is known by the digest of its code, and has the code, which only the
-invited knew before. Imports `book`, `command_checks`, `commands`, `job_view`, `signing`, `texts`.
+invited knew before. Imports `book`, `command_checks`, `commands`, `entry`,
+`job_view`, `signing`, `texts`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.book import Conflict, Ledger
+from truthfl.ledger.book import Ledger
 from truthfl.ledger.command_checks import admission_fault
 from truthfl.ledger.commands import INVITE, Command, code_digest, read_time
+from truthfl.ledger.entry import Conflict
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import LONGEST_NAME, is_plain, plain

@@ -23,7 +23,7 @@ from truthfl.errors import InputError
 from truthfl.ledger.address import read_address
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.database import Database, Result, retry, retry_through_outages
-from truthfl.ledger.entry import CheckedItem, Entry, Item, checked_item, entry_after, new_salt
+from truthfl.ledger.entry import CheckedItem, Conflict, Entry, Item, checked_item, entry_after, new_salt
 from truthfl.ledger.guards import missing_guards
 from truthfl.ledger.outage import Tell, tell_on_standard_error
 from truthfl.ledger.postgresql import postgresql
@@ -98,10 +98,6 @@ def _head(connection: Connection, columns: Iterable[ColumnElement[Any]]) -> Entr
 
 def _entries(rows: CursorResult[Any]) -> list[Entry]:
     return [Entry(**row) for row in rows.mappings()]
-
-
-class Conflict(InputError):  # noqa: N818 - a public name
-    """The ledger has an entry with the same job, kind and key but another payload."""
 
 
 class Ledger:

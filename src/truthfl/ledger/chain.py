@@ -2,7 +2,7 @@
 
 Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
 from some entry on; clients' receipts do, since the links in them must be links of the ledger, and so do `anchors`.
-Imports `canonical`, `entry`, `schema`.
+Imports `canonical`, `entry`, `entry_kinds`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.entry import LINK_FIELDS, Entry, is_salt, link_hash
-from truthfl.ledger.schema import GENESIS_HASH
+from truthfl.ledger.entry_kinds import GENESIS_HASH
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}\+00:00", re.ASCII)
 

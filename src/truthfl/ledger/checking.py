@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `job_view`, `money`, `payments`, `receipt_text`,
-`receipts`, `round_checks`, `schema`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `entry_kinds`, `job_view`, `money`, `payments`,
+`receipt_text`, `receipts`, `round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from truthfl.ledger.chain import Fault, broken_link, fault_at
 from truthfl.ledger.command_checks import admission_faults, command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.entry_kinds import KINDS
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipt_text import ReceiptTexts
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
-from truthfl.ledger.schema import KINDS
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import bytes_signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from truthfl.errors import ServiceError
-from truthfl.ledger.book import Conflict, Ledger
+from truthfl.ledger.book import Ledger
 from truthfl.ledger.commands import Command
 from truthfl.ledger.documents import signed
-from truthfl.ledger.entry import Entry
+from truthfl.ledger.entry import Conflict, Entry
 from truthfl.ledger.signing import PrivateKey
 
 KIND = "command"  # of the ledger's rows

@@ -1,4 +1,4 @@
-"""Items to append, the entries they become, and an entry's hash. Imports `canonical`, `schema`.
+"""Items to append, the entries they become, and an entry's hash. Imports `canonical`, `entry_kinds`.
 
 An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
 hash chain without seeing the payloads about other clients. The digest is salted: without the entry's random salt, which
@@ -16,7 +16,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes, digest, read_document
-from truthfl.ledger.schema import GENESIS_HASH, KINDS
+from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
 
 HASHED_FIELDS = ("sequence", "at", "job", "kind", "key", "payload", "previous")
 LINK_FIELDS = (*HASHED_FIELDS, "hash")
@@ -74,6 +74,10 @@ def _check_name(field: str, value: str) -> None:
         raise InputError(f"the {field} of an entry must be a text of 1 to {MAX_NAME_LENGTH} characters.")
     if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
         raise InputError(f"the {field} {value!a} of an entry has characters that cannot be stored; leave them out.")
+
+
+class Conflict(InputError):  # noqa: N818 - a public name
+    """The ledger has an entry with the same job, kind and key but another payload."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The ledger's entries of one job, sorted by kind. Imports `commands`, `entry`, `round_terms`, `schema`, `terms`."""
+"""The ledger's entries of one job, by kind. Imports `commands`, `entry`, `entry_kinds`, `round_terms`, `terms`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from functools import cached_property
 from truthfl.errors import InputError
 from truthfl.ledger.commands import END, Command, valid_commands
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.entry_kinds import KINDS
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.round_terms import loss_rise
-from truthfl.ledger.schema import KINDS
 from truthfl.ledger.terms import Agreement, Offer, offer_from
 
 

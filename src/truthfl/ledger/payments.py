@@ -1,4 +1,4 @@
-"""Payments and their states; each change of state is an entry. Imports `book`, `canonical`, `chain`, `entry`.
+"""Payments and their states; each change of state is an entry. Imports `canonical`, `chain`, `entry`.
 
     due → sent → confirmed
           sent → failed → sent → …
@@ -14,12 +14,15 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.ledger.book import Conflict, Ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.chain import Fault
-from truthfl.ledger.entry import Entry, Item
+from truthfl.ledger.entry import Conflict, Entry, Item
+
+if TYPE_CHECKING:
+    from truthfl.ledger.book import Ledger
 
 NEXT_STATES = {"due": ("sent",), "sent": ("confirmed", "failed"), "failed": ("sent",), "confirmed": (), "not due": ()}
 MARKS = ("sent", "confirmed", "failed")  # the states that an operator notes

@@ -10,28 +10,6 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Integer, MetaData, Table, Text, UniqueConstraint, literal_column
 
-KINDS = (
-    "job",
-    "command",
-    "admission",
-    "enrolment",
-    "plan",
-    "offer",
-    "answer",
-    "commitment",
-    "audition",
-    "start",
-    "round",
-    "rejection",
-    "ended",
-    "final",
-    "test",
-    "settlement",
-    "receipt",
-    "acknowledgement",
-    "payment",
-)
-GENESIS_HASH = "0" * 64  # `previous` of the first row
 VERSIONS = ("0001", "0002")
 VERSION_TABLE = "truthfl_ledger_version"
 

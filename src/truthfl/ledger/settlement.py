@@ -1,23 +1,25 @@
 """Settlement of a job: each client's pay is computed from the ledger and written into it once.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
-keys, and their content depends only on earlier entries. Imports `book`, `early_end`, `entry`, `job_view`, `payments`,
+keys, and their content depends only on earlier entries. Imports `early_end`, `entry`, `job_view`, `payments`,
 `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
-from truthfl.ledger.book import Ledger
 from truthfl.ledger.early_end import counted_loss
 from truthfl.ledger.entry import Entry, Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.payments import due_items
 from truthfl.ledger.solo_evidence import SoloEvidence, label_and_computing_pay, passes
 from truthfl.ledger.terms import Offer
+
+if TYPE_CHECKING:
+    from truthfl.ledger.book import Ledger
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from truthfl.files import write_file
 
 Value = str | int | float | bool
 SERVER_APP = "truthfl.federation.deployed.apps:server_app"
-CLIENT_APP = "truthfl.federation.deployed.apps:client_app"
+CLIENT_APP = "truthfl.federation.deployed.node_app:client_app"
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -1,7 +1,6 @@
-"""The apps that Flower loads in a deployment: `server_app` of the operator and `client_app` of the participants.
+"""The operator's app that Flower loads in a deployment; the participants' is in `node_app`.
 
-Imports `client_app`, `node_settings`, `participant`, `kept_jobs`, `operator_folder`, `plan_files`, `server`,
-`ledger.book` and Flower.
+Imports `kept_jobs`, `operator_folder`, `plan_files`, `server`, `ledger.book` and Flower.
 """
 
 from __future__ import annotations
@@ -13,9 +12,6 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from truthfl.errors import TruthflError
-from truthfl.federation.participant.client_app import client_app as make_client_app
-from truthfl.federation.participant.node_settings import participant_of, settings_from
-from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.kept_jobs import kept_job
 from truthfl.federation.protocol.operator_folder import kept_key, kept_ledger_address, write_failure
 from truthfl.federation.protocol.plan_files import ask_by_file
@@ -31,11 +27,6 @@ RUN_CONFIG: dict[str, str | int | float | bool] = {
 }
 
 
-def _participant_of(context: Context) -> Participant:
-    return participant_of(settings_from(context.node_config))
-
-
-client_app = make_client_app(_participant_of)
 server_app = ServerApp()
 
 

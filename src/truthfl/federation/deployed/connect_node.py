@@ -1,6 +1,6 @@
 """Connect a participant's node to the operator's server, or to a SuperLink of Flower's; wait for one that is not up.
 
-Imports `apps`, `node`, `node_answers`, `node_connection`, `superlink_node`, the participant's `node_settings` and
+Imports `node`, `node_answers`, `node_app`, `node_connection`, `superlink_node`, the participant's `node_settings` and
 `ledger.signing`.
 """
 
@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from truthfl.federation.deployed.apps import client_app
 from truthfl.federation.deployed.certificates import read_root
 from truthfl.federation.deployed.invitation import Invitation
 from truthfl.federation.deployed.job_server import require_loopback
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import App, NodeAnswers
+from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,

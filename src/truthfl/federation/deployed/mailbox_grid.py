@@ -46,6 +46,7 @@ class MailboxGrid(Grid):
         self.mailboxes, self.registry, self.allow_bytes = mailboxes, registry, allow_bytes
         self.sent: dict[str, Message] = {}
         self.reply_seconds: dict[int, float] = {}
+        self._lost_check_at, self._departures = 0.0, 0
 
     def set_run(self, run: Run) -> None:
         raise NotImplementedError("this grid has one run.")
@@ -71,8 +72,14 @@ class MailboxGrid(Grid):
             if node is not None
         ]
 
+    @property
+    def bytes_so_far(self) -> tuple[int, int]:
+        """The bytes of all messages that were delivered, and of all replies."""
+        return self.mailboxes.delivered_bytes, self.mailboxes.received_bytes
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         message_ids = []
+        self._lost_check_at = 0.0
         for message in messages:
             message_id = uuid4().hex
             set_message_id(message, message_id)
@@ -88,9 +95,22 @@ class MailboxGrid(Grid):
         for message_id, reply in arrived.items():
             self.reply_seconds[self.sent[message_id].metadata.dst_node_id] = reply.seconds
         replies = [self._reply(message_id, reply.content) for message_id, reply in arrived.items()]
-        lost = self.mailboxes.lost(one for one in asked if one not in arrived)
-        self.mailboxes.withdraw(lost)
+        lost = self._lost(one for one in asked if one not in arrived)
         return replies + [self._error(one, ErrorCode.NODE_UNAVAILABLE, DISCONNECTED) for one in lost]
+
+    def _lost(self, message_ids: Iterable[str]) -> list[str]:
+        """Withdraw and return messages to nodes that are not connected.
+
+        After new messages and when a node has left they are looked for at once, else only now and then: with many nodes
+        it would take longer than all else to do so with every reply.
+        """
+        now, departures = time.monotonic(), self.mailboxes.departures
+        if now < self._lost_check_at and departures == self._departures:
+            return []
+        self._lost_check_at, self._departures = now + LOST_CHECK_SECONDS, departures
+        lost = self.mailboxes.lost(message_ids)
+        self.mailboxes.withdraw(lost)
+        return lost
 
     def wait_for_replies(self, message_ids: Collection[str], seconds: float) -> None:
         """Wait until `pull_messages` may have something to return, but no longer than this."""

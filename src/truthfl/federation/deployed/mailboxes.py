@@ -54,6 +54,7 @@ class Mailboxes:
         self._replies: dict[str, Reply] = {}
         self._numbers = count(1)
         self.delivered_bytes = self.received_bytes = 0
+        self.departures = 0  # how often a node said that it left
 
     def put(self, node: int, message_id: str, message: Any) -> None:
         """Let a message wait for a node."""
@@ -107,7 +108,7 @@ class Mailboxes:
     def wait_for_reply(self, message_ids: Collection[str], seconds: float) -> None:
         """Wait until there is a reply to one of these messages, or a node disconnects, but no longer than this."""
         with self._changed:
-            if not any(one in self._replies for one in message_ids):
+            if self._replies.keys().isdisjoint(message_ids):
                 self._changed.wait(seconds)
 
     def begin_waiting(self, node: int, wake: Callable[[], None]) -> None:
@@ -137,6 +138,7 @@ class Mailboxes:
         """Note that a node left."""
         with self._changed:
             self._box(node).last_request = float("-inf")
+            self.departures += 1
             self._changed.notify_all()
 
     def connected(self) -> set[int]:

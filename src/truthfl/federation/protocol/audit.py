@@ -1,7 +1,7 @@
 """Publish the final model and the test set of a job, and recompute the recorded test loss from them.
 
 The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
-the solo models are beside them, and their losses are recomputed too. Imports `job_task`, `recorder`, `rounds`,
+the solo models are beside them, and their losses are recomputed too. Imports `job_task`, `model_digest`, `rounds`,
 `files`, `learning` and the ledger.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.job_task import OtherTaskError, model_of
-from truthfl.federation.protocol.recorder import model_digest
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_entries import asked_field
 from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
 from truthfl.files import write_file

@@ -1,7 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `news`, `openings`, `recorder`,
+in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `model_digest`, `news`, `openings`,
 `learning`, the ledger and Flower.
 """
 
@@ -21,9 +21,9 @@ from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
-from truthfl.federation.protocol.recorder import model_digest
 from truthfl.files import write_file
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes

@@ -1,7 +1,7 @@
 """What a running server knows and the ledger does not: stage and deadline, who is connected, labels so far.
 
 The server writes it to a file in the operator's folder, which she alone can read; `truthfl status`, her page and the
-metrics read it there. Imports `files`.
+metrics read it there. Imports `server_use` and `files`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from truthfl.federation.protocol.server_use import ServerUse
 from truthfl.files import write_file
 
 FILE_NAME = "live.json"
@@ -66,6 +67,8 @@ class LiveStatus:
     paused         whether the operator paused the job
     round_seconds  how long the last rounds took, the latest last
     rounds_timed, seconds_in_rounds  how many rounds there were since the server started, and how long all of them took
+    cpu_seconds_in_rounds            the server's processor time in them
+    sent_bytes_in_rounds, received_bytes_in_rounds  the length of its messages in them, and of the replies
     clients        by name: all clients of the job
     refused_connections  the last ones
     """
@@ -81,6 +84,9 @@ class LiveStatus:
     round_seconds: list[float] = field(default_factory=list)
     rounds_timed: int = 0
     seconds_in_rounds: float = 0.0
+    cpu_seconds_in_rounds: float = 0.0
+    sent_bytes_in_rounds: int = 0
+    received_bytes_in_rounds: int = 0
     clients: dict[str, LiveClient] = field(default_factory=dict)
     refused_connections: list[RefusedConnection] = field(default_factory=list)
 
@@ -163,13 +169,16 @@ class LiveWriter:
 
         self.change(edit)
 
-    def note_round(self, seconds: float) -> None:
-        """Note how long a round took."""
+    def note_round(self, use: ServerUse) -> None:
+        """Note what a round took."""
 
         def edit(status: LiveStatus) -> None:
-            _append(status.round_seconds, round(seconds, 6), MOST_ROUND_TIMES)
+            _append(status.round_seconds, round(use.seconds, 6), MOST_ROUND_TIMES)
             status.rounds_timed += 1
-            status.seconds_in_rounds += seconds
+            status.seconds_in_rounds += use.seconds
+            status.cpu_seconds_in_rounds += use.cpu_seconds
+            status.sent_bytes_in_rounds += use.sent_bytes
+            status.received_bytes_in_rounds += use.received_bytes
 
         self.change(edit)
 

@@ -2,14 +2,14 @@
 
 The key is derived from the agreement keys of both (`ledger.agreement_keys`), so the connection that a message came by
 need not be trusted. The code covers who speaks, every field of the message's record and the bytes of its arrays.
-Imports `messages`, the ledger's `agreement_keys`, `canonical` and `job_view`, and Flower.
+Imports `messages`, the ledger's `agreement_keys` and `canonical`, and Flower.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
@@ -17,7 +17,9 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.messages import DOCUMENT, MODEL
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, derived_key, shared_secret
 from truthfl.ledger.canonical import canonical_bytes
-from truthfl.ledger.job_view import JobView
+
+if TYPE_CHECKING:
+    from truthfl.ledger.job_view import JobView
 
 CODE = "mac"  # the field with the code
 OPERATOR, PARTICIPANT = "operator", "participant"

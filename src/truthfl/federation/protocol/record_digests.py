@@ -1,6 +1,6 @@
 """Digests of the arrays in a message, kept with the record so that nodes of one process hash the same bytes once.
 
-Imports `messages`, `recorder` and Flower.
+Imports `messages`, `model_digest` and Flower.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from truthfl.federation.protocol.messages import model_in
-from truthfl.federation.protocol.recorder import model_digest
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.learning.model import Params
 
 OF_BYTES, OF_NUMBERS = "_truthfl_digest_of_bytes", "_truthfl_digest_of_numbers"  # attributes, which do not travel

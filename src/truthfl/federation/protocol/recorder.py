@@ -37,11 +37,6 @@ class Checkpoint:
     items: tuple[Item, ...]
 
 
-def model_digest(params: Params) -> str:
-    """A hash of the model's numbers."""
-    return sha256(np.ascontiguousarray(params, dtype="<f4").data).hexdigest()
-
-
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write atomically: one line of JSON with a digest of the model, then the model's bytes."""
     model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()

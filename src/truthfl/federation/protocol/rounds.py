@@ -1,13 +1,12 @@
 """The training rounds: send the common model, validate the reports, add them with the contract's weights.
 
-Imports `enrolment`, `live_status`, `message_codes`, `messages`, `record_digests`, `recorder`, `report_rule`, `reports`,
-`round_entries`, `learning`, the ledger and Flower.
+Imports `enrolment`, `live_status`, `message_codes`, `messages`, `model_digest`, `record_digests`, `recorder`,
+`report_rule`, `reports`, `round_entries`, `server_use`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,12 +22,14 @@ from truthfl.federation.protocol.live_status import TRAINING
 from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
 from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.federation.protocol.recorder import Recorder, model_digest, read_checkpoint
+from truthfl.federation.protocol.recorder import Recorder, read_checkpoint
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
+from truthfl.federation.protocol.server_use import server_use
 from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -112,7 +113,7 @@ def train_rounds(
         for round_ in range(finished, training.rounds):
             if not _may_go_on(roster):
                 break
-            began, removed = time.monotonic(), roster.control.removed
+            began, removed = server_use(roster.grid), roster.control.removed
             offers = offers_in_round(training.taking_part, round_)
             if any(offer.client.name not in roster.node_of and offer.client.name not in removed for offer in offers):
                 roster.refresh()
@@ -131,7 +132,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             recorder.put(round_ + 1, params, [*items, Item(roster.job_name, "round", str(round_ + 1), document)])
-            roster.live.note_round(time.monotonic() - began)
+            roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
 

@@ -3,7 +3,7 @@
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
 `receipt_delivery`), `approval`, `audit`, `command_news`, `job_control`, `job_task`, `live_status`, `message_codes`,
-`news`, `promise`, `recorder`, `serving_file`, `stated_limits`, `job`, `learning`, the ledger and Flower.
+`model_digest`, `news`, `promise`, `serving_file`, `stated_limits`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.news import send_news
 from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
-from truthfl.federation.protocol.recorder import model_digest
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of

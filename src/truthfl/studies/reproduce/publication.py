@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truthfl.errors import ServiceError
+from truthfl.files import require_writable as require_writable
 from truthfl.files import write_file
 from truthfl.reporting.figure import Figure, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
@@ -16,17 +16,6 @@ from truthfl.studies.reproduce.claims import DOES_NOT_HOLD, HOLDS, UNDECIDED, Cl
 from truthfl.studies.reproduce.reproduction import Reproduction
 
 TONES = ((HOLDS, "good"), (DOES_NOT_HOLD, "bad"), (UNDECIDED, "open"))
-
-
-def require_writable(folder: Path) -> None:
-    """Create the folder; raise `ServiceError` at once if it cannot be written to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ServiceError(f"{folder} cannot be written to ({error.strerror}); name another folder.") from None
 
 
 def write_reproduction(reproduction: Reproduction, folder: Path, provenance: Section) -> Path:
