@@ -129,9 +129,7 @@ def asks_address(folder: Path) -> bool:
     return serving is not None and needs_address(serving)
 
 
-def give(
-    watched: JobWatch, ledger_address: str, key: PrivateKey | None, request: CommandRequest
-) -> WrittenCommand:
+def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request: CommandRequest) -> WrittenCommand:
     """Write the command. An error says why it cannot be given now."""
     if key is None:
         raise InputError("there is no key here to sign with; start the page with --key.")
