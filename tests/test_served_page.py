@@ -103,6 +103,7 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
                 (invited_by_file if name == "Ben" else invited_by_line)(page, folder, name)
                 page.wait_for_selector("#invited-words >> text=good once, until")
                 page.click("#invited-close")
+                page.wait_for_selector("#invited-save:not([href])", state="attached")  # it is forgotten
                 assert page.input_value("#invited-line") == ""
             page.wait_for_selector("#people tr:nth-child(3) >> text=invitation good until")
             assert page.locator("#people .state >> text=invited").count() == 3
