@@ -2,13 +2,15 @@
 
 import json
 import re
+import time
 
 import pytest
 
 from console_jobs import SEED, ConsoleJob
 from truthfl.cli.job_log import JSON, TEXT, log_line, require_format, stage_line
+from truthfl.cli.narrator import Narrator
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import LiveStatus
+from truthfl.federation.protocol.live_status import LiveWriter, StageChange, now
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.job_view import job_view
@@ -83,17 +85,33 @@ def test_what_strangers_wrote_is_made_plain(tmp_path, log_format):
 
 
 def test_stages():
-    live = LiveStatus(
-        "job-1", stage="labeling", stage_since="2026-11-17T20:00:00.000+00:00", deadline="2026-11-17T21:00:00+00:00"
-    )
-    assert re.fullmatch(r"\d\d:00:00 stage: labeling, until \d\d:00:00", stage_line(live))
-    told = json.loads(stage_line(live, JSON))
-    assert (told["event"], told["stage"], told["deadline"], told["paused"]) == (
-        "stage",
-        "labeling",
-        live.deadline,
-        False,
-    )
+    until = "2026-11-17T21:00:00+00:00"
+    change = StageChange("2026-11-17T20:00:00.000+00:00", "labeling", False, until)
+    assert re.fullmatch(r"\d\d:00:00 stage: labeling, until \d\d:00:00", stage_line("job-1", change))
+    told = json.loads(stage_line("job-1", change, JSON))
+    assert (told["event"], told["job"], told["time"]) == ("stage", "job-1", change.at)
+    assert (told["stage"], told["deadline"], told["paused"]) == ("labeling", until, False)
+
+
+def test_stages_and_pauses_are_printed_among_the_entries(tmp_path, capsys):
+    """Each once, however often its deadline is told; by time, between the rows."""
+    live = LiveWriter(None, "job")
+    with open_ledger(tmp_path / "ledger.db") as book, Narrator(book, "job", JSON, live):
+        live.begin("enrolling", now())
+        live.begin("enrolling", now())
+        time.sleep(0.01)
+        book.append("job", "job", "job", {"job": {"clients": {"name": ["Ada"]}}, "operator_key": ""})
+        time.sleep(0.01)
+        live.begin("planning")
+        live.set_paused(True)
+        live.set_paused(False)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["message"].split(",")[0] for line in lines] == [
+        "stage: enrolling",
+        "the job begins",
+        *["stage: planning"] * 3,
+    ]
+    assert [line["paused"] for line in lines if line["event"] == "stage"] == [False, False, True, False]
 
 
 def test_a_format_that_is_none():

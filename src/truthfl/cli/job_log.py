@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import LiveStatus
+from truthfl.federation.protocol.live_status import StageChange
 from truthfl.federation.protocol.narration import describe_entry, describe_row
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
@@ -59,14 +59,14 @@ def log_line(entry: Entry, terms: JobTerms | None, log_format: str = TEXT) -> st
         )
 
 
-def stage_line(live: LiveStatus, log_format: str = TEXT) -> str:
+def stage_line(job: str, change: StageChange, log_format: str = TEXT) -> str:
     """One line about the stage that the server has entered, or about a pause."""
-    until = "" if live.deadline is None else f", until {_local_clock(live.deadline)}"
-    words = f"stage: {live.stage}{', paused' if live.paused else ''}{until}"
+    until = "" if change.deadline is None else f", until {_local_clock(change.deadline)}"
+    words = f"stage: {change.stage}{', paused' if change.paused else until}"
     if log_format == TEXT:
-        return plain(f"{_local_clock(live.stage_since)} {words}", LONGEST_LINE)
-    fields = _common(live.stage_since, "info", "stage", live.job, words)
-    return _json(fields | {"stage": plain(live.stage), "paused": live.paused, "deadline": live.deadline})
+        return plain(f"{_local_clock(change.at)} {words}", LONGEST_LINE)
+    fields = _common(change.at, "info", "stage", job, words)
+    return _json(fields | {"stage": plain(change.stage), "paused": change.paused, "deadline": change.deadline})
 
 
 def event_line(event: str, job: str, message: str) -> str:

@@ -1,15 +1,17 @@
-"""`Narrator`: prints what happens in a job, one line per ledger entry, from a thread of its own.
+"""`Narrator`: prints what happens in a job, one line per ledger entry and stage, from a thread of its own.
 
-Imports `job_log`, the ledger and `texts`.
+Imports `job_log`, the protocol's `live_status`, the ledger and `texts`.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from datetime import datetime
 
-from truthfl.cli.job_log import JSON, TEXT, event_line, log_line
+from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, stage_line
 from truthfl.errors import ServiceError
+from truthfl.federation.protocol.live_status import LiveWriter, StageChange
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
@@ -24,10 +26,11 @@ class Narrator:
     """A context manager; entries that are there when it begins are not printed again.
 
     log_format  one of `job_log.FORMATS`
+    live        the running server's status, for its stages; None if the job is conducted elsewhere
     """
 
-    def __init__(self, ledger: Ledger, job: str, log_format: str = TEXT) -> None:
-        self.ledger, self.job, self.log_format = ledger, job, log_format
+    def __init__(self, ledger: Ledger, job: str, log_format: str = TEXT, live: LiveWriter | None = None) -> None:
+        self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
         self.terms: JobTerms | None = None
         self.last = 0
         self._ended = threading.Event()
@@ -56,11 +59,20 @@ class Narrator:
                     return
 
     def _print_once(self) -> None:
-        for entry in self.ledger.entries(self.job, after=self.last):
+        entries = self.ledger.entries(self.job, after=self.last)
+        changes = deque([] if self.live is None else self.live.take_stage_changes())
+        for entry in entries:
+            while changes and changes[0].at <= entry.at:
+                self._print_stage(changes.popleft())
             self._note(entry)
             line = log_line(entry, self.terms, self.log_format)
             if line is not None:
                 print(line, flush=True)
+        for change in changes:
+            self._print_stage(change)
+
+    def _print_stage(self, change: StageChange) -> None:
+        print(stage_line(self.job, change, self.log_format), flush=True)
 
     def _note(self, entry: Entry) -> None:
         self.last = entry.sequence

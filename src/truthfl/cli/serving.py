@@ -1,6 +1,6 @@
 """What `truthfl serve` does while a job runs: listen for nodes, show the page, ask for approval, tell what happens.
 
-Imports `label`, `narrator`, `plan_approval`, `federation`, `console` and the ledger.
+Imports `job_log`, `label`, `narrator`, `plan_approval`, `federation`, `console` and the ledger.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
+from truthfl.cli.job_log import TEXT
 from truthfl.cli.label import open_in_browser
 from truthfl.cli.narrator import Narrator, tell, tell_at
 from truthfl.cli.plan_approval import print_plan_summary
@@ -49,7 +51,7 @@ class ServeChoices:
     page: bool = False
     browser: bool = True
     metrics: int | None = None
-    log_format: str = "text"
+    log_format: str = TEXT
 
 
 def serve_job(
@@ -72,9 +74,9 @@ def serve_job(
         )
         tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
         _open_more(stack, out, serving, key, choices)
-        approve = partial(_ask, out) if choices.ask else _show_unless(log_format)
+        approve = partial(_ask, out, kept.name, log_format) if choices.ask else _show_unless(log_format)
         operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
-        stack.enter_context(Narrator(ledger, kept.name, log_format))
+        stack.enter_context(Narrator(ledger, kept.name, log_format, live))
         progress = partial(_tell_waiting, log_format, kept.name, len(names))
         conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), progress)
 
@@ -90,7 +92,7 @@ def _open_more(stack: ExitStack, out: Path, serving: ServingInfo, key: PrivateKe
         from truthfl.console.open_operator_page import open_operator_page
 
         page = stack.enter_context(open_operator_page(out, serving.ledger, serving.job, key))
-        print(f"Your page, for this machine alone: {page.url}", flush=True)
+        print(f"Your page, for this machine alone: {page.url}", file=_for_people(choices.log_format), flush=True)
         if choices.browser:
             open_in_browser(page.url, out)
 
@@ -118,34 +120,42 @@ def _show_unless(log_format: str) -> Callable[[PlanSummary], bool]:
     """A function that approves every plan, and shows it to people."""
 
     def show(plan: PlanSummary) -> bool:
-        if log_format == "text":
+        if log_format == TEXT:
             print_plan_summary(plan)
         return True
 
     return show
 
 
-def _ask(out: Path, plan: PlanSummary) -> bool:
+def _ask(out: Path, job: str, log_format: str, plan: PlanSummary) -> bool:
     """Show a plan; wait until it is answered at the terminal, or on the page."""
-    print_plan_summary(plan)
+    if log_format == TEXT:
+        print_plan_summary(plan)
+    else:
+        tell(log_format, "approval", job, f"a plan with {len(plan.offers)} offers waits for approval")
     answered = threading.Event()
-    threading.Thread(target=_read_terminal, args=(out, plan, answered), name="truthfl terminal", daemon=True).start()
+    asking = (out, plan, log_format, answered)
+    threading.Thread(target=_read_terminal, args=asking, name="truthfl terminal", daemon=True).start()
     try:
         approved = ask_by_file(out, plan, wait=True)
     finally:
         answered.set()
-    print(f"\n{'The offers are sent.' if approved else 'No offer is sent.'}", flush=True)
+    told = "The offers are sent." if approved else "No offer is sent."
+    if log_format == TEXT:
+        print(f"\n{told}", flush=True)
+    else:
+        tell(log_format, "approval", job, told)
     return approved
 
 
-def _read_terminal(out: Path, plan: PlanSummary, answered: threading.Event) -> None:
+def _read_terminal(out: Path, plan: PlanSummary, log_format: str, answered: threading.Event) -> None:
     """Ask at the terminal, until the plan is answered here or elsewhere; anything but yes is no."""
     while shown_plan(out) != plan:
         if answered.wait(POLL_SECONDS):
             return
     if not sys.stdin.isatty():
         return
-    print(QUESTION, end="", flush=True)
+    print(QUESTION, end="", file=_for_people(log_format), flush=True)
     while not answered.is_set():
         if not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
             continue
@@ -153,3 +163,8 @@ def _read_terminal(out: Path, plan: PlanSummary, answered: threading.Event) -> N
         if line:
             answer_plan(out, plan, approved=line.strip().lower() in ("y", "yes"))
         return
+
+
+def _for_people(log_format: str) -> TextIO:
+    """Where to print what is no line of the log: not among the lines for programs."""
+    return sys.stdout if log_format == TEXT else sys.stderr

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
-from truthfl.console.commands import OUT, CommandRequest, extendable, give, parse_command
+from truthfl.console.commands import OUT, CommandRequest, asks_address, extendable, give, invitable, parse_command
 from truthfl.federation.protocol.approval import PlanSummary
 from truthfl.federation.protocol.job_status import JobStatus
 from truthfl.federation.protocol.job_watch import JobWatch
@@ -57,7 +57,7 @@ def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None
 
     def act(request: CommandRequest) -> dict[str, Any]:
         with board.reading:
-            return {"row": give(watched, ledger_address, key, request)}
+            return give(watched, ledger_address, key, request).document()
 
     routes = [
         Route("/", page),
@@ -113,6 +113,7 @@ class StatusBoard:
     def _document(self, status: JobStatus, plan: PlanSummary | None) -> dict[str, Any]:
         waiting = None if plan is None else _waiting_document(plan)
         acts = {"can_act": self.can_act, "extendable": extendable(status), "out": OUT}
+        acts |= {"invitable": invitable(status), "asks_address": asks_address(self.watched.folder)}
         return asdict(status) | acts | {"over": status.is_over, "waiting": waiting}
 
 

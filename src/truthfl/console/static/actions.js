@@ -4,10 +4,12 @@ import { postJson } from "./api.js";
 import { amount, whole } from "./amounts.js";
 import { byId, make } from "./dom.js";
 import { number } from "./format.js";
+import { showInvitation } from "./invitation.js";
 
 const WORDS = {
   pause: ["Pause", "Pause the job", "Nothing more is asked of anybody, and deadlines move on, until you resume it."],
   resume: ["Resume", "Resume the job", "The job goes on where it was; deadlines are later by the pause."],
+  invite: ["Invite…", "Invite a participant", "You get an invitation to send to her: with it she joins, by a key that her own machine makes. It is good once."],
   extend: ["Extend…", "Extend a deadline", "The server waits longer in this stage."],
   remove: ["Remove…", "Remove a participant", "Nothing more is asked of her. What she has delivered is paid by her contract; she is told why."],
   end: ["End…", "End the job", "No further round takes place. What was delivered until now is tested and paid by the contracts. This cannot be undone."],
@@ -23,7 +25,8 @@ let step = ACTED;
 export function showActions(newest) {
   status = newest;
   const offered = status.over || status.ended !== null ? []
-    : [status.paused ? "resume" : "pause", ...(status.extendable.length > 0 ? ["extend"] : []), "remove", "end"];
+    : [...(status.invitable.length > 0 ? ["invite"] : []), status.paused ? "resume" : "pause",
+      ...(status.extendable.length > 0 ? ["extend"] : []), "remove", "end"];
   const signature = `${offered.join()} ${status.can_act}`;
   const buttons = byId("buttons");
   if (buttons.dataset.offered !== signature) {
@@ -62,9 +65,12 @@ function open(name) {
   byId("act-title").textContent = title;
   byId("act-words").textContent = words;
   byId("act-why").value = "";
-  byId("field-client").hidden = name !== "remove";
+  byId("field-client").hidden = name !== "remove" && name !== "invite";
+  byId("field-days").hidden = name !== "invite";
+  byId("field-address").hidden = name !== "invite" || !status.asks_address;
   byId("field-stage").hidden = byId("field-minutes").hidden = name !== "extend";
   if (name === "remove") fill("act-client", status.participants.filter((one) => !status.out.includes(one.state)).map((one) => one.name));
+  if (name === "invite") fill("act-client", status.invitable);
   if (name === "extend") fill("act-stage", status.extendable);
   showStep("");
   byId("act").showModal();
@@ -77,6 +83,10 @@ function fill(id, values) {
 function request() {
   const body = { kind, why: byId("act-why").value.trim() };
   if (kind === "remove") body.client = byId("act-client").value;
+  if (kind === "invite") {
+    const address = status.asks_address ? byId("act-address").value.trim() : "";
+    Object.assign(body, { client: byId("act-client").value, days: Number(byId("act-days").value), address });
+  }
   if (kind === "extend") Object.assign(body, { stage: byId("act-stage").value, minutes: Number(byId("act-minutes").value) });
   if (kind === "approve" || kind === "disapprove") body.plan = status.waiting?.digest ?? "";
   return body;
@@ -85,6 +95,8 @@ function request() {
 function missing(body) {
   if (body.why === "") return "Say why; it stands in the ledger.";
   if (kind === "remove" && body.client === "") return "There is nobody to remove.";
+  if (kind === "invite" && !(Number.isInteger(body.days) && body.days >= 1 && body.days <= 365)) return "Days are a whole number from 1 to 365.";
+  if (kind === "invite" && status.asks_address && body.address === "") return "Say where she reaches the server: HOST:PORT.";
   if (kind === "extend" && !(Number.isInteger(body.minutes) && body.minutes >= 1 && body.minutes <= 525600)) return "Minutes are a whole number from 1 to 525,600.";
   return "";
 }
@@ -98,8 +110,8 @@ function showStep(wrong) {
   byId("act-wrong").textContent = wrong;
 }
 
-function confirmWords({ client, stage, minutes, why }) {
-  const what = kind === "remove" ? `Remove ${client}` : kind === "extend" ? `Extend the time to ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
+function confirmWords({ client, stage, minutes, days, why }) {
+  const what = kind === "remove" ? `Remove ${client}` : kind === "invite" ? `Invite ${client}, for ${whole(days)} days` : kind === "extend" ? `Extend the time to ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
   return `${what}. Why: ${why}. This is signed with the operator’s key and stands in the ledger for good.`;
 }
 
@@ -122,9 +134,10 @@ byId("act-form").addEventListener("submit", async (event) => {
 async function send(body) {
   byId("act-go").disabled = true;
   try {
-    const { row } = await postJson("api/command", body);
+    const { row, invitation } = await postJson("api/command", body);
     byId("notice").textContent = `Signed: ${WORDS[kind][1].toLowerCase()}. It is row ${whole(row)} of the ledger.`;
     byId("act").close();
+    if (invitation) showInvitation(invitation);
   } catch (error) {
     showStep(`It was not done: ${error.message}`);
   } finally {

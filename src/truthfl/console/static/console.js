@@ -18,7 +18,7 @@ const PARTS = [ // what is shown, and the fields of the status that it depends o
   [showPlan, ["plan", "participants", "money"]],
   [showRows, ["rows", "last_row", "unreadable_rows"]],
   [showRefused, ["participants", "strangers", "connections", "refused_at"]],
-  [showActions, ["over", "paused", "ended", "can_act", "extendable", "participants", "waiting"]],
+  [showActions, ["over", "paused", "ended", "can_act", "extendable", "invitable", "asks_address", "participants", "waiting"]],
 ];
 
 const shown = new Map(); // by function: its fields as text

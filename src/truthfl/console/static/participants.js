@@ -1,11 +1,11 @@
 // The table of participants.
 
-import { amount, loss, ofAll, span, whole } from "./amounts.js";
+import { amount, loss, ofAll, span, timeOf, whole } from "./amounts.js";
 import { byId, make } from "./dom.js";
 
 const FIRST_SHOWN = 50;
 const GOOD = ["settled", "training", "passed"];
-const BAD = ["stopped", "removed", "left out", "declined", "no answer in time"];
+const BAD = ["stopped", "removed", "left out", "declined", "no answer in time", "absent"];
 
 let all = false;
 let shown = null; // the status that the table shows
@@ -52,10 +52,10 @@ function row(one, money) {
     ...(one.connected === null ? [] : [here(one)]), ...cells);
 }
 
-// Why she is out, or what was refused last.
+// Why she is out, until when she is invited, or what was refused last.
 function remark(one) {
   const last = one.refusals[0];
-  const text = one.reason || (last ? `${last.round === null ? last.stage : `round ${last.round}`}: ${last.reason}` : "");
+  const text = one.reason || (one.invited_until !== null ? `invitation good until ${timeOf(one.invited_until)}` : "") || (last ? `${last.round === null ? last.stage : `round ${last.round}`}: ${last.reason}` : "");
   return text === "" ? null : make("span", { class: "remark", title: text }, text);
 }
 

@@ -16,7 +16,7 @@ from truthfl.errors import TruthflError
 from truthfl.federation.protocol.approval import PlannedOffer, planned_offer
 from truthfl.federation.protocol.narration import describe_row
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import Command, command_fault, read_command
+from truthfl.ledger.commands import INVITE, Command, command_fault, read_command
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.terms import offer_from
@@ -93,6 +93,8 @@ class TalliedPlan:
 class ClientTally:
     """The entries about one client.
 
+    invited_until   when her last invitation expires; None if there is none that she has not used
+    admitted        whether she used her last invitation
     samples         that she enrolled with; None before
     version, index  of her last offer, and her position in it
     answer          to her last offer: ACCEPTED, DECLINED or NO_ANSWER; None before
@@ -101,6 +103,8 @@ class ClientTally:
     """
 
     name: str
+    invited_until: str | None = None
+    admitted: bool = False
     samples: int | None = None
     offer: PlannedOffer | None = None
     version: int = 0
@@ -266,8 +270,16 @@ class JobTally:
 
     def _add_command(self, _: Entry, document: dict[str, Any]) -> None:
         if command_fault(document, self.job, self.operator_key) is None:
-            self._given.append(read_command(document))
+            command = read_command(document)
+            self._given.append(command)
             self.commands = state_after(self._given)
+            if command.kind == INVITE and command.fields["name"] in self.clients:
+                client = self.clients[command.fields["name"]]
+                client.invited_until, client.admitted = command.fields["expires"], False
+
+    def _add_admission(self, _: Entry, document: dict[str, Any]) -> None:
+        client = self.client(document["client"])
+        client.invited_until, client.admitted = None, True
 
     def _add_test(self, _: Entry, document: dict[str, Any]) -> None:
         self.test = {name: number_or_none(document[name]) for name in ("loss", "accuracy", "samples")}

@@ -10,6 +10,7 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ SECONDS_BETWEEN_WRITES = 0.2
 STALE_SECONDS = 10.0  # a running server writes at least every SECONDS_BETWEEN_SIGNS
 SECONDS_BETWEEN_SIGNS = 3.0
 MOST_ROUND_TIMES, MOST_REFUSED_CONNECTIONS = 200, 20
+MOST_STAGE_CHANGES = 100  # that nobody has taken yet
 
 # Stages, in their order.
 ENROLLING, PLANNING, APPROVING, OFFERING = "enrolling", "planning", "approving", "offering"
@@ -52,6 +54,16 @@ class RefusedConnection:
     at: str
     address: str
     reason: str
+
+
+@dataclass(frozen=True)
+class StageChange:
+    """A job entered a stage, was paused or goes on; times as in `LiveStatus`."""
+
+    at: str
+    stage: str
+    paused: bool
+    deadline: str | None
 
 
 @dataclass
@@ -137,6 +149,8 @@ class LiveWriter:
         self.folder = folder
         self.status = LiveStatus(job, address=address, stage_since=now())
         self.status.clients = {name: LiveClient() for name in names}
+        self._stages: deque[StageChange] = deque(maxlen=MOST_STAGE_CHANGES)
+        self._last_stage: tuple[str, bool] | None = None
         self._lock, self._changed, self._ended = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write_changes, name="truthfl live status", daemon=True)
 
@@ -166,8 +180,25 @@ class LiveWriter:
             if status.stage != stage:
                 status.stage, status.stage_since = stage, now()
             status.deadline = deadline
+            self._note_stage()
 
         self.change(edit)
+
+    def set_paused(self, paused: bool) -> None:
+        """Note whether the job is paused."""
+
+        def edit(status: LiveStatus) -> None:
+            status.paused = paused
+            self._note_stage()
+
+        self.change(edit)
+
+    def take_stage_changes(self) -> list[StageChange]:
+        """The changes of stage, and pauses, since this was called last."""
+        with self._lock:
+            taken = list(self._stages)
+            self._stages.clear()
+        return taken
 
     def note_round(self, use: ServerUse) -> None:
         """Note what a round took."""
@@ -186,6 +217,12 @@ class LiveWriter:
         """Note somebody who was not let in."""
         refused = RefusedConnection(now(), address, reason)
         self.change(lambda status: _append(status.refused_connections, refused, MOST_REFUSED_CONNECTIONS))
+
+    def _note_stage(self) -> None:
+        found = (self.status.stage, self.status.paused)
+        if found != self._last_stage:
+            self._last_stage = found
+            self._stages.append(StageChange(now(), *found, self.status.deadline))
 
     def _write_changes(self) -> None:
         while not self._ended.is_set():

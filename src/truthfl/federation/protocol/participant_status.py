@@ -16,6 +16,7 @@ class ParticipantStatus:
 
     state             in a word or two, as `STATES`
     reason            why she is left out, stopped or removed; "" otherwise
+    invited_until     when the invitation expires that she has not used yet; None if she has none
     samples           that she enrolled with; None before
     connected         None if no server runs
     answer            accepted, declined, or no answer in time; None before
@@ -33,6 +34,7 @@ class ParticipantStatus:
     name: str
     state: str
     reason: str
+    invited_until: str | None
     samples: int | None
     connected: bool | None
     last_seen: str | None
@@ -55,8 +57,12 @@ class ParticipantStatus:
     payment: str | None
 
 
+AWAITED, INVITED, ADMITTED, ABSENT = "awaited", "invited", "admitted", "absent"  # of who has not enrolled
 STATES = (
-    "invited",
+    AWAITED,
+    INVITED,
+    ADMITTED,
+    ABSENT,
     "enrolled",
     "offered",
     "labeling",
@@ -93,6 +99,7 @@ def _participant(
         name=plain(client.name),
         state=state,
         reason=plain(reason),
+        invited_until=client.invited_until if state == INVITED else None,
         samples=client.samples,
         connected=(live is not None and live.connected) if running else None,
         last_seen=None if live is None else live.last_seen,
@@ -148,7 +155,14 @@ def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
         return _working_state(tally, client), ""
     if client.offer is not None:
         return "offered", ""
-    return ("enrolled" if client.samples is not None else "invited"), ""
+    return ("enrolled" if client.samples is not None else _state_before(tally, client)), ""
+
+
+def _state_before(tally: JobTally, client: ClientTally) -> str:
+    """Where somebody is who has not enrolled; when offers are made without her, she is absent."""
+    if tally.version:
+        return ABSENT
+    return ADMITTED if client.admitted else AWAITED if client.invited_until is None else INVITED
 
 
 def _working_state(tally: JobTally, client: ClientTally) -> str:

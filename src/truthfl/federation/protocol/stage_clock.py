@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobControl
-from truthfl.federation.protocol.live_status import LiveStatus, LiveWriter
+from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.ledger.commands import time_text
 
 FIRST_WAIT, LONGEST_WAIT, GROWTH = 0.05, 2.0, 1.5  # seconds between two questions to the same nodes
@@ -25,14 +25,14 @@ def hold_while_paused(control: JobControl, live: LiveWriter, refresh: Callable[[
     if not control.paused:
         return 0.0
     began = refreshed = time.monotonic()
-    live.change(_paused)
+    live.set_paused(True)
     while control.paused:
         time.sleep(SECONDS_BETWEEN_READS)
         control.poll()
         if time.monotonic() >= refreshed + LONGEST_WAIT:
             refresh()
             refreshed = time.monotonic()
-    live.change(_not_paused)
+    live.set_paused(False)
     return time.monotonic() - began
 
 
@@ -102,11 +102,3 @@ class StageClock:
     def _show(self) -> None:
         deadline = datetime.now(UTC) + timedelta(seconds=self.seconds_left)
         self.live.begin(self.stage, time_text(deadline))
-
-
-def _paused(status: LiveStatus) -> None:
-    status.paused = True
-
-
-def _not_paused(status: LiveStatus) -> None:
-    status.paused = False
