@@ -94,7 +94,7 @@ def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_p
     assert known.admit(asks("Ada", invite(job, "Ada"), ada)) == "Ada is admitted."
     assert known.lines() == {"Ben": public_line(ben), "Ada": public_line(ada)}
     assert (tmp_path / "people" / "Ada.pub").is_file()
-    with pytest.raises(InputError, match="not among the job's clients"):
+    with pytest.raises(InputError, match="not of this server's job"):
         known.admit(asks("Zoe", invite(job, "Zoe"), new_key()))
     known.admit(asks("../Eve", invite(job, "../Eve"), new_key()))
     assert not (tmp_path / "Eve.pub").exists()
