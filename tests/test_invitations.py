@@ -78,7 +78,7 @@ def test_what_admits_nobody(job):
 
 def test_an_admission_without_invitation_is_found_by_the_check(job):
     book, _ = job
-    document = {"client": "Ada", "public_key": public_line(new_key()), "invitation": code_digest("x")}
+    document = {"client": "Ada", "public_key": public_line(new_key()), "invitation": code_digest("x"), "code": "x"}
     book.append(JOB, "admission", code_digest("x"), document)
     assert "the operator did not invite her before it" in str(check(book.entries()))
 
