@@ -1,4 +1,4 @@
-"""Another user of the operator's machine: what she gets when she asks her server, or opens her files."""
+"""Another user of the operator's machine: whether she can open her files."""
 
 import os
 import shutil
@@ -7,24 +7,11 @@ from pathlib import Path
 
 NOBODY = 65534
 PYTHON = "/usr/bin/python3"  # one that every user may start
-ASK = """
-import http.client, ssl, sys
-port, methods = int(sys.argv[1]), sys.argv[2:]
-for method in methods:
-    asked = http.client.HTTPSConnection("127.0.0.1", port, context=ssl._create_unverified_context())
-    asked.request("POST", "/v1/control/" + method, b"", {"Content-Type": "application/protobuf"})
-    print(asked.getresponse().status)
-"""
 OPEN = "import sys\nfor path in sys.argv[1:]:\n    open(path, 'rb')"
 
 
 def can_be_another_user():
     return os.getuid() == 0 and shutil.which(PYTHON) is not None
-
-
-def statuses_for_another_user(port, *methods):
-    """The HTTP statuses of these methods of the control API, asked without the secret."""
-    return [int(line) for line in _as_nobody(ASK, str(port), *methods).stdout.split()]
 
 
 def another_user_can_open(path):

@@ -27,15 +27,20 @@ class Closable(Protocol):
 
 
 class OpenConnections:
-    """Connections on which no node's request is under way, oldest first. Used in one thread.
+    """The connections that are open. They are noted in one thread.
 
-    most  so many at the same time
+    most  so many on which no node's request is under way are kept
     """
 
     def __init__(self, most: int = MOST_IDLE) -> None:
         self.most = most
         self._idle: dict[Address, Closable] = {}
         self._at_work: dict[Address, Closable] = {}
+
+    @property
+    def at_work(self) -> frozenset[Address]:
+        """Whose connections have a node's request under way."""
+        return frozenset(self._at_work)
 
     def add(self, address: Address, transport: Closable) -> None:
         """Note a new connection, and close the oldest if there are too many."""
