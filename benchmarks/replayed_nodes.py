@@ -87,6 +87,8 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
             process.stdin.flush()
             if process.stdout.readline().strip() != "connected":
                 raise SystemExit("the nodes did not connect.")
+            while len(server.grid.get_node_ids()) < nodes:  # until the last one's first request is there
+                time.sleep(0.01)
             connected, used_to_connect = time.monotonic() - started, time.process_time() - used
             number_of = {server.registry.find(line).node_id: number for number, line in enumerate(lines)}
             waiting, times = megabytes(), []
