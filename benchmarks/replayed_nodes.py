@@ -9,7 +9,7 @@ message, checks the code, the numbers and the length of every report, and averag
 are not masked. Nodes do not train, and nothing is written to a ledger. Both processes share this machine's cores.
 
 Times are of a round, from its first message to the sum; CPU is of the server's whole process; memory is its largest
-resident set, and that per node the growth since before the first node connected. Bytes are those of messages and
+resident set, and that per node the growth since before the first node connected. Connecting includes a first round. Bytes are those of messages and
 replies, without TLS and HTTP headers.
 """
 
@@ -37,6 +37,7 @@ from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.reports import report_or_reason
+from truthfl.federation.protocol.server_use import server_use
 
 HOST, ROOT = "127.0.0.1", Path(__file__).parent.parent
 ROUND_SECONDS, REPORT_BOUND = 120.0, 100.0
@@ -82,32 +83,36 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
         lines = json.loads(process.stdout.readline())
         names = {f"node {number}": line for number, line in enumerate(lines)}
         with open_job_server(HOST, 0, keys, names) as server:
-            before, started, used = megabytes(), time.monotonic(), time.process_time()
+            before, started = megabytes(), server_use(server.grid)
             process.stdin.write(json.dumps([HOST, server.port, str(certificates_in(keys).root)]) + "\n")
             process.stdin.flush()
             if process.stdout.readline().strip() != "connected":
                 raise SystemExit("the nodes did not connect.")
-            connected, used_to_connect = time.monotonic() - started, time.process_time() - used
+            while len(server.grid.get_node_ids()) < nodes:  # until the last one's first request is there
+                time.sleep(0.01)
             number_of = {server.registry.find(line).node_id: number for number, line in enumerate(lines)}
-            waiting, times = megabytes(), []
-            used = time.process_time()
+            replayed_round(server, number_of)  # for which nodes open their second connections
+            connected, waiting, times = server_use(server.grid), megabytes(), []
             for _ in range(rounds):
                 began = time.monotonic()
                 replayed_round(server, number_of)
                 times.append(time.monotonic() - began)
-            used, asked = time.process_time() - used, nodes * rounds
-            boxes, most = server.grid.mailboxes, most_megabytes()
+            used, to_connect, most = (
+                server_use(server.grid).since(connected),
+                connected.since(started),
+                most_megabytes(),
+            )
             process.stdin.close()
     return {
         "nodes": nodes,
         "rounds": rounds,
         "median_round_s": statistics.median(times),
         "slowest_round_s": max(times),
-        "connect_s": connected,
-        "server_cpu_ms_to_connect": 1000 * used_to_connect / nodes,
-        "server_cpu_ms_per_node_round": 1000 * used / asked,
-        "sent_bytes_per_node_round": boxes.delivered_bytes / asked,
-        "received_bytes_per_node_round": boxes.received_bytes / asked,
+        "connect_s": to_connect.seconds,
+        "server_cpu_ms_to_connect": 1000 * to_connect.cpu_seconds / nodes,
+        "server_cpu_ms_per_node_round": 1000 * used.cpu_seconds / (nodes * rounds),
+        "sent_bytes_per_node_round": used.sent_bytes / (nodes * rounds),
+        "received_bytes_per_node_round": used.received_bytes / (nodes * rounds),
         "server_mb": most,
         "server_kb_per_waiting_node": 1024 * (waiting - before) / nodes,
         "server_kb_per_node": 1024 * (most - before) / nodes,

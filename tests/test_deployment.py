@@ -1,5 +1,7 @@
 """The operator's server and participants' nodes over TLS: who is let in, what is lost, and what is told of it."""
 
+import asyncio.sslproto
+import gc
 import http.client
 import json
 import os
@@ -22,11 +24,14 @@ from truthfl.federation.deployed import node as node_module
 from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.deployed.connect_node import node_connection
-from truthfl.federation.deployed.job_server import open_job_server
+from truthfl.federation.deployed.job_server import CONNECTION_BUFFER, open_job_server
+from truthfl.federation.deployed.mailbox_grid import MailboxGrid
+from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import NodeAnswers
 from truthfl.federation.deployed.node_connection import NodeConnection, NotLetInError
 from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
+from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.node_keys import registrations
 from truthfl.ledger.signing import new_key, public_line, write_key
@@ -154,6 +159,40 @@ def test_what_cannot_be_started_is_a_sentence(keys):
         open_job_server("fl.example.org", 0, keys / "server").__enter__()
     with pytest.raises(InputError, match="cannot be read"):
         open_job_server(HOST, 0, keys).__enter__()
+
+
+def test_connections_keep_small_buffers_while_the_server_listens(keys):
+    """Two of them a node, and 256 KB each would be half a gigabyte with a thousand nodes."""
+    before = asyncio.sslproto.SSLProtocol.max_size
+    known = {"ann": line_of(keys, "ann")}
+    with open_job_server(HOST, 0, keys / "server", known) as server, node_of(keys, "ann", server.port):
+        wait(lambda: server.grid.get_node_ids())
+        assert list(names_of(server.grid).values()) == ["ann"]
+        tls = [one for one in gc.get_objects() if isinstance(one, asyncio.sslproto.SSLProtocol)]
+        assert [len(one._ssl_buffer) for one in tls] == [CONNECTION_BUFFER] * len(tls)
+        assert len(tls) >= 2
+    assert asyncio.sslproto.SSLProtocol.max_size == before
+
+
+def test_a_node_that_leaves_is_missed_at_once_and_one_that_is_silent_now_and_then(monkeypatch):
+    monkeypatch.setattr("truthfl.federation.deployed.mailbox_grid.LOST_CHECK_SECONDS", 1000.0)
+    boxes, registry, looked = Mailboxes(), NodeRegistry(closed=False), []
+    lost = boxes.lost
+    monkeypatch.setattr(boxes, "lost", lambda ids: looked.append(1) or lost(ids))
+    grid, nodes = MailboxGrid(boxes, registry), (7, 8, 9)
+    for node in nodes[:2]:
+        boxes.begin_waiting(node, print)
+    asked = list(grid.push_messages([Message(RecordDict(), node, "query.whoami") for node in nodes]))
+    missing = [reply.metadata.reply_to_message_id for reply in grid.pull_messages(asked)]
+    assert missing == asked[2:]  # nobody is connected as node 9
+    assert [list(grid.pull_messages(asked[:2])) for _ in range(3)] == [[], [], []]
+    assert len(looked) == 1
+    boxes.end_waiting(8, print)
+    boxes.disconnect(8)
+    (reply,) = grid.pull_messages(asked[:2])
+    assert reply.has_error()
+    assert reply.metadata.reply_to_message_id == asked[1]
+    assert len(looked) == 2
 
 
 def test_a_killed_node_is_missed_and_comes_back_with_the_same_id(keys, monkeypatch):

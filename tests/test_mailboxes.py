@@ -71,6 +71,17 @@ def test_who_is_connected_and_what_is_lost(monkeypatch):
     assert boxes.connected() == set()
 
 
+def test_with_many_nodes_a_request_may_wait_longer_for_the_server():
+    boxes = Mailboxes()
+    for node in range(1000):
+        boxes.begin_waiting(node, print)
+        boxes.end_waiting(node, print)
+    boxes._boxes[5].last_request -= module.GRACE_SECONDS + 2.0
+    assert len(boxes.connected()) == 1000
+    boxes._boxes[5].last_request -= 1000 * module.GRACE_SECONDS_PER_NODE
+    assert len(boxes.connected()) == 999
+
+
 def test_what_is_withdrawn_is_neither_delivered_nor_answered():
     boxes = Mailboxes()
     boxes.put(ADA, "a", "question")

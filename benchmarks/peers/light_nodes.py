@@ -72,18 +72,32 @@ async def greet(reader, writer, key) -> str:
 
 
 async def light_node(address, trust: ssl.SSLContext, key, reply: bytes, greeting, is_waiting) -> None:
-    """Greet, then reply to every message."""
+    """Greet, then wait for messages, while every message that came is replied to."""
     async with greeting:
-        waiting, replying = [await asyncio.open_connection(*address, ssl=trust) for _ in range(2)]
+        waiting = await asyncio.open_connection(*address, ssl=trust)
         token = await greet(*waiting, key)
-    number = 0
+    number, messages = 0, asyncio.Queue[str]()
     is_waiting()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(send_replies(address, trust, token, reply, messages))
+        while True:
+            headers, body = await request(*waiting, f"{NEXT}?after={number}", token, b"")
+            if NUMBER_HEADER in headers:
+                number = int(headers[NUMBER_HEADER])
+                messages.put_nowait(message_from_bytes(body).metadata.message_id)
+
+
+async def send_replies(address, trust: ssl.SSLContext, token: str, reply: bytes, messages) -> None:
+    """Reply to each message; the server closes a connection that was not used for long, and another one is opened."""
+    connection = None
     while True:
-        headers, body = await request(*waiting, f"{NEXT}?after={number}", token, b"")
-        if NUMBER_HEADER in headers:
-            number = int(headers[NUMBER_HEADER])
-            message_id = message_from_bytes(body).metadata.message_id
-            await request(*replying, f"{REPLY}?message={message_id}", token, reply)
+        path = f"{REPLY}?message={await messages.get()}"
+        try:
+            connection = connection or await asyncio.open_connection(*address, ssl=trust)
+            await request(*connection, path, token, reply)
+        except (OSError, asyncio.IncompleteReadError):
+            connection = await asyncio.open_connection(*address, ssl=trust)
+            await request(*connection, path, token, reply)
 
 
 async def run(address, root: str, keys, replies: list[bytes]) -> None:

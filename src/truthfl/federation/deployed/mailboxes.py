@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long
+GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long,
+GRACE_SECONDS_PER_NODE = 0.01  # and for so much longer as the requests of all others may take the server
 
 
 @dataclass(frozen=True)
@@ -152,7 +153,7 @@ class Mailboxes:
             return self._box(node).waiting > 0
 
     def _connected(self) -> set[int]:
-        earliest = time.monotonic() - GRACE_SECONDS
+        earliest = time.monotonic() - GRACE_SECONDS - GRACE_SECONDS_PER_NODE * len(self._boxes)
         return {node for node, box in self._boxes.items() if box.waiting or box.last_request >= earliest}
 
     def _box(self, node: int) -> _Mailbox:
