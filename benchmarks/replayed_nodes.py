@@ -9,8 +9,8 @@ message, checks the code, the numbers and the length of every report, and averag
 are not masked. Nodes do not train, and nothing is written to a ledger. Both processes share this machine's cores.
 
 Times are of a round, from its first message to the sum; CPU is of the server's whole process; memory is its largest
-resident set, and that per node the growth since before the first node connected. Connecting includes a first round. Bytes are those of messages and
-replies, without TLS and HTTP headers.
+resident set, and that per node the growth since before the first node connected. Connecting includes a first round.
+Bytes are those of messages and replies, without TLS and HTTP headers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The pictures in docs/console.md: a job of six, one of whom labels at random, watched while it runs.
 
-`screenshots.py` calls it. The job is held when its plan waits for approval, and in the middle of its rounds.
+`screenshots.py` calls it. The job is held when its plan waits for approval, and in the middle of its rounds. In another
+one, two are not there yet and are invited.
 """
 
 import threading
@@ -26,9 +27,8 @@ BEHAVIOURS = '\nbehaviour = ["truthful", "truthful", "truthful", "lazy labeler",
 
 def operator_pictures(browser, folder, job_text, shot):
     """By name: the pictures; `shot` takes one of a page."""
-    folder.mkdir()
+    pictures = {"operator-invite": invite_picture(browser, folder / "inviting", job_text, shot)}
     (folder / "job.toml").write_text(job_text + BEHAVIOURS)
-    pictures = {}
     with running(folder) as held, open_operator_page(folder, None, None, kept_key(folder / "operator")) as opened:
         with looking(browser, opened.url, WIDE) as page:
             page.wait_for_selector("#waiting:not([hidden])", timeout=PATIENCE * 1000)
@@ -52,6 +52,34 @@ def operator_pictures(browser, folder, job_text, shot):
     return pictures
 
 
+def invite_picture(browser, folder, job_text, shot):
+    """Emil is invited; then the job is ended."""
+    folder.mkdir(parents=True)
+    (folder / "job.toml").write_text(job_text + BEHAVIOURS)
+    with (
+        running(folder, absent=("Emil", "Fay")),
+        open_operator_page(folder, None, None, kept_key(folder / "operator")) as opened,
+        looking(browser, opened.url, WIDE) as page,
+    ):
+        page.wait_for_selector("#people-count >> text=4 of 6 enrolled, 4 connected")
+        sign(page, "invite", "she has pictures of winter", "Emil")
+        page.wait_for_selector("#people >> text=invitation good until")
+        page.wait_for_timeout(500)
+        picture = shot(page, False)
+        page.click("#invited-close")
+        sign(page, "end", "this was for a picture")
+    return picture
+
+
+def sign(page, name, why, client=None):
+    page.click(f"#do-{name}")
+    if client is not None:
+        page.select_option("#act-client", client)
+    page.fill("#act-why", why)
+    page.click("#act-go")
+    page.click("#act-go")
+
+
 @contextmanager
 def looking(browser, url, how):
     context = browser.new_context(**how)
@@ -64,8 +92,8 @@ def looking(browser, url, how):
 
 
 @contextmanager
-def running(folder):
-    """The job in a thread; gives an event that is set when it is held in the middle of its rounds."""
+def running(folder, absent=()):
+    """The job in a thread, without the absent; gives an event that is set when it is held amid its rounds."""
     held, free = threading.Event(), threading.Event()
     job = read_job(folder / "job.toml")
     with open_ledger(folder / "ledger.db") as ledger:
@@ -74,7 +102,8 @@ def running(folder):
         key, secret = kept_key(folder / "operator"), secret_from_seed(SEED)
         approve = lambda plan: ask_by_file(folder, plan, wait=True)  # noqa: E731
         operator = Operator(ledger, folder, key, secret, SEED, approve=approve)
-        grid = grid_of(simulated_participants(job, job.simulated_federation(), folder))
+        people = simulated_participants(job, job.simulated_federation(), folder)
+        grid = grid_of({node: one for node, one in people.items() if one.name not in absent})
 
         def progress(activity, done, _):
             if (activity, done) == ("training", HELD_AT):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from console_jobs import SEED, ConsoleJob
-from truthfl.cli.job_log import JSON, TEXT, log_line, require_format, stage_line
+from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, require_format, stage_line
 from truthfl.cli.narrator import Narrator
 from truthfl.errors import InputError
 from truthfl.federation.protocol.live_status import LiveWriter, StageChange, now
@@ -112,6 +112,11 @@ def test_stages_and_pauses_are_printed_among_the_entries(tmp_path, capsys):
         *["stage: planning"] * 3,
     ]
     assert [line["paused"] for line in lines if line["event"] == "stage"] == [False, False, True, False]
+
+
+def test_somebody_who_was_not_let_in_is_a_warning():
+    assert json.loads(event_line("refused", "job-1", "a key that is not registered"))["level"] == "warning"
+    assert json.loads(event_line("waiting", "job-1", "waiting for 3 clients"))["level"] == "info"
 
 
 def test_a_format_that_is_none():

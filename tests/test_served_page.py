@@ -117,24 +117,19 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
             assert page.locator("#do-invite").count() == 0
             assert not any(row.kind == "offer" for row in entries_of(folder))
             give(page, "approve", "as we said")
-            page.wait_for_selector("#stages li.now >> text=training")
-            metrics = httpx.get(told(folder, r"http://\S+/metrics", started), trust_env=False).text
-            assert "truthfl_up 1.0\n" in metrics
-            assert "truthfl_clients_enrolled 3.0\n" in metrics
-            assert not any(name in metrics for name in NAMES)
-            page.wait_for_selector("#people tr:nth-child(1) >> text=training")
-            page.wait_for_selector("#people tr:nth-child(2) >> text=stopped")
-            assert axe(page) == []
-            give(page, "pause", "lunch")
+            page.click("#do-pause")  # rounds are quick, so all is prepared before they begin
+            page.fill("#act-why", "lunch")
+            page.click("#act-go")
+            wait_until(lambda: rounds(folder) > 0, started, folder)
+            page.click("#act-go")
             page.wait_for_selector("#banner >> text=The job is paused")
             before = rounds(folder)
-            page.wait_for_timeout(700)
+            require_live(page, told(folder, r"http://\S+/metrics", started))
+            assert axe(page) == []
             assert rounds(folder) == before
             give(page, "resume", "after lunch")
-            page.wait_for_selector("#banner", state="hidden")
             wait_until(lambda: rounds(folder) > before, started, folder)
             give(page, "remove", "she asked to leave", client="Cleo")
-            page.wait_for_selector("#people tr:nth-child(3) >> text=removed by the operator: she asked to leave")
             page.watch.expected = "net::ERR_"  # the page goes with its server
             give(page, "end", "good enough")
             said = finish(started["serve"], folder, "serve")
@@ -145,9 +140,22 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
             assert (started[name].returncode, "It holds." in heard) == (0, True), heard
     assert not any(code in said for code in codes)
     assert not any(code in (folder / "served" / "ledger.db").read_bytes().decode("latin-1") for code in codes)
+    assert "was not let in" not in said
     require_commands(entries_of(folder), said)
     checked = truthfl(folder, "ledger", "check", "served/ledger.db")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def require_live(page, metrics):
+    """On the page, without a reload: who labeled, passed and trains; and as metrics the same without names."""
+    page.wait_for_selector("#people tr:nth-child(1) >> text=training")
+    page.wait_for_selector("#people tr:nth-child(2) >> text=stopped")
+    page.wait_for_selector("#tiles >> text=390 / 390")
+    page.wait_for_selector(f"#curve-now >> text=of {MANY_ROUNDS:,}")
+    assert page.locator("#solo-plot circle.bad").count() == 1
+    text = httpx.get(metrics, trust_env=False).text
+    assert {"truthfl_up 1.0", "truthfl_job_paused 1.0", "truthfl_clients_enrolled 3.0"} <= set(text.splitlines())
+    assert not any(name in text for name in NAMES)
 
 
 def require_commands(rows, said):

@@ -20,6 +20,7 @@ from truthfl.texts import plain
 
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
+REFUSED = "refused"  # the event of somebody who was not let in
 LONGEST_LINE = 1000
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "enrolment": ("samples",),
@@ -71,7 +72,8 @@ def stage_line(job: str, change: StageChange, log_format: str = TEXT) -> str:
 
 def event_line(event: str, job: str, message: str) -> str:
     """A JSON line about something that is in no ledger, of this moment."""
-    return _json(_common(datetime.now(UTC).isoformat(), "info", event, job, message))
+    level = "warning" if event == REFUSED else "info"
+    return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
 
 
 def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:

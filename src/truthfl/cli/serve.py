@@ -93,6 +93,10 @@ def serve(
     public_keys = _public_keys(participants, source.job())
     people = participants or out / "participants"
     require_format(log)
+    if running and (page or metrics is not None or log != "text"):
+        raise InputError(
+            "--page, --metrics and --log are for a server of truthfl's own; with --running, truthfl console shows it."
+        )
     with_page = (sys.stdin.isatty() and sys.stdout.isatty()) if page is None else page
     if not yes and not sys.stdin.isatty() and not with_page:
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from truthfl.cli.job_log import TEXT
+from truthfl.cli.job_log import REFUSED, TEXT
 from truthfl.cli.label import open_in_browser
 from truthfl.cli.narrator import Narrator, tell, tell_at
 from truthfl.cli.plan_approval import print_plan_summary
@@ -111,7 +111,7 @@ def _refusal_teller(live: LiveWriter, job: str, log_format: str) -> Callable[[st
         live.note_refused_connection(address, reason)
         if (address, reason) not in told and len(told) < MOST_REFUSALS:
             told.add((address, reason))
-            tell_at(log_format, "refused", job, f"{address} was not let in: {reason}")
+            tell_at(log_format, REFUSED, job, f"{address} was not let in: {reason}")
 
     return tell_refusal
 

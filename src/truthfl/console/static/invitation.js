@@ -10,7 +10,8 @@ export function showInvitation({ name, line, text, expires }) {
   const fileName = `${name}.invitation`;
   byId("invited-title").textContent = `An invitation for ${name}`;
   byId("invited-words").textContent = `It is good once, until ${timeOf(expires)}, and it is not shown again. Whoever uses it first takes part ` +
-    `as ${name}, so send it by a way that you both trust. She joins with truthfl join ${fileName} --data HER-DATA; or with truthfl join - --data HER-DATA, which reads the line.`;
+    `as ${name}, so send it by a way that you both trust. She joins with the file, or pastes the line into the second command:`;
+  byId("invited-commands").textContent = `truthfl join ${fileName} --data HER-DATA\ntruthfl join - --data HER-DATA`;
   byId("invited-line").value = line;
   Object.assign(byId("invited-save"), { href: file, download: fileName });
   byId("invited-done").textContent = "";
@@ -36,6 +37,6 @@ byId("invited-close").addEventListener("click", () => byId("invited").close());
 byId("invited").addEventListener("close", () => {
   URL.revokeObjectURL(file);
   file = "";
-  byId("invited-line").value = byId("invited-words").textContent = "";
+  byId("invited-line").value = "";
   byId("invited-save").removeAttribute("href");
 });

@@ -60,15 +60,18 @@ def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
 
 
 def admit_once(connection: NodeConnection, invitation: Invitation) -> None:
-    """Let the server admit this node's key by the invitation, unless it knows the key already."""
+    """Let the server admit this node's key by the invitation; one that it refuses is no matter if it knows the key."""
+    request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
     try:
-        connection.greet()
-        connection.leave()
-    except ConnectedAlreadyError:
-        pass
-    except NotLetInError:
-        request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
         connection.admit(request)
+    except NotLetInError as refusal:
+        try:
+            connection.greet()
+            connection.leave()
+        except ConnectedAlreadyError:
+            pass
+        except NotLetInError:
+            raise refusal from None
 
 
 def open_node(
