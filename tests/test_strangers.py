@@ -20,6 +20,7 @@ from truthfl.federation.deployed.job_server import open_job_server
 from truthfl.federation.deployed.known_keys import KnownKeys
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import NodeAnswers
+from truthfl.federation.deployed.node_connection import NotLetInError
 from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.ledger.admissions import NO_INVITATION, admitted_keys
@@ -187,6 +188,17 @@ def test_a_number_that_was_not_given_is_refused_on_a_machine_that_just_started(k
     server.registry.register(public_line(key), "bob")
     greeting = json.dumps(signed_hello(key, "0" * 32, server.requests.fingerprint)).encode()
     assert post(keys, server, HELLO, greeting)[0] == http.client.UNAUTHORIZED
+
+
+def test_a_key_that_takes_the_place_of_another_ends_it(keys, server):
+    """As of a thief who used an invitation first, when the invited is admitted by another one."""
+    thief = node_connection(HOST, server.port, keys / "server" / "ca.crt", keys / "ann")
+    thief.greet()
+    server.registry.register(public_line(new_key()), "ann")
+    assert post(keys, server, f"{NEXT}?after=0", token=thief.token)[0] == http.client.UNAUTHORIZED
+    with pytest.raises(NotLetInError, match="does not know your key"):
+        thief.greet()
+    thief.close()
 
 
 def test_a_node_has_so_many_requests_at_a_time(keys, server, monkeypatch):

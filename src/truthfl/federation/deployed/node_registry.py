@@ -44,11 +44,13 @@ class NodeRegistry:
         self._lock = threading.Lock()
 
     def register(self, public_key: str, name: str) -> KnownNode:
-        """Let a key in under this name; raise InputError if it is registered under another."""
+        """Let a key in under this name, and its earlier one no more; raise InputError if it is another name's."""
         line = normal_public_line(public_key)
         node = KnownNode(node_id_of(line), line, name)
         with self._lock:
             earlier = self._nodes.setdefault(node.node_id, node)
+            if name and earlier == node:
+                self._nodes = {own: one for own, one in self._nodes.items() if one.name != name or one == node}
         if earlier != node:
             raise InputError(f"the key of {name} is that of {earlier.name}; each participant needs one of her own.")
         return node
