@@ -8,7 +8,7 @@ message with a report of softmax regression on MNIST (7,850 numbers), made befor
 message, checks the code, the numbers and the length of every report, and averages them, as in a round in which reports
 are not masked. Nodes do not train, and nothing is written to a ledger. Both processes share this machine's cores.
 
-Times are of a round, from its first message to the sum; CPU is of the server's whole process; memory is its largest
+Times are of a round, from its first message to the mean; CPU is of the server's whole process; memory is its largest
 resident set, and that per node the growth since before the first node connected. Connecting includes a first round.
 Bytes are those of messages and replies, without TLS and HTTP headers.
 """
@@ -92,7 +92,7 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
                 time.sleep(0.01)
             number_of = {server.registry.find(line).node_id: number for number, line in enumerate(lines)}
             replayed_round(server, number_of)  # for which nodes open their second connections
-            connected, waiting, times = server_use(server.grid), megabytes(), []
+            connected, times = server_use(server.grid), []
             for _ in range(rounds):
                 began = time.monotonic()
                 replayed_round(server, number_of)
@@ -114,7 +114,6 @@ def measure(nodes: int, rounds: int) -> dict[str, Any]:
         "sent_bytes_per_node_round": used.sent_bytes / (nodes * rounds),
         "received_bytes_per_node_round": used.received_bytes / (nodes * rounds),
         "server_mb": most,
-        "server_kb_per_waiting_node": 1024 * (waiting - before) / nodes,
         "server_kb_per_node": 1024 * (most - before) / nodes,
     }
 
@@ -136,7 +135,6 @@ def main() -> None:
     print(f"    to connect           {found['server_cpu_ms_to_connect']:8.2f} ms a node")
     print(f"bytes a node and round   {sent:8,.0f} sent, {received:,.0f} received")
     print(f"server's memory          {found['server_mb']:8.0f} MB, {found['server_kb_per_node']:.0f} KB a node")
-    print(f"    while nodes wait     {found['server_kb_per_waiting_node']:8.0f} KB a node")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from hashlib import sha256
 
 import numpy as np
 
-from truthfl.federation.deployed.node_hello import HELLO, JSON, NEXT, NUMBER_HEADER, REPLY, fingerprint, signed_hello
+from truthfl.federation.deployed.node import FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS
+from truthfl.federation.deployed.node_hello import HELLO, NEXT, NUMBER_HEADER, REPLY, fingerprint, signed_hello
 from truthfl.federation.flower_patches.message_bytes import message_bytes, message_from_bytes, set_task_identity
 from truthfl.federation.protocol.message_codes import PARTICIPANT, with_code
 from truthfl.federation.protocol.messages import MODEL, ROUND, model_record
@@ -50,54 +51,73 @@ def recorded_reply(number: int) -> bytes:
     return message_bytes(Message(content, dst_node_id=LIGHT_NODE, message_type="train"))
 
 
-async def request(reader, writer, path: str, token: str, body: bytes) -> tuple[dict[str, str], bytes]:
-    """Send a request on an open connection; return the response's headers and body."""
-    known = f"Authorization: Bearer {token}\r\n" if token else ""
-    head = f"POST {path} HTTP/1.1\r\nHost: server\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n{known}\r\n"
-    writer.write(head.encode() + body)
-    await writer.drain()
-    lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-    if lines[0].split()[1] != "200":
-        raise SystemExit(f"{path} was answered with {lines[0]}")
-    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-    return headers, await reader.readexactly(int(headers["content-length"]))
+class Connection:
+    """A TLS connection of a node, opened when it is used; if it is lost, the request is sent again, as by `truthfl join`.
+
+    The server closes connections that are idle when there are very many, and those whose handshake takes too long.
+    """
+
+    def __init__(self, address: tuple[str, int], trust: ssl.SSLContext) -> None:
+        self.address, self.trust, self.streams = address, trust, None
+
+    async def request(self, path: str, token: str, body: bytes) -> tuple[dict[str, str], bytes]:
+        """Send a request until there is a response; return its headers and body."""
+        wait = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                self.streams = self.streams or await asyncio.open_connection(*self.address, ssl=self.trust)
+                return await self._request(path, token, body)
+            except (OSError, asyncio.IncompleteReadError):
+                if self.streams is None:
+                    await asyncio.sleep(wait)
+                    wait = min(1.5 * wait, LAST_RETRY_SECONDS)
+                self.streams = None
+
+    async def _request(self, path: str, token: str, body: bytes) -> tuple[dict[str, str], bytes]:
+        reader, writer = self.streams
+        fields = {
+            "Host": "server",
+            "Content-Type": JSON,
+            "Content-Length": len(body),
+            "Authorization": f"Bearer {token}",
+        }
+        head = "\r\n".join((f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items())))
+        writer.write(f"{head}\r\n\r\n".encode() + body)
+        await writer.drain()
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        if lines[0].split()[1] != "200":
+            raise SystemExit(f"{path} was answered with {lines[0]}")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        return headers, await reader.readexactly(int(headers["content-length"]))
 
 
-async def greet(reader, writer, key) -> str:
+async def greet(connection: Connection, key) -> str:
     """Prove the key; return the token."""
-    _, answer = await request(reader, writer, HELLO, "", json.dumps({"public_key": public_line(key)}).encode())
-    server = fingerprint(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
-    hello = json.dumps(signed_hello(key, json.loads(answer)["nonce"], server)).encode()
-    return json.loads((await request(reader, writer, HELLO, "", hello))[1])["token"]
+    _, answer = await connection.request(HELLO, "", json.dumps({"public_key": public_line(key)}).encode())
+    tls = connection.streams[1].get_extra_info("ssl_object")
+    hello = signed_hello(key, json.loads(answer)["nonce"], fingerprint(tls.getpeercert(binary_form=True)))
+    return json.loads((await connection.request(HELLO, "", json.dumps(hello).encode()))[1])["token"]
 
 
 async def light_node(address, trust: ssl.SSLContext, key, reply: bytes, greeting, is_waiting) -> None:
     """Greet, then wait for messages, while every message that came is replied to."""
+    waiting, replying = Connection(address, trust), Connection(address, trust)
     async with greeting:
-        waiting = await asyncio.open_connection(*address, ssl=trust)
-        token = await greet(*waiting, key)
+        token = await greet(waiting, key)
     number, messages = 0, asyncio.Queue[str]()
     is_waiting()
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(send_replies(address, trust, token, reply, messages))
+
+    async def send_replies() -> None:
         while True:
-            headers, body = await request(*waiting, f"{NEXT}?after={number}", token, b"")
+            await replying.request(f"{REPLY}?message={await messages.get()}", token, reply)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(send_replies())
+        while True:
+            headers, body = await waiting.request(f"{NEXT}?after={number}", token, b"")
             if NUMBER_HEADER in headers:
                 number = int(headers[NUMBER_HEADER])
                 messages.put_nowait(message_from_bytes(body).metadata.message_id)
-
-
-async def send_replies(address, trust: ssl.SSLContext, token: str, reply: bytes, messages) -> None:
-    """Reply to each message; the server closes a connection that was not used for long, and another one is opened."""
-    connection = None
-    while True:
-        path = f"{REPLY}?message={await messages.get()}"
-        try:
-            connection = connection or await asyncio.open_connection(*address, ssl=trust)
-            await request(*connection, path, token, reply)
-        except (OSError, asyncio.IncompleteReadError):
-            connection = await asyncio.open_connection(*address, ssl=trust)
-            await request(*connection, path, token, reply)
 
 
 async def run(address, root: str, keys, replies: list[bytes]) -> None:
