@@ -52,7 +52,7 @@ def recorded_reply(number: int) -> bytes:
 
 
 class Connection:
-    """A TLS connection of a node, opened when it is used; if it is lost, the request is sent again, as by `truthfl join`.
+    """A TLS connection of a node, opened when it is used; if lost, the request is sent again, as by `truthfl join`.
 
     The server closes connections that are idle when there are very many, and those whose handshake takes too long.
     """
@@ -77,7 +77,6 @@ class Connection:
         reader, writer = self.streams
         fields = {
             "Host": "server",
-            "Content-Type": JSON,
             "Content-Length": len(body),
             "Authorization": f"Bearer {token}",
         }
