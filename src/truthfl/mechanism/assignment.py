@@ -82,7 +82,8 @@ def optimal_batch_sizes(
             f"budget is {money:g}; labeling and the smallest truthful batches alone cost {least:.12g}, "
             f"{least - money:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
         )
-    for_batches = max(money - labeling, inner(price, lowest))
+    within_rounding = money * (1.0 + ROUNDING / 2.0)  # what costs just the budget is affordable
+    for_batches = max(within_rounding - labeling, inner(price, lowest))
     return spend_at_most(for_batches, model.sampling * kappa, price, lowest, batches)
 
 
