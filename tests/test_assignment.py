@@ -106,10 +106,22 @@ def test_under_a_budget_nothing_affordable_is_better_and_the_budget_is_kept(fede
 def test_what_costs_just_the_budget_is_affordable():
     """In floating point 19.335214321633238 - 14.335214321633238 is less than 5."""
     clients = Clients(
-        weight=[0.5, 0.5], gradient_variance=1, sample_cost=1, labeling_cost=[13.335214321633238, 1.0], dataset_size=[4, 2]
+        weight=[0.5, 0.5],
+        gradient_variance=1,
+        sample_cost=1,
+        labeling_cost=[13.335214321633238, 1.0],
+        dataset_size=[4, 2],
     )
     quarter = np.array([0.0625, 0.0625])
-    model = LossModel(0.75, np.array([0.03125, 0.03125]), quarter, 0 * quarter, 2 * quarter, 2 * quarter)
+    model = LossModel(
+        constant=0.75,
+        sampling=np.array([0.03125, 0.03125]),
+        labeling=quarter,
+        reporting=0 * quarter,
+        reporting_sampling=2 * quarter,
+        reporting_labeling=2 * quarter,
+        optimal_loss=0.0,
+    )
     training = Training(rounds=1, local_steps=1, step_size=0.25)
     free = optimal_batch_sizes(clients, model, training, loss_value=400)
     budget = float((clients.labeling_cost + free).sum())

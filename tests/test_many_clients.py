@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -135,17 +133,9 @@ def test_what_can_be_written_down_is_read():
     assert read_writable_document(text) == ({"a": "é é", "b": [1.5, -3, 1e300]}, text.encode())
 
 
-def test_the_benchmark_measures_a_small_job(tmp_path):
+def test_the_benchmarks_job_has_so_many_clients_and_liars(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text(job_text(1000, 30, 40))
     behaviours = read_job(path).clients.behaviour
     assert len(behaviours) == 1000
     assert sum(name != "truthful" for name in behaviours) == 40
-    command = [sys.executable, "-m", "benchmarks.many_clients", "--clients", "4", "--rounds", "4", "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["clients"], found["rounds"], found["dishonest"]) == (4, 4, 0)
-    assert found["cpu_seconds"] > 0
-    assert found["seconds"] > 0
-    assert 50 < found["peak_mb"] < 2000

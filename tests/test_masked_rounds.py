@@ -11,6 +11,7 @@ from bare_rounds import BareRounds
 from coded_replies import recoded
 from messages import told
 from truthfl.federation.participant.masked_reports import MaskedRound
+from truthfl.federation.protocol import masked_rounds
 from truthfl.federation.protocol.masking import (
     MOST_PEERS,
     from_fixed_point,
@@ -86,8 +87,10 @@ def test_what_the_server_gets_of_one_client_tells_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("silent", [(), (1002,)])
-def test_reports_of_clients_who_drop_out_are_missing_from_the_sum(tmp_path, silent):
+def test_reports_of_clients_who_drop_out_are_missing_from_the_sum(tmp_path, silent, monkeypatch):
     """One of six delivers nothing in the last round; of the others one may not tell her keys, and is missing too."""
+
+    monkeypatch.setattr(masked_rounds, "REPLY_TIMEOUT", 2.0)
 
     def drops(reply):
         if of_training(reply, 1001) and reply.content.config_records[ROUND]["round"] == 1:

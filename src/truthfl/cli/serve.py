@@ -81,9 +81,9 @@ def serve(
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
     from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
+    from truthfl.files import require_writable
     from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
-    from truthfl.studies.reproduce.publication import require_writable
 
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")

@@ -32,11 +32,10 @@ def share(
     """
 
     from truthfl.federation.simulated.client_labels import in_labeling_order
-    from truthfl.files import write_file
+    from truthfl.files import require_writable, write_file
     from truthfl.job import DataJob, read_job
     from truthfl.learning.array_files import npz_bytes
     from truthfl.learning.profile import Profile
-    from truthfl.studies.reproduce.publication import require_writable
 
     job = read_job(job_file)
     if not isinstance(job, DataJob):

@@ -125,7 +125,8 @@ class Mailboxes:
         with self._changed:
             box = self._box(node)
             box.waiting -= 1
-            box.last_request = time.monotonic()
+            if box.last_request > float("-inf"):  # else it has said that it leaves
+                box.last_request = time.monotonic()
             box.wake.discard(wake)
 
     def wake_all(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truthfl.files import require_writable as require_writable
 from truthfl.files import write_file
 from truthfl.reporting.figure import Figure, figure_csv
 from truthfl.reporting.plots import figure_pictures, panel_svg
