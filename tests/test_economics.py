@@ -114,16 +114,15 @@ sample_cost = 0.0006
     return path
 
 
-@pytest.mark.parametrize(("count", "samples"), [(50, 40), (1000, 2)])
-def test_many_clients_are_paid_many_times_their_cost_and_the_plan_says_so(tmp_path, count, samples):
-    """Half of what the work is worth goes to fifty; a thousand would get many times that, so nobody gets an offer."""
-    done = truthfl("plan", many_clients(tmp_path, count, samples))
+def test_a_thousand_are_paid_many_times_their_cost_and_the_plan_says_so(tmp_path):
+    """They would get more than their work is worth, and so many times its cost that nobody gets an offer."""
+    done = truthfl("plan", many_clients(tmp_path, 1000, 2))
     assert done.returncode == 0, done.stderr
     words = " ".join(done.stdout.split())
     assert "All work together is worth " in words
     assert "times what the work costs; warn_pay_over_cost is 3." in words
-    assert ("is more than what all work together is worth to you" in words) == (count == 1000)
-    assert ("1000 of 1000 would get no offer: most_expected_pay allows 30 times the cost." in words) == (count == 1000)
+    assert "is more than what all work together is worth to you" in words
+    assert "1000 of 1000 would get no offer: most_expected_pay allows 30 times the cost." in words
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from small_jobs import SMALL_JOB
+from truthfl.cli.app import main
 from truthfl.errors import InputError
-from truthfl.job import read_job
+from truthfl.job import DataJob, read_job
 from truthfl.job.size_limits import SECONDS, TEST_DRAWS
 
 SIZES, NAMES = "dataset_size = [120, 120, 150, 90]", '["Ada", "Ben", "Cleo", "Dora"]'
@@ -115,19 +117,20 @@ def test_one_key_of_two_participants_is_refused(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_too_little_memory_is_a_sentence(tmp_path):
-    """The process may have no more than 2 GB, and the largest test needs more."""
+def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch, capsys):
+    """As NumPy raises it where an array does not fit."""
+
+    def too_large(_):
+        return np.zeros(2**45)
+
     path = tmp_path / "job.toml"
     path.write_text(changed("test_samples = 2000", f"test_samples = {TEST_DRAWS.largest}"))
-    limited = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); "
-        f"sys.argv = ['truthfl', 'run', {str(path)!r}, '--out', {str(tmp_path / 'out')!r}]; "
-        "from truthfl.cli.app import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 3, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("truthfl: there is not enough memory")
-    assert "Traceback" not in done.stderr
+    monkeypatch.setattr(DataJob, "server_side", too_large)
+    monkeypatch.setattr(sys, "argv", ["truthfl", "plan", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 3
+    assert capsys.readouterr().err.splitlines()[-1].startswith("truthfl: there is not enough memory")
 
 
 def truthfl(*arguments):
