@@ -127,4 +127,6 @@ def _duration(seconds: float) -> str:
     hours, minutes = divmod(int(minutes), 60)
     if hours:
         return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"
+    if minutes:
+        return f"{minutes} min {rest:.0f} s"
+    return f"{rest:.1f} s" if rest >= 1.0 else f"{rest:.2f} s"
