@@ -1,12 +1,12 @@
 """A job on a SuperLink that Flower's own command started: `truthfl serve --running`, and participants who join."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
+
+from benchmarks.peers.plain_flower import program, started
 
 from audition_jobs import audition_job_file
 from ports import free_port
@@ -20,38 +20,7 @@ from truthfl.ledger.signing import new_key, write_key
 HOST, SECONDS, ROUNDS = "127.0.0.1", 240.0, 2
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
 FEWER_ROUNDS = ("rounds = 12\nstep_size = 1.5", f"rounds = {ROUNDS}\nstep_size = 0.5")
-SETTINGS = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
-}
 TRUTHFL = (sys.executable, "-m", "truthfl")
-
-
-@contextmanager
-def started(folder, name, *words):
-    """A command in a process group of its own, all of which ends with the context."""
-    settings = os.environ | SETTINGS | {"FLWR_HOME": str(folder / "flower")}
-    with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*map(str, words)],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=settings,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-                process.wait(10)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                pass
 
 
 def log(folder, name):
@@ -75,7 +44,7 @@ def test_a_job_on_a_superlink_of_flowers(tmp_path):
     job, port = audition_job_file(tmp_path, FEWER_ROUNDS, privacy=""), free_port()
     truthfl(tmp_path, "share", job, "--out", "shares", "--seed", 3)
     with ExitStack() as stack:
-        superlink = (Path(sys.executable).with_name("flower-superlink"), "--insecure", "--host", HOST, "--port", port)
+        superlink = (program("flower-superlink"), "--insecure", "--host", HOST, "--port", port)
         stack.enter_context(started(tmp_path, "superlink", *superlink))
         connection = Connection(HOST, port, None, tmp_path / "flower")
         wait(tmp_path, lambda: is_reachable(connection))

@@ -37,14 +37,16 @@ def flower_round_seconds(folder: Path, nodes: int, rounds: int) -> list[float]:
     files, port, times = certificates_in(folder / "keys"), free_port(), folder / "times.json"
     with ExitStack() as stack:
         tls = ("--ssl-ca-certfile", files.root, "--ssl-certfile", files.server, "--ssl-keyfile", files.server_key)
-        stack.enter_context(started(folder, "superlink", "flower-superlink", "--host", HOST, "--port", port, *tls))
+        stack.enter_context(
+            started(folder, "superlink", program("flower-superlink"), "--host", HOST, "--port", port, *tls)
+        )
         connection = Connection(HOST, port, files.root, folder / "flower")
         deadline = time.monotonic() + SECONDS
         while not is_reachable(connection) and time.monotonic() < deadline:
             time.sleep(0.2)
         for number in range(nodes):
             words = ("--superlink", f"{HOST}:{port}", "--root-certificates", files.root, "--port", free_port())
-            stack.enter_context(started(folder, f"node{number}", "flower-supernode", "--host", HOST, *words))
+            stack.enter_context(started(folder, f"node{number}", program("flower-supernode"), "--host", HOST, *words))
         settings = {"nodes": nodes, "rounds": rounds, "file": str(times)}
         app = write_app_folder(folder / "app", f"{APP}:server_app", f"{APP}:client_app", settings)
         run = submit(connection, app, settings)
@@ -54,9 +56,14 @@ def flower_round_seconds(folder: Path, nodes: int, rounds: int) -> list[float]:
     return json.loads(times.read_text(encoding="utf-8"))
 
 
+def program(name: str) -> Path:
+    """One of Flower's commands in this environment."""
+    return Path(sys.executable).with_name(name)
+
+
 @contextmanager
-def started(folder: Path, name: str, command: str, *words: object):
-    """One of Flower's commands, with what it starts itself, until the context ends."""
+def started(folder: Path, name: str, *words: object):
+    """A command with settings for Flower, and what it starts itself, until the context ends; its log is NAME.log."""
     settings = {
         "FLWR_HOME": str(folder / "flower"),
         "FLWR_TELEMETRY_ENABLED": "0",
@@ -65,10 +72,10 @@ def started(folder: Path, name: str, command: str, *words: object):
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))),
     }
-    path = Path(sys.executable).with_name(command)
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            [str(path), *map(str, words)],
+            [*map(str, words)],
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
