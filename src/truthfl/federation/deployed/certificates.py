@@ -1,16 +1,14 @@
 """Make and check TLS certificates of a federation's server: a certificate authority and one server signed by it.
 
 Participants need `ca.crt` only. The authority's private key is not kept, so it cannot sign other servers; a new server
-needs new files. Imports `files`.
+needs new files. Imports `certificate_parts` and `files`.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -24,18 +22,21 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_pem_private_key,
 )
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from truthfl.certificate_parts import (
+    certificate_builder,
+    common_name,
+    general_name,
+    key_usage,
+    names_in,
+    server_builder,
+)
 from truthfl.errors import InputError
 from truthfl.files import write_file
 
 ROOT, SERVER, SERVER_KEY = "ca.crt", "server.crt", "server.key"
-DAYS_VALID = 825  # the maximum that all common TLS libraries accept
-CLOCK_TOLERANCE = timedelta(days=1)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")  # the server's own processes connect to these
-WILDCARD_ADDRESSES = ("0.0.0.0", "::")
 _PUBLIC_KEY_FORMAT = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-_HOST_LABEL = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def certificates_in(folder: Path) -> Certificates:
 
 def make_certificates(folder: Path, hosts: Iterable[str] = ()) -> Certificates:
     """Write new files for a server with these host names and addresses, and the loopback ones."""
-    names = [_general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK_HOSTS))]
+    names = [general_name(host) for host in dict.fromkeys((*hosts, *LOOPBACK_HOSTS))]
     root_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     root = _root_certificate(root_key)
     server = _server_certificate(server_key, names, root, root_key)
@@ -78,7 +79,7 @@ def read_certificates(folder: Path, host: str) -> Certificates:
     if server.public_key().public_bytes(*_PUBLIC_KEY_FORMAT) != _read_public_key(files.server_key):
         raise InputError(f"{files.server_key} is not the key of {files.server}; they must be made together.")
     name = host_to_reach(host)
-    if _general_name(name) not in _names_of(server):
+    if general_name(name) not in names_in(server):
         hosts = ", ".join(hosts_in(files.server)) or "no host at all"
         raise InputError(f"{files.server} is for {hosts}, not for {name}; truthfl keys server --host {name} makes one.")
     return files
@@ -102,7 +103,7 @@ def valid_until(path: Path) -> datetime:
 
 def hosts_in(path: Path) -> list[str]:
     """The host names and addresses in the server's certificate in this file."""
-    return [str(name.value) for name in _names_of(_read(path)[0])]
+    return [str(name.value) for name in names_in(_read(path)[0])]
 
 
 def require_absent(*paths: Path) -> None:
@@ -112,32 +113,11 @@ def require_absent(*paths: Path) -> None:
             raise InputError(f"{path} exists already, and is not replaced; name another folder.")
 
 
-def _names_of(certificate: x509.Certificate) -> list[x509.GeneralName]:
-    try:
-        return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except x509.ExtensionNotFound:
-        return []
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    if host in WILDCARD_ADDRESSES:
-        raise InputError(f"{host} means every address of a machine and is no name to reach it by; name that.")
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        labels = host.rstrip(".").split(".")
-        if len(host) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
-            raise InputError(
-                f"{host!r} is no host name and no IP address, such as fl.example.org or 10.0.0.5."
-            ) from None
-        return x509.DNSName(host.rstrip(".").lower())
-
-
 def _root_certificate(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    name = _name("truthfl certificate authority")
-    usage = _usage(key_cert_sign=True, crl_sign=True)
+    name = common_name("truthfl certificate authority")
+    usage = key_usage(key_cert_sign=True, crl_sign=True)
     return (
-        _builder(name, name, key)
+        certificate_builder(name, name, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .sign(key, hashes.SHA384())
@@ -152,46 +132,10 @@ def _server_certificate(
 ) -> x509.Certificate:
     root_identifier = root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     return (
-        _builder(_name("truthfl server"), root.subject, key)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(digital_signature=True), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        server_builder(common_name("truthfl server"), root.subject, key, names)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(root_identifier), critical=False)
         .sign(root_key, hashes.SHA384())
     )
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-    today = datetime.now(UTC).replace(microsecond=0)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(today - CLOCK_TOLERANCE)
-        .not_valid_after(today - CLOCK_TOLERANCE + timedelta(days=DAYS_VALID))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=digital_signature,
-        key_cert_sign=key_cert_sign,
-        crl_sign=crl_sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _is_signed_by(issuer: x509.Certificate, certificate: x509.Certificate) -> bool:

@@ -1,7 +1,7 @@
 """Inviting a participant to a job: who can be invited when, and what her invitation has.
 
-Imports `certificates`, `invitation`, `meeting_place`, the protocol's `command_rules`, `live_status`, `serving_file`,
-and the ledger's `admissions`, `commands`, `job_view`.
+Imports `certificate_parts`, `invitation`, `meeting_place`, the protocol's `command_rules`, `live_status`,
+`serving_file`, and the ledger's `admissions`, `commands`, `job_view`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from truthfl.certificate_parts import WILDCARD_ADDRESSES
 from truthfl.errors import InputError
-from truthfl.federation.deployed.certificates import WILDCARD_ADDRESSES
 from truthfl.federation.deployed.invitation import Invitation
 from truthfl.federation.deployed.meeting_place import address_parts
 from truthfl.federation.protocol.command_rules import commanded_state

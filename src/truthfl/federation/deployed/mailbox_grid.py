@@ -1,6 +1,6 @@
 """`MailboxGrid`: a Flower Grid whose nodes fetch their messages from `Mailboxes`.
 
-Imports `mailboxes`, `node_registry`, the protocol's `node_keys`, `flower_patches.message_bytes` and Flower.
+Imports `mailboxes`, `node_registry`, the protocol's `node_keys`, `flower_patches` and Flower.
 """
 
 from __future__ import annotations
@@ -9,29 +9,22 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from uuid import uuid4
 
-from flwr.app import Error, Message, RecordDict
-from flwr.common.constant import ErrorCode
-from flwr.proto.node_pb2 import NodeInfo
-from flwr.serverapp import Grid
-from flwr.supercore.run import Run
+from flwr.app import Error, Message
 
 from truthfl.errors import InputError
 from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node_registry import SERVER_NODE_ID, NodeRegistry
-from truthfl.federation.flower_patches.message_bytes import (
-    RUN_ID,
-    message_from_bytes,
-    set_message_id,
-    set_origin,
-    set_task_identity,
-)
 from truthfl.federation.protocol.node_keys import pem_of
+from truthfl.flower_patches.constants import MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE
+from truthfl.flower_patches.message_bytes import message_from_bytes
+from truthfl.flower_patches.message_ids import set_message_id, set_origin
+from truthfl.flower_patches.one_run_grid import NodeInfo, OneRunGrid
 
 LOST_CHECK_SECONDS = 1.0
 DISCONNECTED = "the node is not connected"
 
 
-class MailboxGrid(Grid):
+class MailboxGrid(OneRunGrid):
     """A grid with the nodes of a registry.
 
     allow_bytes    called with the length of a model that replies may have
@@ -42,23 +35,11 @@ class MailboxGrid(Grid):
     def __init__(
         self, mailboxes: Mailboxes, registry: NodeRegistry, allow_bytes: Callable[[int], None] = lambda _: None
     ) -> None:
-        set_task_identity(SERVER_NODE_ID)
+        super().__init__(SERVER_NODE_ID)
         self.mailboxes, self.registry, self.allow_bytes = mailboxes, registry, allow_bytes
         self.sent: dict[str, Message] = {}
         self.reply_seconds: dict[int, float] = {}
         self._lost_check_at, self._departures = 0.0, 0
-
-    def set_run(self, run: Run) -> None:
-        raise NotImplementedError("this grid has one run.")
-
-    @property
-    def run(self) -> Run:
-        return Run.create_empty(run_id=RUN_ID)
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        return Message(content, dst_node_id=dst_node_id, message_type=message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
         return [node for node in sorted(self.mailboxes.connected()) if self.registry.of_id(node) is not None]
@@ -96,7 +77,7 @@ class MailboxGrid(Grid):
             self.reply_seconds[self.sent[message_id].metadata.dst_node_id] = reply.seconds
         replies = [self._reply(message_id, reply.content) for message_id, reply in arrived.items()]
         lost = self._lost(one for one in asked if one not in arrived)
-        return replies + [self._error(one, ErrorCode.NODE_UNAVAILABLE, DISCONNECTED) for one in lost]
+        return replies + [self._error(one, NODE_UNAVAILABLE, DISCONNECTED) for one in lost]
 
     def _lost(self, message_ids: Iterable[str]) -> list[str]:
         """Withdraw and return messages to nodes that are not connected.
@@ -148,7 +129,7 @@ class MailboxGrid(Grid):
         try:
             reply = message_from_bytes(content)
         except InputError as error:
-            return self._error(message_id, ErrorCode.MESSAGE_UNAVAILABLE, str(error))
+            return self._error(message_id, MESSAGE_UNAVAILABLE, str(error))
         node = self.sent.pop(message_id).metadata.dst_node_id
         set_origin(reply, node, message_id)
         return reply

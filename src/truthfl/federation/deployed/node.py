@@ -2,7 +2,7 @@
 
 One thread waits for messages, so that the server sees at once whether the node is there; another one answers them, in
 their order, with data and models kept in memory from one to the next. Imports `node_answers`, `node_connection`,
-`flower_patches.message_bytes` and Flower.
+`flower_patches` (`message_bytes`, `task_identity`) and Flower.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from truthfl.federation.deployed.node_connection import (
     NotGreetedError,
     NotReachedError,
 )
-from truthfl.federation.flower_patches.message_bytes import message_bytes, message_from_bytes, set_task_identity
+from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
+from truthfl.flower_patches.task_identity import set_task_identity
 
 Tell = Callable[[str], None]
 Argument = TypeVar("Argument")

@@ -1,4 +1,7 @@
-"""Let a ClientApp answer a message in this process; a failure becomes an error reply. Imports `files` and Flower."""
+"""Let a ClientApp answer a message in this process; a failure becomes an error reply.
+
+Imports `files`, `flower_patches.constants` and Flower.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from functools import cached_property
 from pathlib import Path
 
 from flwr.app import Context, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode
 
 from truthfl.errors import TruthflError
 from truthfl.files import append_text
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]
@@ -54,4 +57,4 @@ class NodeAnswers:
 
 def error_reply(message: Message, reason: str) -> Message:
     """The reply that says why there is no other."""
-    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, plain(reason)), reply_to=message)
+    return Message(Error(CLIENT_APP_FAILED, plain(reason)), reply_to=message)

@@ -10,7 +10,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -34,6 +34,11 @@ from truthfl.ledger.signing import PrivateKey, public_line
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 45.0  # longer than the server lets a request for the next message wait
 Response = tuple[int, Mapping[str, str], bytes]
+
+
+# Seconds until, and between, packets by which a silent connection is known to be there, and how many of them go
+# unanswered before it is ended. One is enough: a connection that is opened again loses no message.
+SILENT_SECONDS, LOST_PACKETS = 1, 1
 
 
 class NotReachedError(Exception):
@@ -63,6 +68,7 @@ class NodeConnection:
     root  the file of the authority's certificate; None connects without TLS
     key   the participant's
     node_id, name, token  as the server said when it was greeted
+    reached  called with whether the server was reached, by each attempt
     """
 
     host: str
@@ -72,6 +78,7 @@ class NodeConnection:
     node_id: int = 0
     name: str = ""
     token: str = field(default="", repr=False)
+    reached: Callable[[bool], None] = lambda _: None
     _own: threading.local = field(default_factory=threading.local, repr=False)
     _open: set[http.client.HTTPConnection] = field(default_factory=set, repr=False)  # of all threads
 
@@ -154,6 +161,7 @@ class NodeConnection:
         try:
             return self._request_once(path, body)
         except NotReachedError:
+            self.reached(False)
             if not had_socket:
                 raise
             return self._request_once(path, body)
@@ -164,6 +172,7 @@ class NodeConnection:
             connection = self._connection()
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
+            self.reached(response.status < HTTPStatus.INTERNAL_SERVER_ERROR)
             return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
         except ssl.SSLCertVerificationError as error:
             self.close()
@@ -198,7 +207,9 @@ class NodeConnection:
                 trust = ssl.create_default_context(cafile=str(self.root))
                 connection = http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=trust)
             connection.connect()
+            _notice_silence(connection.sock)
             connection.sock.settimeout(READ_SECONDS)
+            self.reached(True)
             self._own.connection = connection
             self._open.add(connection)
         return connection
@@ -227,3 +238,15 @@ def _sentence(body: bytes) -> str:
         return str(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError):
         return "the operator's server refused this node and did not say why."
+
+
+def _notice_silence(opened: socket.socket) -> None:
+    """Let the system end a connection that nobody is at the other end of any more, in about two seconds."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", SILENT_SECONDS),
+        ("TCP_KEEPINTVL", SILENT_SECONDS),
+        ("TCP_KEEPCNT", LOST_PACKETS),
+    ):
+        if hasattr(socket, name):  # not on every system
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

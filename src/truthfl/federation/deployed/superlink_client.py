@@ -1,7 +1,7 @@
 """A client of a SuperLink's control API: list and register nodes; submit, observe and stop runs.
 
 Requests are sent over HTTP, without a secret: the SuperLink is the operator's to protect. Imports `app_folder`, the
-protocol's `node_keys`, `ledger.signing` and, when needed, Flower.
+protocol's `node_keys`, `ledger.signing` and, when needed, `flower_patches` (`app_bundle`, `control_messages`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import http.client
 import json
 import ssl
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.app_folder import Value, read_run_config
@@ -28,17 +26,6 @@ STREAM_HEADER_BYTES = 4
 REQUEST_TIMEOUT = 60.0  # seconds
 POLL_SECONDS = 1.0
 FINAL_STATES = ("completed", "failed", "stopped")
-
-
-class ProtobufMessage(Protocol):
-    """The methods of Flower's requests and responses."""
-
-    def SerializeToString(self) -> bytes: ...  # noqa: N802
-
-    def ParseFromString(self, serialized: bytes) -> int: ...  # noqa: N802
-
-
-Response = TypeVar("Response", bound=ProtobufMessage)
 
 
 @dataclass(frozen=True)
@@ -99,9 +86,7 @@ def is_reachable(connection: Connection, timeout: float = 5.0) -> bool:
 
 def registered_nodes(connection: Connection) -> tuple[RegisteredNode, ...]:
     """Return all nodes that may take part now."""
-    from flwr.proto.control_pb2 import ListNodesRequest, ListNodesResponse
-
-    nodes = _call(connection, "list-nodes", ListNodesRequest(), ListNodesResponse).nodes_info
+    nodes = _call(connection, "list-nodes").nodes_info
     return tuple(
         RegisteredNode(node.node_id, public_key_line(node.public_key), node.name, node.status == "online")
         for node in nodes
@@ -111,30 +96,22 @@ def registered_nodes(connection: Connection) -> tuple[RegisteredNode, ...]:
 
 def register(connection: Connection, public_key_file: Path, name: str) -> int:
     """Register a node with this public key unless it is registered; return its id."""
-    from flwr.proto.control_pb2 import RegisterNodeRequest, RegisterNodeResponse
-
     line = read_public_line(public_key_file)
     for node in registered_nodes(connection):
         if node.public_key == line:
             return node.node_id
-    request = RegisterNodeRequest(public_key=pem_of(line), name=name)
-    return _call(connection, "register-node", request, RegisterNodeResponse).node_id
+    return int(_call(connection, "register-node", public_key=pem_of(line), name=name).node_id)
 
 
 def submit(connection: Connection, app: Path, run_config: Mapping[str, Value] | None = None) -> int:
     """Start a run of the app in this folder; return the run's id."""
-    from flwr.common.serde import fab_to_proto, user_config_to_proto
-    from flwr.proto.control_pb2 import StartRunRequest, StartRunResponse
-    from flwr.supercore.fab import Fab
+    from truthfl.flower_patches.app_bundle import app_bundle, app_settings
 
     config = dict(run_config or {})
     unknown = sorted(config.keys() - read_run_config(app).keys())
     if unknown:
         raise InputError(f"The app in {app} has no setting {unknown[0]!r}; write_app_folder defines them.")
-    content = _bundle(app)
-    bundle = fab_to_proto(Fab(sha256(content).hexdigest(), content, {}))
-    request = StartRunRequest(fab=bundle, override_config=user_config_to_proto(config))
-    response = _call(connection, "start-run", request, StartRunResponse)
+    response = _call(connection, "start-run", fab=app_bundle(app), override_config=app_settings(config))
     if not response.HasField("run_id"):
         raise ServiceError(f"The app in {app} was not started: {response.note or 'Flower did not say why'}.")
     return int(response.run_id)
@@ -142,10 +119,7 @@ def submit(connection: Connection, app: Path, run_config: Mapping[str, Value] | 
 
 def run_status(connection: Connection, run_id: int) -> RunStatus:
     """Return the state of this run."""
-    from flwr.proto.control_pb2 import ListRunsRequest, ListRunsResponse
-
-    runs = _call(connection, "list-runs", ListRunsRequest(run_id=run_id), ListRunsResponse).run_dict
-    status = runs[run_id].status
+    status = _call(connection, "list-runs", run_id=run_id).run_dict[run_id].status
     return RunStatus(status.sub_status or status.status, status.details)
 
 
@@ -161,39 +135,29 @@ def wait_for_run(connection: Connection, run_id: int, timeout: float) -> RunStat
 
 def stop_run(connection: Connection, run_id: int) -> None:
     """Stop a run unless it is over."""
-    from flwr.proto.control_pb2 import StopRunRequest, StopRunResponse
-
     if not run_status(connection, run_id).is_over:
-        _call(connection, "stop-run", StopRunRequest(run_id=run_id), StopRunResponse)
+        _call(connection, "stop-run", run_id=run_id)
 
 
 def run_log(connection: Connection, run_id: int) -> str:
     """Return the output of a run that is over, which Flower keeps in its database and not in a file."""
-    from flwr.proto.control_pb2 import StreamLogsRequest, StreamLogsResponse
+    from truthfl.flower_patches.control_messages import control_request, control_response
 
-    body = _post(connection, "stream-logs", StreamLogsRequest(run_id=run_id, after_timestamp=0.0), PROTOBUF_STREAM)
-    return "".join(StreamLogsResponse.FromString(part).log_output for part in _stream_parts(body))
-
-
-def _bundle(app: Path) -> bytes:
-    """The app's files as Flower's app bundle."""
-    from flwr.cli.build import build_fab_from_disk
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # Flower's, of a library that it uses
-        return build_fab_from_disk(app)
+    method = "stream-logs"
+    body = _post(connection, method, control_request(method, run_id=run_id, after_timestamp=0.0), PROTOBUF_STREAM)
+    return "".join(control_response(method, part).log_output for part in _stream_parts(body))
 
 
-def _call(connection: Connection, method: str, request: ProtobufMessage, kind: type[Response]) -> Response:
-    response = kind()
-    response.ParseFromString(_post(connection, method, request, PROTOBUF))
-    return response
+def _call(connection: Connection, method: str, **fields: Any) -> Any:
+    """Send a request with these fields; return the response with its own."""
+    from truthfl.flower_patches.control_messages import control_request, control_response
+
+    return control_response(method, _post(connection, method, control_request(method, **fields), PROTOBUF))
 
 
-def _post(connection: Connection, method: str, request: ProtobufMessage, accept: str) -> bytes:
+def _post(connection: Connection, method: str, body: bytes, accept: str) -> bytes:
     """Send a request of the control API; return the response's body."""
     try:
-        body = request.SerializeToString()
         status, response = _http_request(connection, "POST", f"/v1/control/{method}", body, accept=accept)
     except (OSError, http.client.HTTPException) as error:
         raise ServiceError(f"The SuperLink at {connection.address} does not answer ({error}); is it up?") from None

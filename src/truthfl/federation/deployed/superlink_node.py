@@ -1,6 +1,7 @@
 """`SuperLinkNode`: a participant's node on a SuperLink of Flower's own, which can only be polled.
 
-Imports `node_answers`, `flower_patches` (`message_bytes`, `superlink_messages`) and `ledger.signing`.
+Imports `node_answers`, `flower_patches` (`task_identity` and, when it connects, `superlink_messages`) and
+`ledger.signing`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import time
 import traceback
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from truthfl.errors import ServiceError, TruthflError
 from truthfl.federation.deployed.node_answers import LOG, NodeAnswers
-from truthfl.federation.flower_patches.message_bytes import set_task_identity
-from truthfl.federation.flower_patches.superlink_messages import SuperLinkMessages, superlink_messages
+from truthfl.flower_patches.task_identity import set_task_identity
 from truthfl.ledger.signing import PrivateKey
+
+if TYPE_CHECKING:
+    from truthfl.flower_patches.superlink_messages import SuperLinkMessages
 
 FIRST_POLL_SECONDS, LAST_POLL_SECONDS = 0.05, 1.0
 
@@ -30,6 +34,8 @@ class SuperLinkNode:
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> SuperLinkNode:
+        from truthfl.flower_patches.superlink_messages import superlink_messages
+
         messages = self._stack.enter_context(superlink_messages(self.address, self.root, self.key))
         set_task_identity(messages.node_id)
         self.answers.node_id = messages.node_id

@@ -1,0 +1,184 @@
+"""Flower's insides are used in one room alone, which stops with a sentence where a part is not there."""
+
+import ast
+import re
+import runpy
+import subprocess
+import sys
+from functools import reduce
+from importlib import import_module
+from pathlib import Path
+
+import flwr
+import pytest
+from flwr.app import Message, RecordDict
+
+import truthfl
+from truthfl.errors import ServiceError
+from truthfl.flower_patches import flower_part as room
+from truthfl.flower_patches.message_ids import set_message_id, set_origin
+from truthfl.flower_patches.shorter_polling import MODULE, shorten_object_polling
+from truthfl.flower_patches.task_identity import set_task_identity
+
+SOURCE = Path(truthfl.__file__).parent
+ROOM = SOURCE / "flower_patches"
+LOOKING_UP = [path for path in sorted(ROOM.glob("*.py")) if re.search(r"\bflower_part\(", path.read_text())]
+LOOKING_UP.remove(ROOM / "flower_part.py")
+PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation")
+
+
+def names_in(tree):
+    """What source code imports, reaches by dots, or has in strings."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            yield ast.unparse(node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def insides_in(tree):
+    """Of these, the parts of Flower that are not in its documented interface."""
+    parts = [name for name in names_in(tree) if re.fullmatch(r"flwr(\.\w+)+", name)]
+    return [part for part in parts if part not in PUBLIC and not is_public(*part.rsplit(".", 1))]
+
+
+def is_public(module, name):
+    return module in PUBLIC and name in import_module(module).__all__
+
+
+def test_only_the_room_uses_flowers_insides():
+    outside = [path for path in SOURCE.rglob("*.py") if path.parent != ROOM]
+    used = {str(path.relative_to(SOURCE)): insides_in(ast.parse(path.read_text())) for path in outside}
+    assert {path: parts for path, parts in used.items() if parts} == {}
+
+
+class RuntimeCode(ast.NodeTransformer):
+    """Leaves out what only type checkers read."""
+
+    def visit_If(self, node):
+        return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
+
+
+def test_the_room_imports_no_inside_without_looking_it_up():
+    for path in ROOM.glob("*.py"):
+        tree = RuntimeCode().visit(ast.parse(path.read_text()))
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert [part for node in imports for part in insides_in(node)] == [], path.name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from flwr.common.constant import ErrorCode",
+        "import flwr.proto.node_pb2 as types",
+        "import flwr.app\nflwr.supercore.run",
+        "from flwr import common",
+        "from flwr.serverapp import grid",
+        "import_module('flwr.supercore.run')",
+    ],
+)
+def test_each_way_to_flowers_insides_is_seen(text):
+    assert insides_in(ast.parse(text)) != []
+
+
+def test_what_flower_documents_is_not_taken_for_its_insides():
+    text = "from flwr.app import Message\nimport flwr.serverapp.strategy\nflwr.serverapp.strategy.FedAvg\nlog('flwr')"
+    assert insides_in(ast.parse(text)) == []
+
+
+def parts_looked_up(path, monkeypatch):
+    """The parts of Flower that a module of the room looks up when it is imported, as (module, name)."""
+    found, look_up = [], room.flower_part
+
+    def record(module, name):
+        found.append((module, name))
+        return look_up(module, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(room, "flower_part", record)
+        runpy.run_path(str(path))
+    return found
+
+
+@pytest.mark.parametrize("path", LOOKING_UP, ids=lambda path: path.stem)
+def test_each_part_that_is_missing_is_said_in_a_sentence(path, monkeypatch):
+    parts = parts_looked_up(path, monkeypatch)
+    assert parts
+    for module, name in parts:
+        *holders, last = name.split(".")
+        with monkeypatch.context() as patch:
+            patch.delattr(reduce(getattr, holders, import_module(module)), last)
+            with pytest.raises(ServiceError) as error:
+                runpy.run_path(str(path))
+        assert str(error.value) == sentence(f"{module}.{name}")
+        runpy.run_path(str(path))
+
+
+def sentence(part):
+    return f"Flower {flwr.__version__} has no {part}; truthfl needs Flower 1.41: pip install 'flwr==1.41.*'."
+
+
+@pytest.mark.parametrize("path", LOOKING_UP, ids=lambda path: path.stem)
+def test_each_module_of_the_room_names_what_it_uses(path, monkeypatch):
+    description = ast.get_docstring(ast.parse(path.read_text()))
+    modules = {module for module, _ in parts_looked_up(path, monkeypatch)}
+    assert [module for module in modules if module.rpartition(".")[2] not in re.findall(r"\w+", description)] == []
+
+
+@pytest.mark.parametrize("look_up", [room.flower_part, lambda *part: room.replace_part(*part, None)])
+@pytest.mark.parametrize("part", [("flwr.nowhere", "thing"), ("flwr.common.constant", "Nothing")])
+def test_neither_a_module_nor_an_attribute_needs_to_be_there(look_up, part):
+    with pytest.raises(ServiceError) as error:
+        look_up(*part)
+    assert str(error.value) == sentence(".".join(part))
+
+
+def test_the_part_that_was_there_is_returned_when_it_is_replaced(monkeypatch):
+    utilities = import_module(MODULE)
+    monkeypatch.setattr(utilities, "PULL_MAX_TIME", 3)
+    assert room.replace_part(MODULE, "PULL_MAX_TIME", 4) == 3
+    assert utilities.PULL_MAX_TIME == 4
+
+
+def test_an_interval_that_cannot_be_shortened_is_said(monkeypatch):
+    pull = import_module(MODULE).pull_objects
+    monkeypatch.setattr(pull, "__kwdefaults__", {"max_time": None})
+    with pytest.raises(ServiceError) as error:
+        shorten_object_polling()
+    assert str(error.value) == sentence(f"initial_backoff in {MODULE}.pull_objects")
+
+
+@pytest.mark.parametrize(
+    ("field", "give_id"),
+    [
+        ("_message_id", lambda message: set_message_id(message, "7")),
+        ("_src_node_id", lambda message: set_origin(message, 5, "7")),
+        ("_reply_to_message_id", lambda message: set_origin(message, 5, "7")),
+    ],
+)
+def test_an_id_that_messages_lack_is_said(field, give_id):
+    set_task_identity(1)
+    message = Message(RecordDict(), dst_node_id=5, message_type="query")
+    give_id(message)
+    assert vars(message.metadata).pop(field) in ("7", 5)
+    with pytest.raises(ServiceError) as error:
+        give_id(message)
+    assert str(error.value) == sentence(f"flwr.app.Metadata.{field}")
+
+
+def test_a_command_prints_the_sentence_and_nothing_else(tmp_path):
+    """Not even planning, which takes longest, is begun."""
+    job = SOURCE / "examples" / "mnist.toml"
+    code = (
+        "import sys, flwr.common.constant as constants; del constants.ErrorCode.NODE_UNAVAILABLE\n"
+        "from truthfl.cli.app import main\n"
+        f"sys.argv = ['truthfl', 'run', {str(job)!r}]; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    said = sentence("flwr.common.constant.ErrorCode.NODE_UNAVAILABLE")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", f"truthfl: {said}\n")
+    assert list(tmp_path.iterdir()) == []
