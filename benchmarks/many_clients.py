@@ -4,8 +4,8 @@
 
 The job is written to a folder and run by another process: MNIST digits, 200 samples per client, softmax regression, the
 default contract, masked reports; a value of a unit of loss at which all clients are worth asking. Seconds are those of
-the clock and of all cores together; memory is the largest that was resident. The folder, about 2 GB with 1,000 clients
-since every receipt has links of all clients' entries, is removed afterwards unless it is given.
+the clock and of all cores together; memory is the largest that was resident. The folder is removed afterwards unless it
+is given.
 """
 
 from __future__ import annotations

@@ -27,11 +27,12 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.commitment import secret_from_seed
-from truthfl.ledger.documents import final_fault, offer_fault, signed_offer
+from truthfl.ledger.documents import final_fault, offer_fault, signed, signed_offer
 from truthfl.ledger.entry import Item
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.own_record import unasked_rounds
-from truthfl.ledger.receipts import make_receipt, receipt_fault
+from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
@@ -117,7 +118,7 @@ def retold(finished, folder, change, client="Ada"):
         entries = ledger.entries()
         view = job_view(finished.found.name, entries)
         offer = next(offer for offer in view.agreement.offers if offer.client.name == client)
-        receipt = make_receipt(offer, view, entries, finished.key)
+        receipt = signed_receipt(offer, view, entries, finished.key)
         return check(entries), receipt
 
 
@@ -154,14 +155,13 @@ def test_being_struck_from_a_round_is_found(finished, tmp_path):
     assert "signature" in receipt_fault(receipt)
 
 
-def test_a_receipt_whose_rounds_do_not_agree_with_its_pay_does_not_hold(finished, monkeypatch):
+def test_a_receipt_whose_rounds_do_not_agree_with_its_pay_does_not_hold(finished):
     view, entries = finished.found, finished.entries()
-    real = make_receipt(view.agreement.offers[0], view, entries, finished.key)["document"]
+    real = signed_receipt(view.agreement.offers[0], view, entries, finished.key)["document"]
 
     def signed_with(**changes):
         document = deepcopy(real) | changes
-        monkeypatch.setattr("truthfl.ledger.receipts.receipt_document", lambda *_: document)
-        return receipt_fault(make_receipt(view.agreement.offers[0], view, entries, finished.key))
+        return receipt_fault(signed(finished.key, document))
 
     assert signed_with() is None
     listed = real["rounds"]

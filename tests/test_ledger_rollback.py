@@ -4,7 +4,7 @@ import json
 import shutil
 import sqlite3
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 import typer
@@ -133,7 +133,7 @@ def test_the_command_prints_and_keeps_the_signed_head(folder, capsys):
 
 
 def test_every_cut_is_found_with_an_anchor_and_up_to_her_receipt_with_that(entries, receipt, anchor):
-    settled = max(link["sequence"] for link in receipt["document"]["chain"])
+    settled = receipt["document"]["proof"]["last"]
     own = next(entry.sequence for entry in entries if (entry.kind, entry.key) == ("receipt", "Cleo"))
     for length in range(len(entries)):
         assert "its last rows are gone" in anchor_fault(anchor, entries[:length])
@@ -146,8 +146,17 @@ def test_every_cut_is_found_with_an_anchor_and_up_to_her_receipt_with_that(entri
 def test_a_ledger_written_anew_is_found_with_a_receipt_or_an_anchor(entries, receipt, anchor):
     anew = chained(entries, lambda document, entry: document.update(x=1) if entry.kind == "rejection" else None)
     assert "was written anew" in anchor_fault(anchor, anew)
-    first = min(link["sequence"] for link in receipt["document"]["chain"])
+    first = receipt["document"]["proof"]["links"][0]["sequence"]
     assert check_receipt(receipt, anew).startswith(f"entry {first} of the ledger is not the one in the receipt")
+
+
+def test_other_clients_rows_are_covered_by_her_receipt(entries, receipt):
+    """Only Ada's settlement differs, and no row after it was chained anew: by Cleo's links alone nothing would be."""
+    changed = list(entries)
+    at = next(at for at, entry in enumerate(entries) if (entry.kind, entry.key) == ("settlement", "Ada"))
+    changed[at] = replace(entries[at], hash="0" * 64)
+    assert entries[at].sequence not in [link["sequence"] for link in receipt["document"]["proof"]["links"]]
+    assert "are not those of the receipt; the ledger was written anew" in check_receipt(receipt, changed)
 
 
 def test_receipts_that_were_stripped_are_missed_and_found_with_a_receipt(entries, receipt, anchor):

@@ -20,7 +20,8 @@ from attacks.outcomes import Outcome, not_defended, outcome
 from truthfl.ledger.anchors import anchor_fault, make_anchor
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check, check_receipt
-from truthfl.ledger.entry import Entry, payload_digest
+from truthfl.ledger.entry import Entry, link_hash, payload_digest
+from truthfl.ledger.merkle_tree import merkle_tree
 from truthfl.ledger.signing import GROUP_ORDER, read_key
 
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
@@ -76,7 +77,7 @@ def cut(job: FinishedJob, attack: str) -> Outcome:
     """All lengths to which the ledger can be cut, against an anchor; at Cleo's settlement, against her receipt."""
     anchor, receipt = make_anchor(job.entries[-1], read_key(job.operator_key)), job.receipt("Cleo")
     by_anchor = sum(anchor_fault(anchor, job.entries[:length]) is not None for length in range(len(job.entries)))
-    last = max(link["sequence"] for link in receipt["document"]["chain"])
+    last = receipt["document"]["proof"]["last"]
     by_receipt = sum(check_receipt(receipt, job.entries[:length]) is not None for length in range(last))
     alone = check(job.entries[:last]) is None
     held = by_anchor == len(job.entries) and by_receipt == last
@@ -175,14 +176,22 @@ def mirrored_signature(job: FinishedJob, attack: str) -> Outcome:
 
 
 def guessed_pay(job: FinishedJob, attack: str) -> Outcome:
-    """Cleo guesses Ada's settlement to the letter, and tries to confirm it by the link in her own receipt."""
+    """Cleo guesses Ada's row of pay to the letter, and tries to confirm it by the hashes in her own receipt."""
     ada = next(entry for entry in job.entries if (entry.kind, entry.key) == ("settlement", "Ada"))
-    links = {link["payload"] for link in job.receipt("Cleo")["document"]["chain"]}
-    seen = payload_digest(ada.payload, ada.salt) in links
-    confirmed = payload_digest(ada.payload, "") in links
-    salted = str(ada.salt) not in job.receipt_file("Cleo").read_text(encoding="utf-8")
+    receipt = job.receipt_file("Cleo").read_text(encoding="utf-8")
+    hashes = {sibling for path in job.receipt("Cleo")["document"]["proof"]["paths"] for sibling in path}
+
+    def leaf(salt: str) -> str:
+        guess = ada.link() | {"payload": payload_digest(ada.payload, salt)}
+        return merkle_tree([bytes.fromhex(link_hash(guess))]).root.hex()
+
+    hidden = not any(secret in receipt for secret in (ada.salt, ada.hash, payload_digest(ada.payload, ada.salt)))
+    confirmed = leaf("") in hashes
+    seen = leaf(ada.salt) in hashes
     return outcome(
-        attack, seen and salted and not confirmed, "the link is there; without its salt the right guess fits no better"
+        attack,
+        hidden and not confirmed,
+        f"the hash of that row is {'' if seen else 'not '}in the proof; without its salt the right guess fits nothing",
     )
 
 

@@ -11,8 +11,9 @@ from attacks.finished_job import FinishedJob, chained_anew
 from attacks.outcomes import Outcome, outcome
 from truthfl.ledger import participant_folder
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import make_receipt, receipt_fault
+from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import read_key
 from truthfl.page.receipt_check import own_receipt_fault
@@ -56,7 +57,7 @@ def _of_another_loss(job: FinishedJob) -> dict[str, Any]:
             document.update(settlement_document(settled_from_entries(offer, view), offer))
 
     anew = chained_anew(tested, settled)
-    return make_receipt(offers["Cleo"], job_view(view.name, anew), anew, read_key(job.operator_key))
+    return signed_receipt(offers["Cleo"], job_view(view.name, anew), anew, read_key(job.operator_key))
 
 
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {

@@ -1,7 +1,7 @@
 """Verification of the hash chain: entries are numbered, and each has the hash of the entry before it.
 
 Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
-from some entry on; clients' receipts do, since the links in them must be links of the ledger, and so do `anchors`.
+from some entry on; clients' receipts do, since the entries that they prove must be the ledger's, and so do `anchors`.
 Imports `canonical`, `entry`, `entry_kinds`.
 """
 
@@ -66,11 +66,16 @@ def broken_proof(links: Sequence[Any]) -> Fault | None:
         return Fault(0, "there are no links")
     previous, sequence = None, None
     for position, link in enumerate(links):
-        fault = _shape_fault(link) or _text_fault(link, LINK_FIELDS[1:]) or _link_fault(link, sequence, previous)
+        fault = link_fault(link, sequence, previous)
         if fault:
             return Fault(position, f"link {position + 1} of {len(links)}: {fault}")
         previous, sequence = link["hash"], link["sequence"] + 1
     return None
+
+
+def link_fault(link: Any, sequence: int | None = None, previous: str | None = None) -> str | None:
+    """The first fault of an untrusted link; sequence number and hash of the entry before are compared if given."""
+    return _shape_fault(link) or _text_fault(link, LINK_FIELDS[1:]) or _link_fault(link, sequence, previous)
 
 
 def _shape_fault(link: Any) -> str | None:

@@ -1,7 +1,7 @@
 """Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
 
-Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `entry_kinds`, `job_view`, `money`, `payments`,
-`receipt_text`, `receipts`, `round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `entry_kinds`, `job_receipts`, `job_view`,
+`money`, `payments`, `receipt_proof`, `receipts`, `round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 
-from truthfl.ledger.canonical import Document, digest
+from truthfl.ledger.canonical import Document, canonical_bytes, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
 from truthfl.ledger.command_checks import admission_faults, command_faults, end_faults
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
+from truthfl.ledger.job_receipts import JobReceipts
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
-from truthfl.ledger.receipt_text import ReceiptTexts
+from truthfl.ledger.receipt_proof import ledger_differs
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
@@ -46,7 +47,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
     if fault is not None:
         return fault
     document = receipt["document"]
-    fault = _chain_differs(document["chain"], entries)
+    fault = ledger_differs(document, entries)
     if fault is not None:
         return fault
     rows = [row for row in entries if row.unique_key == (document["job"], "receipt", document["client"])]
@@ -55,19 +56,6 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
     recorded = rows[0].document
     if (recorded["digest"], recorded["signature"]) != (digest(document), receipt["signature"]):
         return "the ledger has another receipt of hers for this job"
-    return None
-
-
-def _chain_differs(links: Sequence[Document], entries: Sequence[Entry]) -> str | None:
-    """Where the links of a valid receipt are not those of the ledger; None if they are."""
-    for link in links:
-        number = link["sequence"]
-        if number > len(entries):
-            return (
-                f"the ledger ends at entry {len(entries)}, and the receipt has entry {number}; its last rows are gone"
-            )
-        if entries[number - 1].link() != link:
-            return f"entry {number} of the ledger is not the one in the receipt; the ledger was written anew"
     return None
 
 
@@ -196,19 +184,22 @@ def _settlements(view: JobView) -> Iterator[Fault]:
 def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
     if _lacks_auditions(view):
         return
-    texts, offers = ReceiptTexts(view, entries), list(_offers_in_force(view))
+    receipts, offers = JobReceipts(view, entries), list(_offers_in_force(view))
     for offer in offers:
         entry = view.receipts.get(offer.client.name)
         if entry is None:
             continue
-        document = texts.document(offer, offer.job.operator_key)
+        document = receipts.document(offer, offer.job.operator_key)
+        content = canonical_bytes(document)
         recorded: Mapping[str, object] = entry.document
-        if set(recorded) != {"client", "digest", "signature"} or recorded["client"] != offer.client.name:
+        if set(recorded) != receipts.row_fields(offer) or recorded["client"] != offer.client.name:
             yield fault_at(entry, "it does not have the parts of a receipt's row")
-        elif recorded["digest"] != sha256(document).hexdigest():
+        elif recorded["digest"] != sha256(content).hexdigest():
             yield fault_at(entry, "its digest is not that of the receipt as recomputed")
+        elif recorded.get("root", receipts.root) != receipts.root:
+            yield fault_at(entry, "its root is not that of the job's entries")
         elif not bytes_signed_by(
-            offer.job.operator_key, document, str(recorded["signature"]), of_old_entry=not texts.has_salts(offer)
+            offer.job.operator_key, content, str(recorded["signature"]), of_old_entry="salts" not in document
         ):
             yield fault_at(entry, "its signature is not the operator's")
     names = {offer.client.name for offer in offers}

@@ -1,4 +1,7 @@
-"""`JobTerms`: the terms that are the same for all clients of a job. Imports `round_terms` and `tried_lies`."""
+"""`JobTerms`: the terms that are the same for all clients of a job. Imports `round_terms`, `tried_lies`, `texts`.
+
+The instructions about the classes are those of `truthfl.instructions`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.instructions import Instructions, instructions_from
 from truthfl.ledger.round_terms import (
     MEAN,
+    PADDED,
     require_sound_loss_by_rounds,
     require_sound_round_terms,
     require_sound_task,
     without_defaults,
 )
 from truthfl.ledger.tried_lies import field_values
+from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain
 
 LISTS = ("image_shape", "classes", "loss_by_rounds")  # terms that are tuples here and lists in JSON
 
@@ -42,7 +48,11 @@ class JobTerms:
     least_participation  the smallest share of rounds in which any client is asked
     rescales          whether the reports that are taken in a round count for those that are missing too
     loss_by_rounds    rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; none: not measured
+    picture_fit       how pictures of other sizes are fitted to image_shape: "padded": scaled with their proportions
+                      until they just fit in, in the middle of black, in grays or colours as image_shape says; "": not
     task              name, document, digest and revision of what is learned; None for pictures
+    instructions      what the operator says about the classes, with digests of the examples; None for nothing
+    payment_note      how and when the operator pays, in her own words; "" if she does not say
     """
 
     name: str
@@ -77,16 +87,25 @@ class JobTerms:
     rescales: bool = False
     loss_by_rounds: tuple[float, ...] = ()
     task: Mapping[str, Any] | None = None
+    instructions: Instructions | None = None
+    picture_fit: str = ""
+    payment_note: str = ""
 
     @property
     def has_audition(self) -> bool:
         """Whether clients train alone before the joint training, and are paid by that too."""
         return self.recipe is not None
 
+    @property
+    def several_labels(self) -> bool:
+        """Whether a sample may have several classes, as the task says."""
+        return self.task is not None and self.task["document"].get("several_labels") is True
+
     def document(self) -> dict[str, Any]:
         """The terms as JSON values; those of an audition, and newer ones with their default, are omitted."""
         lists = {name: list(getattr(self, name)) for name in LISTS}
-        values = asdict(self) | lists
+        instructions = None if self.instructions is None else self.instructions.document()
+        values = asdict(self) | lists | {"instructions": instructions}
         if self.recipe is None:
             del values["recipe"], values["audition_seconds"]
         return without_defaults(values)
@@ -99,6 +118,8 @@ def job_terms_from(document: object) -> JobTerms:
         job |= {name: tuple(job[name]) for name in LISTS if name in job}
     except TypeError as error:
         raise InputError(f"this is no offer: {error}.") from None
+    if job.get("instructions") is not None:
+        job["instructions"] = _instructions(job["instructions"], job["classes"])
     terms = JobTerms(**job)
     if not isinstance(terms.currency, str) or not 0 < len(terms.currency) <= 100 or not terms.currency.isprintable():
         raise InputError("this is no offer: its currency is no word of at most 100 printable characters.")
@@ -114,4 +135,20 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: rescales is neither true nor false.")
     require_sound_loss_by_rounds(terms.loss_by_rounds)
     require_sound_task(terms.task)
+    if terms.picture_fit not in ("", PADDED):
+        raise InputError("this is no offer that is known here: it fits pictures in another way; update truthfl.")
+    if not is_plain(terms.payment_note, LONGEST_PAYMENT_NOTE):
+        raise InputError(
+            f"this is no offer: its payment_note is no text of at most {LONGEST_PAYMENT_NOTE} letters without control "
+            "characters."
+        )
     return terms
+
+
+def _instructions(document: object, classes: tuple[object, ...]) -> Instructions:
+    try:
+        instructions = instructions_from(document)
+        instructions.require_classes([str(name) for name in classes])
+    except InputError as error:
+        raise InputError(f"this is no offer: {error}") from None
+    return instructions

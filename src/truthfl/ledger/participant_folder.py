@@ -1,13 +1,16 @@
 """Files in a participant's folder: offers, signed answers, agreement keys, receipts, the server's last message (news).
 
 The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
-these files: the node writes an offer and waits for the file with the answer. Imports `agreement_keys`, `canonical`,
-`documents`, `signing`, `terms`, `files`.
+these files: the node writes an offer and waits for the file with the answer. Examples of an offer's classes are there
+before the offer is (`samples.example_files`). Imports `agreement_keys`, `canonical`, `documents`, `signing`, `terms`,
+`files`.
 """
 
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,21 @@ from truthfl.ledger.terms import Offer, offer_from
 NEWS = "news.json"
 MAX_NEWS_LENGTH = 1000
 MOST_RECEIPTS = 20  # of one job, which differ
+
+
+@dataclass(frozen=True)
+class News:
+    """The server's last message.
+
+    over   whether the participant gets no more messages in this job
+    about  what it is about, if the server says so: see `federation.protocol.news`
+    at     when it came, in seconds since 1970; 0 in files of truthfl 0.1
+    """
+
+    sentence: str
+    over: bool
+    about: str = ""
+    at: float = 0.0
 
 
 def put_offer(home: Path, offer: Offer) -> None:
@@ -64,6 +82,11 @@ def agreement_key(home: Path, offer: Offer) -> AgreementKey:
 def read_answer(home: Path, offer: Offer) -> dict[str, Any] | None:
     """The signed answer to this offer; None if there is none."""
     return _read_if_exists(home / "answers" / f"{offer.hash}.json")
+
+
+def last_accepted_offer(home: Path) -> Offer | None:
+    """The newest offer in the folder that she accepted; None if there is none."""
+    return next((offer for offer in reversed(offers(home)) if has_accepted(home, offer)), None)
 
 
 def has_accepted(home: Path, offer: Offer) -> bool:
@@ -132,15 +155,25 @@ def current_job(home: Path) -> str | None:
     return None if document is None else str(document.get("job"))
 
 
-def put_news(home: Path, sentence: str, *, over: bool) -> None:
-    """Write the server's message; `over`: the participant gets no more messages in this job."""
-    _write(home / NEWS, {"sentence": sentence[:MAX_NEWS_LENGTH], "over": over})
+def put_news(home: Path, sentence: str, *, over: bool, about: str = "") -> None:
+    """Write the server's message; the arguments are as in `News`."""
+    _write(home / NEWS, {"sentence": sentence[:MAX_NEWS_LENGTH], "over": over, "about": about, "at": time.time()})
+
+
+def last_news(home: Path) -> News | None:
+    """The server's last message; None if there is none."""
+    document = _read_if_exists(home / NEWS)
+    if document is None:
+        return None
+    about, at = str(document.get("about", "")), document.get("at", 0.0)
+    sentence, over = str(document.get("sentence", "")), document.get("over") is True
+    return News(sentence, over, about, at if isinstance(at, float) else 0.0)
 
 
 def news(home: Path) -> tuple[str, bool] | None:
-    """The server's last message, and whether the job is over for the participant; None if there is no message."""
-    document = _read_if_exists(home / NEWS)
-    return None if document is None else (str(document.get("sentence", "")), document.get("over") is True)
+    """The sentence of the last message, and whether the job is over for the participant; None if there is none."""
+    found = last_news(home)
+    return None if found is None else (found.sentence, found.over)
 
 
 def clear_news(home: Path) -> None:

@@ -189,6 +189,20 @@ def rounds_of(home: Path, offer_hash: str) -> list[RoundRecord]:
     return [_record(line, path) for line in lines]
 
 
+def last_round(home: Path, offer_hash: str) -> RoundRecord | None:
+    """The last report that was sent under this offer, without a lock; None if there is none."""
+    path = rounds_file(home, offer_hash)
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - RECENT_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
+    return _record(lines[-1], path) if lines else None
+
+
 def rounds_file(home: Path, offer_hash: str) -> Path:
     """The file of this offer; the hash comes from the server and must not name another folder."""
     return Path(_path(home, offer_hash))

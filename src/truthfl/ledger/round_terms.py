@@ -11,6 +11,7 @@ from truthfl.errors import InputError
 MEAN, OWN = "mean", "own"
 AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 ALWAYS, FROM_THREE = "always", "in rounds of three or more"  # when reports are masked
+PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
 LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
@@ -24,6 +25,9 @@ DEFAULTS: Mapping[str, object] = {
     "rescales": False,
     "loss_by_rounds": [],
     "task": None,
+    "instructions": None,
+    "picture_fit": "",
+    "payment_note": "",
 }
 
 

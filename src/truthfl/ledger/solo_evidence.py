@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from truthfl.mechanism.audition import Audition
     from truthfl.mechanism.observation import Observation
 
+# Why there is no solo loss, in the reason of an audition's entry.
+NO_LABELS, LATE, NOT_OPENED = "labels were not there in time", "no commitment in time", "it was not opened in time"
+
 
 @dataclass(frozen=True)
 class SoloEvidence:

@@ -85,13 +85,13 @@ def second_receipt(module):
     def send_receipts(roster, key):
         from truthfl.federation.protocol.messages import query_message
         from truthfl.ledger.documents import signed
-        from truthfl.ledger.receipts import make_receipt
+        from truthfl.ledger.job_receipts import signed_receipt
 
         send(roster, key)
         entries = roster.ledger.entries()
         view = module.job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
         offer = next(offer for offer in view.agreement.offers if offer.client.name == TWICE_PAID)
-        document = make_receipt(offer, view, entries, key)["document"]
+        document = signed_receipt(offer, view, entries, key)["document"]
         document["settlement"] = document["settlement"] | {"pay": 0}
         message = query_message(module.RECEIPT, roster.node_of[TWICE_PAID], signed(key, document))
         for _, reply in module.ask_nodes(roster.grid, [message], timeout=module.REPLY_TIMEOUT):

@@ -1,13 +1,13 @@
 """Write receipts to the ledger and send them: at the end of a job, and to those who were away then when they join next.
 
-A node that has kept its receipt says so; that is noted in the ledger. A receipt has links of all clients' entries, so
-those of a large job are long, and there are not many in memory at a time. Imports `ask_nodes`, `enrolment`, `messages`,
+A node that has kept its receipt says so; that is noted in the ledger. Of a large job, there are not all in memory at a
+time. Imports `ask_nodes`, `enrolment`, `messages`,
 the ledger and Flower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,15 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.messages import RECEIPT, document_in, query_text_message
+from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.entry import Item
+from truthfl.ledger.job_receipts import JobReceipts
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipt_text import ReceiptTexts
-from truthfl.ledger.receipts import require_recorded
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
 
 MOST_MISSED = 20  # receipts of earlier jobs that are sent to one client at a time
-MOST_LINKS = 200_000  # in receipts that are sent together: about 70 MB
+MOST_AT_ONCE = 1000  # receipts that are sent together
 
 
 def send_receipts(roster: Roster, key: PrivateKey) -> None:
@@ -35,11 +35,11 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
     """
     entries = roster.ledger.entries()
     view = job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
-    texts = ReceiptTexts(view, entries)
+    receipts_of_job = JobReceipts(view, entries)
     offers = view.agreement.offers if view.agreement is not None else ()
-    rows = [texts.row(offer, key) for offer in offers]
+    rows = [receipts_of_job.row(offer, key) for offer in offers]
     roster.ledger.append_all([Item(roster.job_name, "receipt", row["client"], row) for row in rows])
-    _deliver(roster, [_Receipt(texts, offer, row) for offer, row in zip(offers, rows, strict=True)])
+    _deliver(roster, [_Receipt(receipts_of_job, offer, row) for offer, row in zip(offers, rows, strict=True)])
 
 
 def send_missed_receipts(roster: Roster) -> None:
@@ -56,30 +56,31 @@ def send_missed_receipts(roster: Roster) -> None:
     receipts = []
     for job in {job for job, _ in wanted}:
         view = job_view(job, [entry for entry in entries if entry.job == job])
-        texts = ReceiptTexts(view, entries)
+        receipts_of_job = JobReceipts(view, entries)
         for offer in view.agreement.offers if view.agreement is not None else ():
             client = offer.client.name
             same_key = roster.descriptions.get(client, {}).get("public_key") == offer.client.public_key
             if (job, client) in wanted and same_key:
-                row = view.receipts[client].document
-                require_recorded(texts.document(offer, offer.job.operator_key), row)
-                receipts.append(_Receipt(texts, offer, row))
+                receipts_of_job.recorded(offer)  # an error if it is not the one that was signed
+                receipts.append(_Receipt(receipts_of_job, offer, view.receipts[client].document))
     _deliver(roster, receipts)
 
 
 @dataclass(frozen=True, eq=False)
 class _Receipt:
-    """A receipt to be sent; its text, which is long, is made when it is sent.
+    """A receipt to be sent; it is made when it is sent.
 
     row  the ledger's
     """
 
-    texts: ReceiptTexts
+    receipts_of_job: JobReceipts
     offer: Offer
     row: Mapping[str, Any]
 
     def message(self, node: int) -> Message:
-        return query_text_message(RECEIPT, node, self.texts.signed(self.offer, str(self.row["signature"])))
+        document = self.receipts_of_job.document(self.offer, self.offer.job.operator_key)
+        signed = canonical_bytes({"document": document, "signature": self.row["signature"]})
+        return query_text_message(RECEIPT, node, signed.decode())
 
     def acknowledgement(self) -> Item:
         client = self.offer.client.name
@@ -96,21 +97,13 @@ def _deliver(roster: Roster, receipts: Sequence[_Receipt]) -> None:
             of_node.setdefault(roster.node_of[one.offer.client.name], []).append(one)
     while of_node:  # one at a time for each node, so that it is clear which one a reply is about
         sent = {node: waiting.pop() for node, waiting in of_node.items()}
-        for nodes in _in_parts(sent):
-            messages = [sent[node].message(node) for node in nodes]
+        nodes = list(sent)
+        for start in range(0, len(nodes), MOST_AT_ONCE):
+            messages = [sent[node].message(node) for node in nodes[start : start + MOST_AT_ONCE]]
             replies = ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT)
             kept = [node for node, reply in replies if node in sent and not reply.has_error() and _says_kept(reply)]
             roster.ledger.append_all([sent[node].acknowledgement() for node in dict.fromkeys(kept)])
         of_node = {node: waiting for node, waiting in of_node.items() if waiting}
-
-
-def _in_parts(sent: Mapping[int, _Receipt]) -> Iterator[list[int]]:
-    """The nodes in groups whose receipts are not too long together; most receipts of a job are about equally long."""
-    nodes = list(sent)
-    longest = max(one.texts.most_links for one in sent.values())
-    count = max(1, MOST_LINKS // longest)
-    for start in range(0, len(nodes), count):
-        yield nodes[start : start + count]
 
 
 def _says_kept(reply: Message) -> bool:

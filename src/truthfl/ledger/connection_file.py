@@ -1,0 +1,90 @@
+"""Whether a participant's node reaches the operator's server, in a file of her folder that her page reads.
+
+The file is written when that changes, and every two seconds, so that one who reads it knows whether the node still
+runs. Imports `files` alone, so that the page can start without the rest of the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from truthfl.errors import TruthflError
+from truthfl.files import write_file
+
+FOLDER, FILE_NAME = "state", "connection.json"
+SECONDS_BETWEEN_SIGNS = 2.0
+STALE_SECONDS = 6.0
+CONNECTED, LOST, ENDED = "connected", "lost", "ended"
+BRIEF_SECONDS = 0.4  # a connection that is closed and opened again is not lost
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """The content of the file; times are seconds since 1970.
+
+    connected  whether the server was reached when it was last tried
+    since      since when
+    at         when this was written
+    """
+
+    connected: bool
+    since: float
+    at: float
+
+    def in_words(self, now: float) -> str:
+        """ "connected", "lost", or "ended" if the node does not run any more."""
+        if now - self.at > STALE_SECONDS:
+            return ENDED
+        return CONNECTED if self.connected or now - self.since < BRIEF_SECONDS else LOST
+
+
+class ConnectionFile:
+    """Writes the file while its context is open, and removes it then. Any thread may call `note`."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / FOLDER / FILE_NAME
+        self._connected, self._since = False, time.time()
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._write_signs, name="truthfl connection", daemon=True)
+
+    def __enter__(self) -> ConnectionFile:
+        self._write()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+
+    def note(self, connected: bool) -> None:
+        """Note whether the server was reached just now."""
+        if connected == self._connected or self._ended.is_set():
+            return
+        self._connected, self._since = connected, time.time()
+        self._write()
+
+    def _write_signs(self) -> None:
+        while not self._ended.wait(SECONDS_BETWEEN_SIGNS):
+            self._write()
+
+    def _write(self) -> None:
+        """Write the file; that it cannot be written, as on a full disk, ends no job."""
+        with self._lock:
+            state = NodeState(self._connected, self._since, time.time())
+            try:
+                write_file(self.path, json.dumps(asdict(state)), private=True, sync=False)
+            except TruthflError:
+                return
+
+
+def read_connection(home: Path) -> NodeState | None:
+    """What the node in this folder wrote last; None if none runs or ran to its end."""
+    try:
+        return NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return None

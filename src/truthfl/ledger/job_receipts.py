@@ -1,0 +1,152 @@
+"""`JobReceipts`: the receipts of a settled job, made from the ledger.
+
+A receipt has all values that its client's pay depends on, and the proof that they stand in the ledger. Imports
+`canonical`, `early_end`, `entry`, `job_view`, `receipt_proof`, `receipt_rounds`, `signing`, `terms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+from truthfl.errors import InputError
+from truthfl.ledger.canonical import Document, canonical_bytes
+from truthfl.ledger.documents import signed
+from truthfl.ledger.early_end import commands_part, receipt_commands
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.job_view import JobView
+from truthfl.ledger.receipt_proof import EntryTree, entry_tree
+from truthfl.ledger.receipt_rounds import rounds_part
+from truthfl.ledger.signing import PrivateKey, public_line, sign_bytes
+from truthfl.ledger.terms import Offer
+
+
+@dataclass(frozen=True, eq=False)
+class JobReceipts:
+    """Receipts of one job.
+
+    entries  all entries of the ledger, in order
+    """
+
+    view: JobView
+    entries: Sequence[Entry]
+
+    def document(self, offer: Offer, operator_key: str) -> dict[str, Any]:
+        """The unsigned receipt; an error if the job is not settled.
+
+        `salts` has those of the entries whose documents are in it, by sequence number, as text.
+        """
+        name, view = offer.client.name, self.view
+        if view.test is None or name not in view.settlements:
+            raise InputError(f"job {view.name} is not settled yet; there is no receipt.")
+        commands = receipt_commands(offer, view, view.settlements[name].sequence)
+        own = self._entries_of(offer, commands)
+        audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
+        return (
+            audition
+            | _salts_part(own)
+            | commands_part(commands)
+            | rounds_part(offer, view)
+            | self._proof_part(offer, own)
+            | {
+                "kind": "receipt",
+                "job": offer.job.name,
+                "client": name,
+                "offer": offer.envelope(),
+                "acceptance": view.answer_to(offer).document,
+                "test": view.test.document,
+                "settlement": view.settlements[name].document,
+                "public_key": operator_key,
+            }
+        )
+
+    def row(self, offer: Offer, key: PrivateKey) -> dict[str, str]:
+        """The ledger's row of a receipt: client, digest, signature with the operator's key, and the tree's root.
+
+        A row of truthfl 0.1, whose receipts have a chain, has no root.
+        """
+        content = canonical_bytes(self.document(offer, public_line(key)))
+        row = {
+            "client": offer.client.name,
+            "digest": sha256(content).hexdigest(),
+            "signature": sign_bytes(key, content),
+        }
+        return row if self._has_chain(offer) else row | {"root": self._tree.root}
+
+    def recorded(self, offer: Offer) -> dict[str, Any]:
+        """The signed receipt that stands in the ledger; no key is needed."""
+        entry = self.view.receipts.get(offer.client.name)
+        if entry is None:
+            raise InputError(
+                f"job {self.view.name} has no receipt of {offer.client.name} yet; it is made when pay is settled."
+            )
+        document = self.document(offer, offer.job.operator_key)
+        if sha256(canonical_bytes(document)).hexdigest() != entry.document["digest"]:
+            raise InputError(
+                f"the receipt of {offer.client.name} is not the one that was signed; truthfl ledger check says where."
+            )
+        return {"document": document, "signature": entry.document["signature"]}
+
+    def row_fields(self, offer: Offer) -> set[str]:
+        """The fields that the ledger's row of a receipt must have."""
+        return {"client", "digest", "signature"} | (set() if self._has_chain(offer) else {"root"})
+
+    @property
+    def root(self) -> str:
+        """The root of the tree over the job's entries."""
+        return self._tree.root
+
+    @cached_property
+    def _tree(self) -> EntryTree:
+        return entry_tree(self.view, self.entries)
+
+    def _has_chain(self, offer: Offer) -> bool:
+        """Whether the ledger has a receipt of truthfl 0.1 for this offer."""
+        entry = self.view.receipts.get(offer.client.name)
+        return entry is not None and "root" not in entry.document
+
+    def _proof_part(self, offer: Offer, own: Sequence[Entry]) -> dict[str, Any]:
+        """The field `proof` or, for a receipt of truthfl 0.1, `chain`."""
+        if self._has_chain(offer):
+            first, last = min(entry.sequence for entry in own), self.view.settlements[offer.client.name].sequence
+            return {"chain": [entry.link() for entry in self.entries if first <= entry.sequence <= last]}
+        ended = self.view.end_command in own
+        return {"proof": self._tree.proof([*own, *(self.view.rounds[-1:] if ended else ())])}
+
+    def _entries_of(self, offer: Offer, commands: Sequence[Entry]) -> list[Entry]:
+        """The entries whose documents are in her receipt."""
+        name, view = offer.client.name, self.view
+        entries = [
+            view.entry_of(offer),
+            view.answer_to(offer),
+            view.commitments.get(name),
+            view.auditions.get(name),
+            view.finals.get(name),
+            view.test,
+            view.settlements[name],
+            *commands,
+        ]
+        return [entry for entry in entries if entry is not None]
+
+
+def signed_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
+    """One client's receipt, signed with the operator's key; `entries` are all of the ledger."""
+    return signed(key, JobReceipts(view, entries).document(offer, public_line(key)))
+
+
+def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:
+    """Her commitment, None if there is none, and the result of her audition, as they stand in the ledger."""
+    commitment_entry = view.commitments.get(offer.client.name)
+    return {
+        "commitment": None if commitment_entry is None else commitment_entry.document,
+        "result": view.auditions[offer.client.name].document,
+    }
+
+
+def _salts_part(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The salts of these entries; no part if none has a salt."""
+    salts = {str(entry.sequence): entry.salt for entry in entries if entry.salt}
+    return {"salts": salts} if salts else {}

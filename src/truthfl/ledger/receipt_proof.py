@@ -1,0 +1,115 @@
+"""The proof in a receipt that its documents stand in the ledger: links of her own entries, and a hash tree.
+
+The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
+of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
+are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
+else. Receipts of truthfl 0.1 have a `chain` instead: all links from her offer to her settlement. Imports `canonical`,
+`chain`, `entry`, `merkle_tree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from truthfl.ledger.canonical import Document
+from truthfl.ledger.chain import broken_proof, link_fault
+from truthfl.ledger.entry import Entry
+from truthfl.ledger.merkle_tree import MerkleTree, merkle_tree, root_by_path
+
+if TYPE_CHECKING:
+    from truthfl.ledger.job_view import JobView
+
+FIELDS = frozenset(("first", "last", "root", "links", "paths"))
+MOST_LINKS = 1000  # in a proof; honest ones have about ten
+
+
+@dataclass(frozen=True, eq=False)
+class EntryTree:
+    """The tree over the hashes of a job's entries, from `first` to `last`, both sequence numbers."""
+
+    first: int
+    last: int
+    tree: MerkleTree
+
+    @property
+    def root(self) -> str:
+        return self.tree.root.hex()
+
+    def proof(self, entries: Iterable[Entry]) -> dict[str, Any]:
+        """The field `proof` of a receipt: the tree's range and root, and these entries' links and paths, in order."""
+        ordered = sorted(entries, key=lambda entry: entry.sequence)
+        paths = (self.tree.path(entry.sequence - self.first) for entry in ordered)
+        return {
+            "first": self.first,
+            "last": self.last,
+            "root": self.root,
+            "links": [entry.link() for entry in ordered],
+            "paths": [[one.hex() for one in path] for path in paths],
+        }
+
+
+def entry_tree(view: JobView, entries: Sequence[Entry]) -> EntryTree:
+    """The tree of a job that is settled.
+
+    entries   all entries of the ledger, in order
+    """
+    opening = view.job if view.job is not None else min(view.offers.values(), key=lambda entry: entry.sequence)
+    return tree_of(entries, opening.sequence, max(entry.sequence for entry in view.settlements.values()))
+
+
+def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
+    """The tree over the entries with these sequence numbers."""
+    hashes = [bytes.fromhex(entry.hash) for entry in entries if first <= entry.sequence <= last]
+    return EntryTree(first, last, merkle_tree(hashes))
+
+
+def links_of(document: Document) -> list[Document]:
+    """The links in a receipt, in order: those of its own documents or, in older receipts, all of the chain."""
+    links = document["proof"]["links"] if "proof" in document else document["chain"]
+    return list(links)
+
+
+def links_fault(document: Document) -> str | None:
+    """The first fault of a receipt's links: of their contents, order, and places in the tree or chain."""
+    if "chain" in document:
+        broken = broken_proof(document["chain"])
+        return None if broken is None else f"its chain is broken: {broken.message}"
+    proof = document["proof"]
+    if not isinstance(proof, Mapping) or set(proof) != FIELDS:
+        return f"its proof must have the parts {', '.join(sorted(FIELDS))} and no others"
+    first, last, links, paths = (proof[name] for name in ("first", "last", "links", "paths"))
+    if type(first) is not int or type(last) is not int or not 1 <= first <= last:
+        return "its proof is of no range of entries"
+    if not 0 < len(links) <= MOST_LINKS or len(links) != len(paths):
+        return f"its proof has {len(links)} links and {len(paths)} paths; there must be as many, at most {MOST_LINKS}"
+    before = first - 1
+    for link, path in zip(links, paths, strict=True):
+        fault = link_fault(link)
+        if fault is not None:
+            return f"a link of its proof does not hold: {fault}"
+        if not before < link["sequence"] <= last:
+            return f"its proof has entry {link['sequence']} twice, out of order or out of its range"
+        before = link["sequence"]
+        hashes = [bytes.fromhex(one) for one in path]
+        root = root_by_path(bytes.fromhex(link["hash"]), link["sequence"] - first, last - first + 1, hashes)
+        if root is None or root.hex() != proof["root"]:
+            return f"entry {link['sequence']} is not among those that its proof is of"
+    return None
+
+
+def ledger_differs(document: Document, entries: Sequence[Entry]) -> str | None:
+    """Where a valid receipt's entries are not those of the ledger; None if they are."""
+    last = document["proof"]["last"] if "proof" in document else document["chain"][-1]["sequence"]
+    if last > len(entries):
+        return f"the ledger ends at entry {len(entries)}, and the receipt has entry {last}; its last rows are gone"
+    for link in links_of(document):
+        if entries[link["sequence"] - 1].link() != link:
+            return f"entry {link['sequence']} of the ledger is not the one in the receipt; the ledger was written anew"
+    if "proof" not in document:
+        return None
+    first = document["proof"]["first"]
+    if tree_of(entries, first, last).root != document["proof"]["root"]:
+        return f"entries {first} to {last} of the ledger are not those of the receipt; the ledger was written anew"
+    return None
