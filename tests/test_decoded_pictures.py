@@ -11,10 +11,10 @@ import pytest
 from PIL import Image
 
 from participants import an_offer, draw_pictures
-from truthfl.federation.participant.node_settings import Settings, participant_of, samples_of
+from truthfl.federation.participant.node_settings import Settings, participant_of
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.samples import decoded_pictures, pictures
-from truthfl.samples.decoded_pictures import CACHE
+from truthfl.samples.decoded_pictures import CACHE, load_cached
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import LabelStore
 from truthfl.samples.open_samples import open_samples
@@ -24,10 +24,13 @@ COUNTING = """
 import hashlib, json, sys
 from truthfl.federation.participant.node_settings import Settings, participant_of
 from truthfl.samples import pictures
+from truthfl.federation.protocol.promise import PADDED
+from types import SimpleNamespace
 calls, decode = [], pictures.decode
 pictures.decode = lambda *given: calls.append(1) or decode(*given)
+offer = SimpleNamespace(job=SimpleNamespace(image_shape=(28, 28, 1), picture_fit=PADDED))
 made = participant_of(Settings(**json.loads(sys.argv[1])))
-print(len(calls), made.samples, hashlib.sha256(made.samples_for(None).tobytes()).hexdigest())
+print(len(calls), made.samples, hashlib.sha256(made.samples_for(offer).tobytes()).hexdigest())
 """
 
 
@@ -50,6 +53,12 @@ def in_a_new_process(settings):
     command = [sys.executable, "-c", COUNTING, json.dumps(vars(settings))]
     calls, samples, digest = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     return int(calls), int(samples), digest
+
+
+def samples_of(data, home):
+    """The pictures of a folder, which are of one size, as a job without a shape takes them."""
+    decoded = load_cached(in_kept_order(open_samples(data), home), home)
+    return decoded.source, decoded.as_they_are
 
 
 def as_decoded_anew(tmp_path):
@@ -156,11 +165,13 @@ def test_labels_are_read_anew(settings, tmp_path):
     assert ada.labels(offer) is None
     with closing(LabelStore(tmp_path / "home" / "labels.db")) as store:
         for label, number in (("cat", 0), ("dog", 1)):
-            store.add_imported(dict.fromkeys(source.ids, label))
+            store.add_imported(dict.fromkeys(source.ids, label), replacing=source.ids)
             assert ada.labels(offer).tolist() == [number] * 5
 
 
 def test_arrays_in_one_file_are_not_kept_twice(tmp_path):
     np.savez(tmp_path / "data.npz", images=np.zeros((2, 4, 4), np.uint8))
-    assert samples_of(tmp_path / "data.npz", tmp_path / "home")[1].shape == (2, 4, 4, 1)
+    write_key(new_key(), tmp_path / "key")
+    ada = participant_of(Settings("Ada", *(str(tmp_path / name) for name in ("data.npz", "home", "key"))))
+    assert ada.image_shape == (4, 4, 1)
     assert not (tmp_path / "home" / CACHE).exists()

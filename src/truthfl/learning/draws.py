@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     REPORT = 8
     AUDITION = 9
     ASKED_SAMPLES = 10
+    ONE_OF_SEVERAL = 11
 
 
 def key(seed: int, purpose: Purpose, *counters: ArrayLike) -> BitArray:

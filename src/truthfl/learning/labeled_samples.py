@@ -1,6 +1,6 @@
 """`LabeledSamples`: samples as numbers, with their classes; checks of arrays.
 
-Imports `draws`, `model` and `mechanism.checks`.
+Imports `draws`, `label_sets`, `model` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.draws import Purpose, generator
+from truthfl.learning.label_sets import LabelSets
 from truthfl.learning.model import Features
 from truthfl.mechanism.checks import IntArray, Scalar, whole_number
 
@@ -54,13 +55,17 @@ class LabeledSamples:
     features  (n, …), uint8 or float32, finite; of bytes, 255 stands for 1
     labels    (n,) positions in `classes`
     classes   the name of each class
+    sets      all labels of each, if samples may have several: `labels` is then one of them; None otherwise
     """
 
     features: Features
     labels: IntArray
     classes: tuple[str, ...]
+    sets: LabelSets | None
 
-    def __init__(self, features: ArrayLike, labels: ArrayLike, classes: Sequence[str]) -> None:
+    def __init__(
+        self, features: ArrayLike, labels: ArrayLike, classes: Sequence[str], sets: LabelSets | None = None
+    ) -> None:
         checked, names = self._checked(features), _class_names(classes)
         numbers = numbers_below("labels", labels, len(names))
         if len(checked) != len(numbers):
@@ -71,6 +76,7 @@ class LabeledSamples:
         object.__setattr__(self, "features", checked)
         object.__setattr__(self, "labels", numbers)
         object.__setattr__(self, "classes", names)
+        object.__setattr__(self, "sets", sets)
 
     _noun = "sample"
 
@@ -93,7 +99,12 @@ class LabeledSamples:
     def take(self, rows: ArrayLike) -> Self:
         """The samples at these positions, in this order."""
         chosen = numbers_below("rows", rows, len(self))
-        return type(self)(self.features[chosen], self.labels[chosen], self.classes)
+        sets = None if self.sets is None else self.sets.take(chosen)
+        return type(self)(self.features[chosen], self.labels[chosen], self.classes, sets)
+
+    def given(self, rows: IntArray) -> IntArray | LabelSets:
+        """The labels that an honest client gives to these samples: all of each, if there may be several."""
+        return self.labels[rows] if self.sets is None else self.sets.take(rows)
 
     def split_off(self, test_size: int, seed: int) -> tuple[Self, Self]:
         """(train, test): `test_size` samples drawn at random are the test set, all others the training set."""

@@ -2,7 +2,8 @@
 
 It is named as "FILE.py:NAME" or "module:NAME": a strategy, or a function without arguments that returns one. Of its
 methods `configure_train`, whose messages are dropped, and `aggregate_train` are called. Imports `aggregation`, `model`,
-`server_optimizers`, `errors`, `tasks.own_task` to load files, and Flower when a strategy is loaded.
+`server_optimizers`, `errors`, `tasks.own_task` to load files, and, when a strategy is loaded, Flower and
+`flower_patches.task_identity`.
 """
 
 from __future__ import annotations
@@ -215,10 +216,9 @@ def _require_usable(strategy: Strategy) -> None:
 @contextmanager
 def _quiet_flower() -> Iterator[None]:
     """Flower logs every aggregation, and makes messages only in processes of its own, unless it is told an id."""
-    from flwr.supercore.task_identity import TaskIdentity
+    from truthfl.flower_patches.task_identity import set_task_identity_if_unset
 
-    if TaskIdentity._run_id is None:
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    set_task_identity_if_unset()
     logging.getLogger("flwr").addFilter(_is_heard)  # once: a filter that is there is not added again
     _THREAD.is_quiet = True
     try:

@@ -1,6 +1,6 @@
 """The paper's training as a plain loop over rounds and clients: the reference for the fast `training`.
 
-Imports `aggregation`, `federated`, `local_training`, `model`, `profile` and `mechanism.strategies`.
+Imports `aggregation`, `federated`, `local_training`, `model`, `profile`, `several_labels` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import report_of_round, takes_part, updated_memory
 from truthfl.learning.model import Labels, Params
 from truthfl.learning.profile import Profile
+from truthfl.learning.several_labels import sets_given, several_of
 from truthfl.mechanism.strategies import Strategies
 
 
@@ -26,10 +27,15 @@ def train_plainly(
     model, data, training, clients = federated.model, federated.data, federated.training, len(federated.partition)
     profile = strategies if isinstance(strategies, Profile) else Profile.of_strategies(strategies, clients)
     all_labels = profile.labels(federated, seed) if labels is None else labels
+    effort = profile.labeling_effort(federated.partition.sizes)
+    several = None if labels is not None else several_of(federated, sets_given(federated, all_labels, effort, seed))
     received: list[list[Params]] = [[] for _ in range(clients)]
     common, combine = model.init(seed), new_combiner(federated.rule.aggregation)
     for t in range(training.rounds):
         changes, weights = [], []
+        if several is not None:
+            all_labels = all_labels.copy()
+            all_labels[several.samples] = several.in_round(seed, t)
         for i in range(clients):
             if not takes_part(seed, i, t, federated.participation[i]):
                 continue

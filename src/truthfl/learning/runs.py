@@ -1,7 +1,7 @@
 """Makes one `Run` per seed from the arguments of `train`. Runs without label errors share one array of labels.
 
-Imports `behaviour`, `engines`, `federated`, `special_clients`, `labels`, `model`, `partition`, `profile`,
-`mechanism.checks` and `mechanism.strategies`.
+Imports `behaviour`, `engines`, `federated`, `several_labels`, `special_clients`, `labels`, `model`, `partition`,
+`profile`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from truthfl.learning.labels import assigned_labels
 from truthfl.learning.model import Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
+from truthfl.learning.several_labels import SeveralLabels, sets_given, several_of
 from truthfl.learning.special_clients import SpecialClients
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.strategies import Strategies
@@ -65,9 +66,16 @@ def make_runs(
         Run(int(seed), float(step), sizes.astype(np.int64), scales, np.ascontiguousarray(own))
         for seed, step, sizes, scales, own in zip(every_seed, steps, batch, scale, run_labels, strict=True)
     ]
+    if profiles is not None:
+        effort = np.stack([profile.labeling_effort(federated.partition.sizes) for profile in profiles])
+    drawn = [
+        None if labels is not None else several_of(federated, sets_given(federated, run.labels, own, run.seed))
+        for run, own in zip(runs, effort, strict=True)
+    ]
     if profiles is None:
-        return runs
-    return [_with_special_clients(federated, run, profile) for run, profile in zip(runs, profiles, strict=True)]
+        return [_with_several_labels(run, several) for run, several in zip(runs, drawn, strict=True)]
+    each = zip(runs, profiles, drawn, strict=True)
+    return [_with_special_clients(federated, run, profile, several) for run, profile, several in each]
 
 
 def _profiles(strategies: Profile | Sequence[Profile], count: int) -> list[Profile]:
@@ -115,24 +123,33 @@ def _labels_of_profiles(
     ]
 
 
-def _with_special_clients(federated: Federated, run: Run, profile: Profile) -> Run:
+def _with_several_labels(run: Run, several: SeveralLabels | None) -> Run:
+    """The run with samples that get one of their labels before every round."""
+    if several is None:
+        return run
+    special = SpecialClients({}, np.empty(0, dtype=np.int64), (), several)
+    return replace(run, labels=run.labels.copy(), special_clients=special)
+
+
+def _with_special_clients(federated: Federated, run: Run, profile: Profile, several: SeveralLabels | None) -> Run:
     """The run without the samples that clients leave out, and with its special clients."""
     left_out = profile.not_by_hand(federated.partition, Unlabeled.LEFT_OUT, run.seed)
     predicted = profile.not_by_hand(federated.partition, Unlabeled.PREDICTED, run.seed)
     if left_out is None and predicted is None and not profile.fabricators and not profile.changing_scales:
-        return run
+        return _with_several_labels(run, several)
     partition, labels = None, run.labels
     if left_out is not None:
         partition, labels = _without_samples(federated.partition, left_out), labels[~left_out]
         predicted = None if predicted is None else predicted[~left_out]
+        several = None if several is None else several.without(left_out)
     scale = run.report_scale.copy()
     scale[list(profile.fabricators)] = 0.0
     samples = np.empty(0, dtype=np.int64) if predicted is None else np.flatnonzero(predicted)
-    special = SpecialClients(profile.fabricators, samples, profile.changing_scales)
+    special = SpecialClients(profile.fabricators, samples, profile.changing_scales, several)
     return replace(
         run,
         report_scale=scale,
-        labels=labels.copy() if len(samples) else labels,
+        labels=labels.copy() if len(samples) or several is not None else labels,
         partition=partition,
         special_clients=None if special.is_empty else special,
     )

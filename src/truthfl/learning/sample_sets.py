@@ -1,6 +1,6 @@
 """The clients' data, the server's pilot data and the test set, read once and split by a seed.
 
-Imports `datasets`, `labeled_samples`, `task` and `task_choice`.
+Imports `datasets`, `labeled_samples`, `task`, `task_choice` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from truthfl.learning.images import LabeledImages
 from truthfl.learning.labeled_samples import LabeledSamples, split_positions
 from truthfl.learning.task import MOST_CLASSES, ReadSamples, Task
 from truthfl.learning.task_choice import PICTURES, TaskChoice
+from truthfl.mechanism.checks import IntArray
 
 TEST_SAMPLES = 1000  # default size of a test set that is split off
 
@@ -22,6 +23,8 @@ TEST_SAMPLES = 1000  # default size of a test set that is split off
 @dataclass(frozen=True, eq=False)
 class SampleSets:
     """Three disjoint sets of samples, and the task fitted on the server's.
+
+    If samples may have several labels, the clients' have all of them; of the others one was drawn by the seed.
 
     clients_read  the clients' samples as the file has them; None for pictures
     """
@@ -42,19 +45,24 @@ def sample_sets(task: TaskChoice, source: str, pilot_samples: int, test_samples:
     read = loaded.operator_samples(source)
     if read.labels is None:
         raise InputError(f"{source} has no labels; the operator's data must have the true classes.")
-    _require_classes(read.labels, source)
+    _require_classes(loaded.class_names_in(read.labels), read.labels[0], source)
     kept = test_samples or TEST_SAMPLES
     _require_left(pilot_samples + kept, len(read), source)
     others, test = split_positions(len(read), kept, seed)
     clients, pilot = split_positions(len(others), pilot_samples, seed + 1)
     fitted = loaded.fit(read.take(others[pilot]), read)
 
-    def labeled(samples: ReadSamples) -> LabeledSamples:
-        labels = fitted.positions(samples.labels or (), source)
-        return LabeledSamples(fitted.features(samples), labels, fitted.classes)
+    sets = fitted.label_sets(read.labels, source) if fitted.several_labels else None
+    labels = fitted.positions(read.labels, source) if sets is None else sets.of_data(seed)
 
-    of_clients, of_pilot, of_test = (read.take(rows) for rows in (others[clients], others[pilot], test))
-    return SampleSets(labeled(of_clients), labeled(of_pilot), labeled(of_test), fitted, of_clients)
+    def labeled(rows: IntArray, *, all_labels: bool = False) -> LabeledSamples:
+        own = None if sets is None or not all_labels else sets.take(rows)
+        return LabeledSamples(fitted.features(read.take(rows)), labels[rows], fitted.classes, own)
+
+    of_clients = others[clients]
+    return SampleSets(
+        labeled(of_clients, all_labels=True), labeled(others[pilot]), labeled(test), fitted, read.take(of_clients)
+    )
 
 
 def _picture_sets(source: str, pilot_samples: int, test_samples: int | None, seed: int) -> SampleSets:
@@ -68,13 +76,12 @@ def _picture_sets(source: str, pilot_samples: int, test_samples: int | None, see
     return SampleSets(clients, pilot, test, PICTURES.load())
 
 
-def _require_classes(labels: tuple[str, ...], source: str) -> None:
-    different = len(set(labels))
-    if different == 1:
-        raise InputError(f"the labels in {source} are all {labels[0]!r}; there must be two classes or more.")
-    if different > MOST_CLASSES:
+def _require_classes(classes: tuple[str, ...], first: str, source: str) -> None:
+    if len(classes) == 1:
+        raise InputError(f"the labels in {source} are all {first!r}; there must be two classes or more.")
+    if len(classes) > MOST_CLASSES:
         raise InputError(
-            f"the labels in {source} have {different:,} different values, as {labels[0]!r}; there may be "
+            f"the labels in {source} have {len(classes):,} different values, as {first!r}; there may be "
             f"{MOST_CLASSES:,} classes."
         )
 

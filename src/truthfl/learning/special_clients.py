@@ -19,6 +19,7 @@ from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.federated import Federated
 from truthfl.learning.local_training import local_model, report_noise, takes_part, updated_memory
 from truthfl.learning.model import Params
+from truthfl.learning.several_labels import SeveralLabels
 
 if TYPE_CHECKING:
     from truthfl.learning.engines import Engine, Run
@@ -32,16 +33,18 @@ class SpecialClients:
     fabricators  behaviours by client number; in the run's arrays the report_scale of these clients is 0
     predicted    positions of the run's samples that the common model labels before every round
     rescaled     behaviours with another report scale in every round, each with the numbers of its clients
+    several      samples with several labels, of whatever clients, that get one of these before every round
     """
 
     fabricators: Mapping[int, Behaviour]
     predicted: NDArray[np.int64]
     rescaled: tuple[tuple[Behaviour, NDArray[np.int64]], ...] = ()
+    several: SeveralLabels | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether there are none."""
-        return not (self.fabricators or len(self.predicted) or self.rescaled)
+        return not (self.fabricators or len(self.predicted) or self.rescaled or self.several)
 
 
 class SpecialClientRounds:
@@ -63,6 +66,9 @@ class SpecialClientRounds:
         """Train rounds first … last − 1, like `Engine.rounds`; `single`: the engine itself if it combines reports."""
         for t in range(first, last):
             common = engine.unpack(inner)
+            several = self.special.several
+            if several is not None:
+                engine.relabel(self.run, several.samples, several.in_round(self.run.seed, t))
             if len(self.predicted_features):
                 labels = self.federated.model.predict(common, self.predicted_features)
                 engine.relabel(self.run, self.special.predicted, labels)

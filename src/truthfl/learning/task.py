@@ -1,14 +1,15 @@
 """`Task`: what is learned: how samples are read, turned into numbers and shown, and by which model they are learned.
 
 Planning, verification, runs, servers, participants and audits know what is learned through this class alone. Imports
-`model`, and `tasks.task_model` for a task that computes its model itself.
+`class_sets`, `label_sets`, `model`, and `tasks.task_model` for a task that computes its model itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
+from truthfl.learning.class_sets import joined_from, names_in, require_no_separator
+from truthfl.learning.label_sets import LabelSets
 from truthfl.learning.model import Features, Model
 
 MOST_CLASSES = 1000
 COMPUTING = ("size", "start", "scores", "gradient")  # methods of a task that computes its model itself
 OWN_STEPS = "local_steps"
+OMITTED = {"omitted": True}  # metadata of a field that is left out of the document while it has its default
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +32,7 @@ class ReadSamples:
     """Samples as a file has them.
 
     raw       an array whose first axis are the samples: cells of a table (n, columns), texts (n,), pictures
-    labels    names of the classes; None if the file has none
+    labels    names of the classes; None if the file has none. If a sample may have several: as `class_sets` joins them
     columns   names of a table's columns
     problems  a sentence for each sample that was left out
     file      the file that they are in, as people know it
@@ -52,6 +56,13 @@ class ReadSamples:
         places = tuple(self.places[row] for row in chosen) if self.places else ()
         return ReadSamples(self.raw[rows], labels, self.columns, file=self.file, places=places)
 
+    def with_several_labels(self, separator: str) -> ReadSamples:
+        """The samples with labels that are sets of classes, which the file has with this separator between them."""
+        if self.labels is None:
+            return self
+        places = map(self.place, range(len(self)))
+        return replace(self, labels=tuple(map(joined_from, self.labels, repeat(separator), places)))
+
     def place(self, row: int) -> str:
         """Where this sample is, as "line 7 of rows.csv"."""
         return f"{self.places[row] if self.places else f'sample {row + 1}'} of {self.file or 'the data'}"
@@ -62,6 +73,7 @@ class Task(ABC):
     """What is learned. Fields are the settings of a job's [task], as JSON values, and those that `fit` adds.
 
     classes   names of the classes; none: those in the operator's data
+    several_labels   whether a sample may have several classes, one at least
     revision  of a built-in task: raised when it makes other features of the same settings
     fitted    names of fields that `fit` sets, and that a job file must not
     sources   names of data sets that come along with the task
@@ -78,6 +90,7 @@ class Task(ABC):
     """
 
     classes: tuple[str, ...] = ()
+    several_labels: bool = field(default=False, kw_only=True, metadata=OMITTED)
     revision: ClassVar[int] = 1
     fitted: ClassVar[tuple[str, ...]] = ()
     sources: ClassVar[tuple[str, ...]] = ()
@@ -95,7 +108,7 @@ class Task(ABC):
 
         pilot, known  the samples to plan on, and all that the operator has
         """
-        return self if self.classes else replace(self, classes=class_names(known.labels or ()))
+        return self if self.classes else replace(self, classes=self.class_names_in(known.labels or ()))
 
     def features(self, samples: ReadSamples) -> Features:
         """The samples as numbers, uint8 or float32, the first axis being the samples."""
@@ -134,8 +147,11 @@ class Task(ABC):
         raise InputError(f"{type(self).__name__} writes no files; participants bring their own.")
 
     def document(self) -> dict[str, Any]:
-        """All fields as JSON values."""
-        return {name: _as_lists(value) for name, value in asdict(self).items()}
+        """All fields as JSON values; newer ones are left out while they have their default."""
+        kept = [
+            one.name for one in fields(self) if not (one.metadata == OMITTED and getattr(self, one.name) == one.default)
+        ]
+        return {name: _as_lists(value) for name, value in asdict(self).items() if name in kept}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
@@ -148,12 +164,26 @@ class Task(ABC):
 
     def __post_init__(self) -> None:
         names = self.classes
+        if type(self.several_labels) is not bool:
+            raise InputError(f"several_labels is {self.several_labels!r}; it must be true or false.")
         if not isinstance(names, tuple) or not all(isinstance(name, str) and name for name in names):
             raise InputError(f"classes is {names!r}; it must be a list of names.")
         if len(set(names)) != len(names) or len(names) == 1 or len(names) > MOST_CLASSES:
             raise InputError(
                 f"classes has {len(names)} names; there must be 2 to {MOST_CLASSES}, all of them distinct."
             )
+        if self.several_labels:
+            require_no_separator(names)
+
+    def class_names_in(self, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """The distinct classes in these labels: numbers by value, other names by letters."""
+        return class_names(tuple(chain.from_iterable(names_in(one, several=self.several_labels) for one in labels)))
+
+    def label_sets(self, labels: tuple[str, ...], place: str) -> LabelSets:
+        """The positions of all classes in these labels, of a task that has several; `place` as in `positions`."""
+        names = [names_in(one) for one in labels]
+        flat = self.positions(tuple(chain.from_iterable(names)), place)
+        return LabelSets(flat, np.concatenate(([0], np.cumsum([len(one) for one in names]))))
 
     def positions(self, labels: tuple[str, ...], place: str) -> NDArray[np.int64]:
         """The positions of these labels among the classes; `place` is the file that they are in."""

@@ -45,6 +45,11 @@ class TaskChoice:
         return ":" in self.use
 
     @property
+    def is_pictures(self) -> bool:
+        """Whether it is the task of pictures, with whatever settings."""
+        return self.use == PICTURES.use
+
+    @property
     def name(self) -> str:
         """The name by which people know it: without folder and file."""
         return self.use.rpartition(":")[2]
@@ -110,7 +115,8 @@ def task_choice(use: str, settings: Mapping[str, Any], folder: Path = Path()) ->
     if place.endswith(".py"):
         use = f"{(folder / place).resolve()}{colon}{name}"
     try:
-        text = json.dumps(dict(settings), sort_keys=True, allow_nan=False)
+        stated = {name: value for name, value in settings.items() if not (name == "several_labels" and value is False)}
+        text = json.dumps(stated, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):
         raise InputError("its settings must be texts, finite numbers, true or false, and lists of these.") from None
     return TaskChoice(use, text)

@@ -184,6 +184,7 @@ class Audition(Mechanism):
                 "for labels = base + slope × (expected solo loss − your solo loss), from 0 to the cap",
                 (one["label_base"], "+", one["label_slope"], "× (", level, "−", solo_words, ")"),
                 label_pay,
+                "labels",
             )
         ]
         if bool(np.ravel(self.passes(observation))[0]):
@@ -192,12 +193,17 @@ class Audition(Mechanism):
             numbers: tuple[float | int | str, ...] = (
                 one["joint_base"], "+", one["joint_slope"], "× (", expected, "−", loss, ")",
             )  # fmt: skip
-            words = "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap"
+            words, name = (
+                "for computing = base + slope × (expected joint loss − joint loss), from 0 to the cap",
+                "computing",
+            )
             if observation.delivered is not None and observation.asked is not None:
                 counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
                 numbers, words = ("(", *numbers, ") ×", *counts), f"{words}, × reports taken / asked for"
-            steps.append(CalculationStep(words, numbers, computing))
+                name = "computing_by_reports"
+            steps.append(CalculationStep(words, numbers, computing, name))
         else:
-            steps.append(CalculationStep("for computing: you did not take part in the joint training", (), 0.0))
+            words = "for computing: you did not take part in the joint training"
+            steps.append(CalculationStep(words, (), 0.0, "no_computing"))
         total = "pay = for labels + for computing"
-        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing)]
+        return [*steps, CalculationStep(total, (label_pay, "+", computing), label_pay + computing, "total")]

@@ -94,12 +94,15 @@ class Contract(Mechanism):
                 "reward = base − slope × test loss + labeling cost",
                 (base, "−", slope, "×", loss, "+", labeling),
                 earned,
+                "reward",
             )
         ]
         if observation.delivered is not None and observation.asked is not None:
             counts = (int(np.ravel(observation.delivered)[0]), "/", int(np.ravel(observation.asked)[0]))
             paid = float(np.ravel(self.pay(observation))[0])
-            steps.append(CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid))
+            steps.append(
+                CalculationStep("pay = reward × reports taken / asked for", (earned, "×", *counts), paid, "pay")
+            )
         return steps
 
     def linear(self) -> LinearPay:

@@ -84,11 +84,15 @@ class LinearPay:
 
 @dataclass(frozen=True)
 class CalculationStep:
-    """One line of a receipt: a formula in words, the same formula with numbers, and its result."""
+    """One line of a receipt: a formula in words, the same formula with numbers, and its result.
+
+    name   of the step among those of its kind of mechanism, for a page that has the formula in other languages
+    """
 
     formula: str
     numbers: tuple[float | int | str, ...]
     result: float
+    name: str = ""
 
 
 class Mechanism(ABC):

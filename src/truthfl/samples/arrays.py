@@ -5,8 +5,9 @@ Imports `sample`, `formats`, `pixels` and `learning.array_files`.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,8 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.learning.array_files import read_idx, read_npz
 from truthfl.samples.formats import MAX_PIXELS
-from truthfl.samples.pixels import as_png
-from truthfl.samples.sample import Media, Pixels, Source, content_id, require_samples, samples_with_unique_ids
+from truthfl.samples.pixels import as_picture, as_png, fitted
+from truthfl.samples.sample import Media, Pixels, Shape, Source, content_id, require_samples, samples_with_unique_ids
 
 
 def open_npz(path: Path) -> Source:
@@ -34,11 +35,15 @@ class ArrayReader:
     def __init__(self, images: Pixels) -> None:
         self.images = images
 
+    def file(self, row: int) -> BinaryIO:
+        return BytesIO(as_png(self.images[row]))
+
     def media(self, row: int) -> Media:
         return Media(as_png(self.images[row]), "image/png")
 
-    def pixels(self, row: int) -> Pixels:
-        return np.asarray(self.images[row])
+    def pixels(self, row: int, shape: Shape | None = None) -> Pixels:
+        pixels = np.asarray(self.images[row])
+        return pixels if shape in (None, pixels.shape) else fitted(as_picture(pixels), shape)
 
 
 def _source(path: Path, images: NDArray[Any]) -> Source:

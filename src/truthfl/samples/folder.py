@@ -1,4 +1,4 @@
-"""Samples in a folder of PNG and JPEG files and its subfolders.
+"""Samples in a folder of picture files and its subfolders.
 
 Nothing is decoded when the folder is opened. A sample's id is a hash of the file: of all its bytes up to a megabyte,
 otherwise of its size and of evenly spaced ranges. Symbolic links out of the folder are not followed. Imports `sample`,
@@ -10,13 +10,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from truthfl.errors import InputError
-from truthfl.samples.formats import MAX_BYTES, is_picture, media_type
+from truthfl.samples.formats import (
+    HEIC,
+    MAX_BYTES,
+    NAMES,
+    NEEDS_HEIF,
+    is_picture_name,
+    picture_format,
+    reads_heic,
+    unread_reason,
+)
 from truthfl.samples.sample import (
     Media,
     Pixels,
     Problem,
+    Shape,
     Source,
     UnreadableError,
     content_id,
@@ -24,7 +35,6 @@ from truthfl.samples.sample import (
     samples_with_unique_ids,
 )
 
-SUFFIXES = (".png", ".jpg", ".jpeg")
 READ_BINARY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 FIRST_READ = 16 * 1024  # bytes
 HASHED_WHOLE = 1_000_000  # bytes; of larger files, only ranges are hashed
@@ -38,6 +48,9 @@ def open_folder(folder: Path) -> Source:
     for path in sorted(_files(root, str(root), "")):
         name = _printable(path)
         try:
+            reason = unread_reason(name)
+            if reason is not None:
+                raise UnreadableError(reason)
             contents.append(_fingerprint(f"{root}/{path}", name))
         except UnreadableError as error:
             problems.append(Problem(name, str(error)))
@@ -47,7 +60,7 @@ def open_folder(folder: Path) -> Source:
     samples = samples_with_unique_ids(contents, names, range(len(paths)))
     reader = FolderReader(root, tuple(paths), tuple(contents))
     source = Source(str(folder), "picture", samples, tuple(problems), reader)
-    return require_samples(source, f"files that end in {', '.join(SUFFIXES)}")
+    return require_samples(source, f"{NAMES} files")
 
 
 class FolderReader:
@@ -59,32 +72,41 @@ class FolderReader:
     def media(self, row: int) -> Media:
         from truthfl.samples.pictures import decode
 
-        raw = self._raw(row)
-        decode(raw, _printable(self.paths[row]))
-        return Media(raw, media_type(raw))
+        with self.file(row) as file:
+            decode(file, _printable(self.paths[row]))
+            file.seek(0)
+            raw = file.read(MAX_BYTES)
+        kind = picture_format(raw)
+        assert kind is not None
+        return Media(raw, kind.media_type or "application/octet-stream")
 
-    def pixels(self, row: int) -> Pixels:
+    def pixels(self, row: int, shape: Shape | None = None) -> Pixels:
         from truthfl.samples.pictures import decode
-        from truthfl.samples.pixels import pixels_of
+        from truthfl.samples.pixels import fitted, pixels_of
 
-        name = _printable(self.paths[row])
-        return pixels_of(decode(self._raw(row), name), name)
+        with self.file(row) as file:
+            name = _printable(self.paths[row])
+            if shape is None:
+                return pixels_of(decode(file, name))
+            return fitted(decode(file, name, (shape[1], shape[0])), shape)
 
-    def _raw(self, row: int) -> bytes:
+    def file(self, row: int) -> BinaryIO:
         name = _printable(self.paths[row])
         try:
             path = (self.root / self.paths[row]).resolve(strict=True)
             if not path.is_relative_to(self.root):
                 raise UnreadableError(f"{name} now leads out of the folder.")
-            with path.open("rb") as file:
-                raw = file.read(MAX_BYTES + 1)
+            file = path.open("rb")
         except (OSError, RuntimeError) as error:
             raise UnreadableError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-        if len(raw) > MAX_BYTES:
-            raise UnreadableError(f"{name} {_too_large(len(raw))}")
-        if _fingerprint_of(raw) != self.contents[row]:
-            raise UnreadableError(f"{name} is another picture than when the folder was opened; open it again.")
-        return raw
+        try:
+            if _fingerprint_of(file.fileno(), name) != self.contents[row]:
+                raise UnreadableError(f"{name} is another picture than when the folder was opened; open it again.")
+            file.seek(0)
+        except BaseException:
+            file.close()
+            raise
+        return file
 
 
 def _files(root: Path, folder: str, prefix: str) -> Iterator[str]:
@@ -102,7 +124,7 @@ def _files(root: Path, folder: str, prefix: str) -> Iterator[str]:
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _files(root, entry.path, f"{prefix}{entry.name}/")
-        elif entry.name.lower().endswith(SUFFIXES) and not _links_outside(entry, root) and entry.is_file():
+        elif is_picture_name(entry.name) and not _links_outside(entry, root) and entry.is_file():
             yield prefix + entry.name
 
 
@@ -119,30 +141,36 @@ def _links_outside(entry: os.DirEntry[str], root: Path) -> bool:
 
 
 def _fingerprint(path: str, name: str) -> str:
-    """Content id of the file at this path, with few and small reads, since there may be very many files."""
+    """Content id of the file at this path."""
     try:
         handle = os.open(path, READ_BINARY)
         try:
-            head = os.read(handle, FIRST_READ)
-            if len(head) < FIRST_READ:
-                size, parts = len(head), [head]
-            else:
-                size = os.fstat(handle).st_size
-                parts = [_read_at(handle, start, length) for start, length in _hashed_ranges(size)]
+            return _fingerprint_of(handle, name)
         finally:
             os.close(handle)
     except OSError as error:
         raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
-    if not is_picture(head):
-        raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
+
+
+def _fingerprint_of(handle: int, name: str) -> str:
+    """Content id of an open file, with few and small reads, since there may be very many files."""
+    try:
+        head = os.read(handle, FIRST_READ)
+        if len(head) < FIRST_READ:
+            size, parts = len(head), [head]
+        else:
+            size = os.fstat(handle).st_size
+            parts = [_read_at(handle, start, length) for start, length in _hashed_ranges(size)]
+    except OSError as error:
+        raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
+    kind = picture_format(head)
+    if kind is None:
+        raise UnreadableError(f"{name} is no {NAMES} picture, whatever its name says.")
+    if kind is HEIC and not reads_heic():
+        raise UnreadableError(f"{name} {NEEDS_HEIF}")
     if size > MAX_BYTES:
-        raise UnreadableError(f"{name} {_too_large(size)}")
+        raise UnreadableError(f"{name} has {size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} MB are read.")
     return content_id(b"%d " % size, *parts)
-
-
-def _fingerprint_of(raw: bytes) -> str:
-    """Content id of a file with these bytes."""
-    return content_id(b"%d " % len(raw), *(raw[start : start + length] for start, length in _hashed_ranges(len(raw))))
 
 
 def _hashed_ranges(size: int) -> list[tuple[int, int]]:
@@ -155,7 +183,3 @@ def _hashed_ranges(size: int) -> list[tuple[int, int]]:
 def _read_at(handle: int, start: int, length: int) -> bytes:
     os.lseek(handle, start, os.SEEK_SET)
     return os.read(handle, length)
-
-
-def _too_large(size: int) -> str:
-    return f"has {size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} MB are read."

@@ -2,7 +2,8 @@
 
 https://labelstud.io/guide/task_format: a list of tasks, each with its data and its annotations; a class is a result of
 type "choices". Exported tasks also have the sample's id in the data, so that an import still matches after files were
-renamed. Imports `sample`, `label_state`, `label_store`, `matching`, `files`.
+renamed. With several classes per sample, the choices are all of them, and a .csv file has them as `class_sets` joins
+them. Imports `sample`, `label_state`, `label_store`, `matching`, `learning.class_sets`, `files`.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.files import write_file
+from truthfl.learning.class_sets import joined, names_in
 from truthfl.samples.label_state import UNTOUCHED, LabelState
-from truthfl.samples.label_store import LabelStore
+from truthfl.samples.label_store import LabelConflictError, LabelStore
 from truthfl.samples.matching import Matcher
 from truthfl.samples.sample import Source
 
@@ -34,48 +36,92 @@ class ImportedLabel:
 
     where     line or task and path, for messages
     id, name  of its sample; either may be empty
-    label     name of the class; may be empty
+    classes   names of its classes; may be none
     """
 
     where: str
     id: str
     name: str
-    label: str
+    classes: tuple[str, ...]
     skipped: bool
     flagged: bool
 
 
-def export_labels(path: Path, source: Source, store: LabelStore) -> int:
+def export_labels(path: Path, source: Source, store: LabelStore, *, several: bool = False) -> int:
     """Write all samples with their labels to a .json or .csv file; return the number of labels."""
     states = store.states()
-    write_file(path, export_text(_format(path), source, states))
+    write_file(path, export_text(_format(path), source, states, several=several))
     return sum(states.get(sample.id, UNTOUCHED).label is not None for sample in source.samples)
 
 
-def export_text(file_format: str, source: Source, states: Mapping[str, LabelState]) -> str:
-    """Every sample with its label, skip and flag; `file_format` is "json" or "csv"."""
-    return _as_json(source, states) if file_format == "json" else _as_csv(source, states)
+def export_text(file_format: str, source: Source, states: Mapping[str, LabelState], *, several: bool = False) -> str:
+    """Every sample with its label, skip and flag; `file_format` is "json" or "csv".
+
+    several  whether a sample may have several classes
+    """
+    return _as_json(source, states, several) if file_format == "json" else _as_csv(source, states)
 
 
-def import_labels(path: Path, source: Source, store: LabelStore, classes: Sequence[str]) -> int:
-    """Import labels from a .json or .csv file, all or none; return how many were new or changed."""
+@dataclass(frozen=True)
+class ReadLabels:
+    """What a file says: labels by sample id, and the ids of skipped and of flagged samples."""
+
+    labels: Mapping[str, str]
+    skipped: Sequence[str]
+    flagged: Sequence[str]
+
+
+def import_labels(
+    path: Path,
+    source: Source,
+    store: LabelStore,
+    classes: Sequence[str],
+    may_replace: Callable[[int], bool] = lambda _: False,
+    *,
+    several: bool = False,
+) -> int:
+    """Import labels from a .json or .csv file as one step, all or none; return how many were new or changed.
+
+    may_replace   whether so many labels that she has, and that differ from the file's, may be replaced; is not asked if
+                  there are none
+    """
+    read = read_labels(path, source, classes, several=several)
+    differing = store.differing(read.labels)
+    if differing and not may_replace(len(differing)):
+        one = len(differing) == 1
+        raise InputError(
+            f"{len(differing):,} of the labels in {path} {'differs' if one else 'differ'} from the "
+            f"{'one' if one else 'ones'} that you have; nothing was taken in. --replace takes the file's."
+        )
+    try:
+        return store.add_imported(read.labels, read.skipped, read.flagged, replacing=differing)
+    except LabelConflictError:
+        raise InputError("labels were changed in the meantime; nothing was taken in: import again.") from None
+
+
+def read_labels(path: Path, source: Source, classes: Sequence[str], *, several: bool = False) -> ReadLabels:
+    """The labels in a .json or .csv file for the samples of this source."""
     matcher, known = Matcher(source), set(classes)
     labels: dict[str, str] = {}
     skipped, flagged = [], []
-    for item in _from_json(path) if _format(path) == "json" else _from_csv(path):
+    for item in _from_json(path) if _format(path) == "json" else _from_csv(path, several):
         sample = matcher.find(item.id, item.name)
         if sample is None:
             raise InputError(f"{item.where} is for {item.name or item.id!r}, which {source.place} does not have.")
         if item.flagged:
             flagged.append(sample)
-        if not item.label:
+        if not item.classes:
             skipped += [sample] * item.skipped
             continue
-        if item.label not in known:
-            raise InputError(f"{item.where} has the label {item.label!r}; it must be one of {', '.join(classes)}.")
-        if labels.setdefault(sample, item.label) != item.label:
+        unknown = next((name for name in item.classes if name not in known), None)
+        if unknown is not None:
+            raise InputError(f"{item.where} has the label {unknown!r}; it must be one of {', '.join(classes)}.")
+        if len(item.classes) > 1 and not several:
+            raise InputError(f"{item.where} has {len(item.classes)} classes; a sample has one.")
+        label = joined(item.classes)
+        if labels.setdefault(sample, label) != label:
             raise InputError(f"{item.where} labels {item.name or item.id} a second time, and differently.")
-    return store.add_imported(labels, skipped, flagged)
+    return ReadLabels(labels, skipped, flagged)
 
 
 def _format(path: Path) -> str:
@@ -85,7 +131,7 @@ def _format(path: Path) -> str:
     return suffix
 
 
-def _as_json(source: Source, states: Mapping[str, LabelState]) -> str:
+def _as_json(source: Source, states: Mapping[str, LabelState], several: bool) -> str:
     field = FIELD[source.kind]
     tasks = []
     for number, sample in enumerate(source.samples, 1):
@@ -97,7 +143,7 @@ def _as_json(source: Source, states: Mapping[str, LabelState]) -> str:
                 "from_name": "label",
                 "to_name": field,
                 "type": "choices",
-                "value": {"choices": [state.label]},
+                "value": {"choices": list(names_in(state.label or "", several=several))},
             }
             result = [] if state.label is None else [choice]
             task["annotations"] = [{"result": result, "was_cancelled": state.label is None}]
@@ -133,12 +179,12 @@ def _from_json(path: Path) -> Iterator[ImportedLabel]:
         name = next((str(data[field]) for field in ("image", "text") if field in data), "")
         meta = task.get("meta")
         flagged = isinstance(meta, dict) and meta.get("flagged") is True
-        label, skipped = _choice(task, where)
-        yield ImportedLabel(where, str(data.get(ID, "")), name, label, skipped, flagged)
+        chosen, skipped = _choices(task, where)
+        yield ImportedLabel(where, str(data.get(ID, "")), name, chosen, skipped, flagged)
 
 
-def _choice(task: Mapping[str, Any], where: str) -> tuple[str, bool]:
-    """The class in the task's last annotation that was not cancelled, or ""; and whether one was cancelled."""
+def _choices(task: Mapping[str, Any], where: str) -> tuple[tuple[str, ...], bool]:
+    """The classes in the task's last annotation that was not cancelled, and whether one was cancelled."""
     annotations = task.get("annotations") or []
     try:
         valid = [annotation for annotation in annotations if not annotation.get("was_cancelled")]
@@ -146,12 +192,10 @@ def _choice(task: Mapping[str, Any], where: str) -> tuple[str, bool]:
         names = [str(name) for result in results for name in result["value"]["choices"]]
     except (AttributeError, KeyError, TypeError):
         raise InputError(f"{where} has annotations of another form than Label Studio's.") from None
-    if len(names) > 1:
-        raise InputError(f"{where} has {len(names)} classes; a sample has one.")
-    return names[0] if names else "", len(valid) < len(annotations)
+    return tuple(names), len(valid) < len(annotations)
 
 
-def _from_csv(path: Path) -> Iterator[ImportedLabel]:
+def _from_csv(path: Path, several: bool) -> Iterator[ImportedLabel]:
     rows = csv.DictReader(io.StringIO(_text(path), newline=""))
     try:
         columns = [name.strip() for name in rows.fieldnames or ()]
@@ -164,7 +208,9 @@ def _from_csv(path: Path) -> Iterator[ImportedLabel]:
             cells = {key: (value or "").strip() for key, value in row.items() if isinstance(value, str | None)}
             where, name = f"line {rows.line_num} of {path}", cells.get(name_column, "") if name_column else ""
             skipped, flagged = (cells.get(mark, "").lower() in ("1", "true") for mark in ("skipped", "flagged"))
-            yield ImportedLabel(where, cells.get(ID, ""), name, cells[label_column], skipped, flagged)
+            names = tuple(one.strip() for one in names_in(cells[label_column], several=several))
+            chosen = () if names == ("",) else names
+            yield ImportedLabel(where, cells.get(ID, ""), name, chosen, skipped, flagged)
     except csv.Error as error:
         raise InputError(f"{path} cannot be read as CSV: {error}.") from None
 

@@ -1,55 +1,31 @@
-"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_state`, `files`.
+"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_schema`,
+`label_state`, `files`.
 
 The current label of a sample is that of its last row that was not undone; the view `labels` holds it, and
 `handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent
-twice, identified by its nonce, is stored once.
+twice, identified by its nonce, is stored once. Decisions that were made together, such as those of an import, are one
+step: they have the same `step`, and are undone together.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import create_private_file
+from truthfl.samples.label_schema import prepare
 from truthfl.samples.label_state import UNTOUCHED, LabelState, Row, label_state, label_states
 
 FILE_NAME = "labels.db"
-VERSION = 1
 LOCK_WAIT_S = 10.0
 WRONG_CONTENTS = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
-
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS decisions (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    nonce  TEXT NOT NULL UNIQUE,
-    at     TEXT NOT NULL,
-    how    TEXT NOT NULL CHECK (how IN ('page', 'import')),
-    sample TEXT NOT NULL,
-    action TEXT NOT NULL CHECK (action IN ('label', 'skip', 'flag', 'unflag', 'undo')),
-    label  TEXT CHECK ((label IS NOT NULL) = (action = 'label')),
-    undoes INTEGER UNIQUE REFERENCES decisions CHECK ((undoes IS NOT NULL) = (action = 'undo'))
-);
-CREATE INDEX IF NOT EXISTS decisions_of_sample ON decisions (sample);
-CREATE TRIGGER IF NOT EXISTS no_change BEFORE UPDATE ON decisions
-    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
-CREATE TRIGGER IF NOT EXISTS no_removal BEFORE DELETE ON decisions
-    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
-CREATE VIEW IF NOT EXISTS standing AS
-    SELECT * FROM decisions AS made WHERE action != 'undo'
-    AND NOT EXISTS (SELECT 1 FROM decisions AS undo WHERE undo.undoes = made.number);
-CREATE VIEW IF NOT EXISTS labels AS
-    SELECT sample, label FROM
-        (SELECT sample, label, max(number) FROM standing WHERE action IN ('label', 'skip') GROUP BY sample)
-    WHERE label IS NOT NULL;
-PRAGMA user_version = {VERSION};
-"""
 
 SELECT_ROWS = "SELECT number, sample, action, label, undoes FROM decisions"
 
@@ -72,12 +48,28 @@ class Decision:
 
 @dataclass(frozen=True)
 class StoredDecision:
-    """A decision on the disk, and its sample's state after it; `action` is the one that was made or undone."""
+    """A decision on the disk, and its sample's state after it.
+
+    action  the one that was made or undone
+    also    if it is a step of several decisions: the states of the other samples, by id
+    """
 
     number: int
     sample: str
     action: str
     state: LabelState
+    also: Mapping[str, LabelState] = field(default_factory=dict)
+
+
+class LabelConflictError(InputError):
+    """Samples have other labels than the one who decides believed; nothing was stored. `states`: the current ones."""
+
+    def __init__(self, states: Mapping[str, LabelState]) -> None:
+        super().__init__("the label was changed elsewhere in the meantime; nothing was stored.")
+        self.states = states
+
+
+Agrees = Callable[[str, LabelState], bool]  # whether a sample's state is what the one who decides believed
 
 
 class LabelStore:
@@ -95,7 +87,10 @@ class LabelStore:
         except (OSError, sqlite3.Error) as error:
             raise database_error(error, f"{path} cannot be opened") from None
         try:
-            self._prepare()
+            prepare(self._database, path)
+        except sqlite3.Error as error:
+            self._database.close()
+            raise database_error(error, f"{path} cannot be used for labels") from None
         except BaseException:
             self._database.close()
             raise
@@ -104,41 +99,78 @@ class LabelStore:
         with self._lock:
             self._database.close()
 
-    def decide(self, decision: Decision) -> StoredDecision:
-        """Write a decision unless its nonce is stored already."""
+    def decide(self, decision: Decision, agrees: Agrees | None = None) -> StoredDecision:
+        """Write a decision unless its nonce is stored already; `LabelConflictError` if `agrees` says no."""
         with self._writing() as database:
-            stored = database.execute("SELECT 1 FROM decisions WHERE nonce = ?", (decision.nonce,)).fetchone()
-            if stored is None:
+            if not self._has(decision.nonce):
+                self._require_agreement([decision.sample], agrees)
                 _insert(database, decision, "page")
             return self._stored(decision.nonce)
 
-    def undo(self, nonce: str, samples: Container[str]) -> StoredDecision | None:
-        """Undo the last decision made on the page about one of these samples; None if there is none."""
+    def decide_together(self, nonce: str, labels: Mapping[str, str], agrees: Agrees) -> StoredDecision:
+        """Give several samples these labels as one step, all or none, unless the nonce is stored already."""
         with self._writing() as database:
-            if database.execute("SELECT 1 FROM decisions WHERE nonce = ?", (nonce,)).fetchone() is None:
-                latest_first = "SELECT number, sample FROM standing WHERE how = 'page' ORDER BY number DESC"
-                last = next((row for row in database.execute(latest_first) if row[1] in samples), None)
-                if last is None:
-                    return None
-                insert = "INSERT INTO decisions (nonce, at, how, action, sample, undoes) VALUES (?, ?, ?, ?, ?, ?)"
-                database.execute(insert, (nonce, _now(), "page", "undo", last[1], last[0]))
+            if not self._has(nonce):
+                self._require_agreement(labels, agrees)
+                for number, (sample, label) in enumerate(labels.items()):
+                    _insert(database, Decision(f"{nonce}/{number}", sample, "label", label), "page", nonce)
             return self._stored(nonce)
 
-    def add_imported(self, labels: Mapping[str, str], skipped: Iterable[str] = (), flagged: Iterable[str] = ()) -> int:
-        """Write imported labels, skips and flags, all or none; return how many labels were written.
+    def undo(self, nonce: str, samples: Container[str]) -> StoredDecision | None:
+        """Undo the last step that has a decision about one of these samples; None if there is none.
 
+        A step is one decision made on the page, several that were made together, or an import.
+        """
+        with self._writing() as database:
+            if not self._has(nonce):
+                steps = "SELECT number, sample, step FROM standing WHERE how = 'page' OR step IS NOT NULL"
+                latest_first = database.execute(f"{steps} ORDER BY number DESC")
+                last = next((row for row in latest_first if row[1] in samples), None)
+                if last is None:
+                    return None
+                rows = [last]
+                if last[2] is not None:
+                    whole = "SELECT number, sample FROM standing WHERE step = ? ORDER BY number"
+                    rows = database.execute(whole, (last[2],)).fetchall()
+                for number, row in enumerate(rows):
+                    database.execute(
+                        "INSERT INTO decisions (nonce, at, how, action, sample, undoes, step)"
+                        " VALUES (?, ?, 'page', 'undo', ?, ?, ?)",
+                        (nonce if last[2] is None else f"{nonce}/{number}", _now(), row[1], row[0], last[2] and nonce),
+                    )
+            return self._stored(nonce)
+
+    def differing(self, labels: Mapping[str, str]) -> frozenset[str]:
+        """Those of these samples that have a label now, and another one."""
+        return _differing(self.states(), labels)
+
+    def add_imported(
+        self,
+        labels: Mapping[str, str],
+        skipped: Iterable[str] = (),
+        flagged: Iterable[str] = (),
+        *,
+        replacing: Collection[str] = (),
+    ) -> int:
+        """Write imported labels, skips and flags as one step, all or none; return how many labels were written.
+
+        replacing  samples whose present label may be replaced; `LabelConflictError` if another one has another label
         Those that are stored already are not written again. A sample that has a label is not skipped.
         """
         with self._writing() as database:
             before = label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
+            unexpected = _differing(before, labels).difference(replacing)
+            if unexpected:
+                raise LabelConflictError({sample: before[sample] for sample in unexpected})
             new_labels = [item for item in labels.items() if before.get(item[0], UNTOUCHED).label != item[1]]
             new_skips = [sample for sample in skipped if before.get(sample, UNTOUCHED) == UNTOUCHED]
             new_flags = [sample for sample in flagged if not before.get(sample, UNTOUCHED).flagged]
             decisions = [Decision(uuid4().hex, sample, "label", label) for sample, label in new_labels]
             decisions += [Decision(uuid4().hex, sample, "skip") for sample in new_skips]
             decisions += [Decision(uuid4().hex, sample, "flag") for sample in new_flags]
+            step = uuid4().hex
             for decision in decisions:
-                _insert(database, decision, "import")
+                _insert(database, decision, "import", step)
             return len(new_labels)
 
     def states(self) -> dict[str, LabelState]:
@@ -147,8 +179,9 @@ class LabelStore:
             return label_states(self._rows(f"{SELECT_ROWS} ORDER BY number"))
 
     def recent_times(self, count: int) -> list[datetime]:
-        """Times of the last `count` labels given on the page, oldest first."""
-        query = "SELECT at FROM decisions WHERE action = 'label' AND how = 'page' ORDER BY number DESC LIMIT ?"
+        """Times of the last `count` labels given on the page one by one, oldest first."""
+        chosen = "action = 'label' AND how = 'page' AND step IS NULL"
+        query = f"SELECT at FROM decisions WHERE {chosen} ORDER BY number DESC LIMIT ?"
         with self._lock, _truthfl_errors(self.path):
             return [datetime.fromisoformat(row[0]) for row in self._database.execute(query, (count,))][::-1]
 
@@ -167,36 +200,38 @@ class LabelStore:
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
         return (Row(*record) for record in self._database.execute(query, values))
 
+    def _has(self, nonce: str) -> bool:
+        """Whether a decision or a step with this nonce is stored."""
+        found = self._database.execute("SELECT 1 FROM decisions WHERE nonce = ? OR step = ?", (nonce, nonce))
+        return found.fetchone() is not None
+
+    def _state(self, sample: str) -> LabelState:
+        return label_state(self._rows(f"{SELECT_ROWS} WHERE sample = ? ORDER BY number", sample))
+
+    def _require_agreement(self, samples: Iterable[str], agrees: Agrees | None) -> None:
+        states = {sample: self._state(sample) for sample in samples} if agrees is not None else {}
+        others = {sample: state for sample, state in states.items() if agrees is not None and not agrees(sample, state)}
+        if others:
+            raise LabelConflictError(others)
+
     def _stored(self, nonce: str) -> StoredDecision:
-        row = next(self._rows(f"{SELECT_ROWS} WHERE nonce = ?", nonce))
+        row, *others = self._rows(f"{SELECT_ROWS} WHERE nonce = ? OR step = ? ORDER BY number", nonce, nonce)
         undone = None if row.undoes is None else next(self._rows(f"{SELECT_ROWS} WHERE number = ?", row.undoes))
-        state = label_state(self._rows(f"{SELECT_ROWS} WHERE sample = ? ORDER BY number", row.sample))
-        return StoredDecision(row.number, row.sample, (undone or row).action, state)
-
-    def _prepare(self) -> None:
-        try:
-            if self._is_new():
-                self._database.execute("PRAGMA journal_mode = WAL")
-                self._database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
-            self._database.execute("PRAGMA synchronous = FULL")
-        except sqlite3.Error as error:
-            raise database_error(error, f"{self.path} cannot be used for labels") from None
-
-    def _is_new(self) -> bool:
-        """Whether the file has no tables yet; in one transaction, since another process may be creating them."""
-        self._database.execute("BEGIN IMMEDIATE")
-        version = self._database.execute("PRAGMA user_version").fetchone()[0]
-        tables = self._database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        self._database.execute("ROLLBACK")
-        if version not in (0, VERSION) or (version == 0 and tables):
-            raise InputError(f"{self.path} is another program's file, or a newer version's; name another folder.")
-        return bool(version == 0)
+        also = {other.sample: self._state(other.sample) for other in others if other.sample != row.sample}
+        return StoredDecision(row.number, row.sample, (undone or row).action, self._state(row.sample), also)
 
 
-def _insert(database: sqlite3.Connection, decision: Decision, how: str) -> None:
+def _differing(states: Mapping[str, LabelState], labels: Mapping[str, str]) -> frozenset[str]:
+    """Samples that have another label than this one."""
+    return frozenset(
+        sample for sample, label in labels.items() if states.get(sample, UNTOUCHED).label not in (None, label)
+    )
+
+
+def _insert(database: sqlite3.Connection, decision: Decision, how: str, step: str | None = None) -> None:
     database.execute(
-        "INSERT INTO decisions (nonce, at, how, sample, action, label) VALUES (?, ?, ?, ?, ?, ?)",
-        (decision.nonce, _now(), how, decision.sample, decision.action, decision.label),
+        "INSERT INTO decisions (nonce, at, how, sample, action, label, step) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (decision.nonce, _now(), how, decision.sample, decision.action, decision.label, step),
     )
 
 

@@ -1,93 +1,244 @@
-"""Decoding of PNG and JPEG pictures within size limits, and thumbnails. Imports `formats`, `sample`.
+"""Decoding of pictures as a browser shows them on white, within the limits of size and memory.
 
-The size is read from the header and compared with the limit before any pixel is decoded.
+A file's format is known by its first bytes, and Pillow's plugin of that format opens it. Size and memory are read from
+the header and compared with the limits before any pixel is decoded. Of files with several pictures the first counts.
+Imports `formats`, `picture_memory`, `sample`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
+from typing import Any, BinaryIO
 
-from PIL import Image, ImageOps
+from PIL import Image
+from PIL.BmpImagePlugin import BmpImageFile
+from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from truthfl.samples.formats import MAX_PIXELS, PNG, is_picture
-from truthfl.samples.sample import Media, UnreadableError
+from truthfl.samples.formats import (
+    BMP,
+    GIF,
+    HEIC,
+    JPEG,
+    MAX_PIXELS,
+    NAMES,
+    NEEDS_HEIF,
+    PNG,
+    SIGNATURE_BYTES,
+    TIFF,
+    WEBP,
+    PictureFormat,
+    picture_format,
+    reads_heic,
+)
+from truthfl.samples.picture_memory import BUDGET, decoding_bytes
+from truthfl.samples.sample import UnreadableError
 
-THUMBNAIL_PIXELS = 160  # width and height at most
-UNCHANGED_BYTES = 20_000  # smaller files are sent as their own thumbnail
 GRAY_MODES = ("1", "L", "LA", "La", "I", "F")
 TRANSPARENT_MODES = ("LA", "La", "RGBA", "RGBa", "PA")
+STRIP_PIXELS = 1_000_000  # that are converted at a time, so that there is no second copy of a large picture
+ORIENTATION = 0x0112  # the EXIF tag
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+ON_ITS_SIDE = tuple(TURNS[number] for number in (5, 6, 7, 8))
+MOST = 16  # by which a picture is reduced to save memory
 
 
-def decode(raw: bytes, name: str) -> Image.Image:
-    """The fully decoded picture in these bytes; raises `UnreadableError` if it is too large, broken or no picture.
+def decode(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None = None) -> Image.Image:
+    """The picture that `decoded` gives."""
+    with decoded(content, name, within) as picture:
+        return picture
 
-    `name` is the file's name for messages.
+
+@contextmanager
+def decoded(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None = None) -> Iterator[Image.Image]:
+    """The picture in a file, upright, in grays ("L") or colours ("RGB"); `UnreadableError` if it cannot be decoded.
+
+    name     the file's, for messages
+    within   width and height: a larger picture is made smaller until it fits in, with its proportions; one that takes
+             much memory may be made still smaller
+    The context holds the memory that it takes, also for one copy or a file that is made of it.
     """
-    image = _open_undecoded(raw, name)
-    width, height = image.size
+    file = BytesIO(content) if isinstance(content, bytes) else content
+    image, kind = open_undecoded(file, name)
+    full_size = width, height = image.size
     if width * height > MAX_PIXELS:
         raise UnreadableError(
             f"{name} is of {width:,}×{height:,} pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded."
         )
-    try:
+    with _broken(name):
+        turn = _turn(image, kind)
+        box = None if within is None else _turned(within, turn)
+        if box is not None:
+            image.draft(None, _decoded_size(full_size, box))
+        factor = 1 if box is None else _factor(image.size, box)
+        decoding = decoding_bytes(image, kind, full_size, _length(file))
+        while box is not None and decoding + _further_bytes(image, box, factor, turn) > BUDGET.total and factor < MOST:
+            factor += 1
+        needed = decoding + _further_bytes(image, box, factor, turn)
+    with BUDGET.reserved(needed, name):
+        with _broken(name):
+            image = _loaded(image, kind)
+            picture = _flattened(image, factor)
+            image = None  # free it before the next copy
+            if turn is not None:
+                picture = picture.transpose(turn)
+            if within is not None and (picture.width > within[0] or picture.height > within[1]):
+                size = fitting_size(_turned(full_size, turn), within)
+                picture = picture.resize(size, Image.Resampling.BILINEAR)
+        yield picture
+        del picture
+
+
+def fitting_size(size: tuple[int, int], box: tuple[int, int]) -> tuple[int, int]:
+    """The largest width and height within the box that keep the proportions of `size`; at least one pixel each."""
+    (width, height), (most_width, most_height) = size, box
+    if width * most_height >= height * most_width:  # the width decides; in whole numbers, the same on all machines
+        return most_width, max(1, (2 * height * most_width + width) // (2 * width))
+    return max(1, (2 * width * most_height + height) // (2 * height)), most_height
+
+
+def open_undecoded(file: BinaryIO, name: str) -> tuple[Any, PictureFormat]:
+    """The first picture in a file with only its header read, and its format."""
+    head = file.read(SIGNATURE_BYTES)
+    file.seek(0)
+    kind = picture_format(head)
+    if kind is None:
+        raise UnreadableError(f"{name} is no {NAMES} picture, whatever its name says.")
+    if kind is HEIC and not reads_heic():
+        raise UnreadableError(f"{name} {NEEDS_HEIF}")
+    with _broken(name):
+        return _plugin(kind)(file), kind
+
+
+def _plugin(kind: PictureFormat) -> Any:
+    """Pillow's class for files of this format; those that are rarely needed are imported now."""
+    known = {PNG: PngImageFile, JPEG: JpegImageFile, GIF: GifImageFile, BMP: BmpImageFile}
+    if kind in known:
+        return known[kind]
+    if kind is TIFF:
+        from PIL.TiffImagePlugin import TiffImageFile
+
+        return TiffImageFile
+    if kind is HEIC:
+        from pillow_heif.as_plugin import HeifImageFile
+
+        return HeifImageFile
+    from PIL.WebPImagePlugin import WebPImageFile
+
+    return WebPImageFile
+
+
+def _loaded(image: Any, kind: PictureFormat) -> Image.Image:
+    """The picture with its pixels; of WebP without the decoder's own two frames, which Pillow keeps to the end."""
+    if kind is not WEBP:
         image.load()
-    except Exception as error:  # Pillow raises errors of many classes for broken files
-        raise UnreadableError(f"{name} is broken: {_first_line(error)}.") from None
-    return image
+        return image  # type: ignore[no-any-return]
+    frame = image._decoder.get_next()
+    image._decoder = None
+    if frame is None:
+        raise OSError("its data end too early")
+    mode = "RGBA" if image.mode == "RGBA" else "RGBX"
+    return Image.frombuffer(mode, image.size, frame[0], "raw", mode, 0, 1)
 
 
-def upright_and_opaque(image: Image.Image, name: str) -> Image.Image:
-    """The picture as a browser shows it on white: rotated by its EXIF tag, in grays ("L") or colours ("RGB")."""
+def _turn(image: Any, kind: PictureFormat) -> Image.Transpose | None:
+    """How the picture is turned upright by its EXIF tag; Pillow turns TIFF and HEIC itself."""
+    has_tag = kind in (JPEG, WEBP) or (kind is PNG and "exif" in image.info)
+    return TURNS.get(image.getexif().get(ORIENTATION)) if has_tag else None
+
+
+def _turned(box: tuple[int, int], turn: Image.Transpose | None) -> tuple[int, int]:
+    """Width and height before the picture is turned so, from those after it, or the other way round."""
+    return (box[1], box[0]) if turn in ON_ITS_SIDE else box
+
+
+def _decoded_size(size: tuple[int, int], box: tuple[int, int]) -> tuple[int, int]:
+    """The size that a JPEG decoder is asked for: twice what fits in the box, so that the rest is done smoothly."""
+    width, height = fitting_size(size, box)
+    return min(2 * width, size[0]), min(2 * height, size[1])
+
+
+def _factor(size: tuple[int, int], box: tuple[int, int]) -> int:
+    """By which whole number a picture can be reduced and still is not smaller than what fits in the box."""
+    return max(1, int(max(size[0] / box[0], size[1] / box[1])))
+
+
+def _further_bytes(image: Any, box: tuple[int, int] | None, factor: int, turn: Image.Transpose | None) -> int:
+    """Bytes that are taken beside those to decode a picture: its conversion, and what is made of it."""
+    width, height = map(int, image.size)
+    flat = (width // factor + 1) * (height // factor + 1) * (1 if _is_gray(image.mode) else 4)
+    if box is None or factor > 1 or turn is not None or not _is_flat(image):
+        return flat + 8 * min(STRIP_PIXELS, width * height)
+    made = width * height
+    if width > box[0] or height > box[1]:
+        smaller = fitting_size(image.size, box)
+        made = smaller[0] * smaller[1] * 4
+    return made
+
+
+def _is_flat(image: Image.Image) -> bool:
+    """Whether a picture is opaque, in grays or colours, so that it need not be converted."""
+    return image.mode in ("L", "RGB") and "transparency" not in image.info
+
+
+def _is_gray(mode: str) -> bool:
+    return mode in GRAY_MODES or mode.startswith("I;")
+
+
+def _flattened(image: Image.Image, factor: int) -> Image.Image:
+    """The picture in grays or colours on white, reduced by a whole number, converted strip by strip."""
+    width, height = image.size
+    mode = "L" if _is_gray(image.mode) else "RGB"
+    if factor == 1 and _is_flat(image):
+        return image
+    if factor == 1 and width * height <= STRIP_PIXELS:
+        return _opaque(image, mode)
+    target = Image.new(mode, (-(-width // factor), -(-height // factor)))
+    rows = max(1, STRIP_PIXELS // width // factor) * factor
+    for top in range(0, height, rows):
+        strip = _opaque(image.crop((0, top, width, min(top + rows, height))), mode)
+        target.paste(strip if factor == 1 else strip.reduce(factor), (0, top // factor))
+    return target
+
+
+def _opaque(image: Image.Image, mode: str) -> Image.Image:
+    if image.mode.startswith("I"):  # sixteen bits of gray
+        image = image.convert("I").point(lambda level: level * (1 / 256))
+    if image.mode in TRANSPARENT_MODES or "transparency" in image.info:
+        whole = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return image.convert(mode)
+
+
+def _length(file: BinaryIO) -> int:
+    """Bytes of a file, whose place stays where it is."""
+    place = file.tell()
+    length = file.seek(0, 2)
+    file.seek(place)
+    return length
+
+
+@contextmanager
+def _broken(name: str) -> Iterator[None]:
+    """Pillow raises errors of many classes for broken files; they become a sentence."""
     try:
-        return _upright_and_opaque(image)
-    except Exception as error:  # Pillow raises errors of many classes for broken files
-        raise UnreadableError(f"{name} is broken: {_first_line(error)}.") from None
-
-
-def reencoded(media: Media, name: str) -> Media:
-    """The same picture as a plain PNG file, for a browser that cannot show the original."""
-    target = BytesIO()
-    upright_and_opaque(decode(media.content, name), name).save(target, "PNG", compress_level=1)
-    return Media(target.getvalue(), "image/png")
-
-
-def _upright_and_opaque(image: Image.Image) -> Image.Image:
-    upright = ImageOps.exif_transpose(image)
-    gray = upright.mode in GRAY_MODES or upright.mode.startswith("I;")
-    if upright.mode.startswith("I"):  # sixteen bits of gray
-        upright = upright.convert("I").point(lambda level: level * (1 / 256))
-    if upright.mode in TRANSPARENT_MODES or "transparency" in upright.info:
-        whole = upright.convert("RGBA")
-        upright = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
-    return upright.convert("L" if gray else "RGB")
-
-
-def thumbnail(media: Media, name: str) -> Media:
-    """A small JPEG of a picture; small files are returned unchanged."""
-    if len(media.content) <= UNCHANGED_BYTES:
-        return media
-    image = _open_undecoded(media.content, name)
-    image.draft("RGB", (2 * THUMBNAIL_PIXELS, 2 * THUMBNAIL_PIXELS))
-    small = upright_and_opaque(image, name)
-    small.thumbnail((THUMBNAIL_PIXELS, THUMBNAIL_PIXELS))
-    target = BytesIO()
-    small.save(target, "JPEG", quality=80)
-    return Media(target.getvalue(), "image/jpeg")
-
-
-def _open_undecoded(raw: bytes, name: str) -> Image.Image:
-    """The picture with only its header read."""
-    if not is_picture(raw):
-        raise UnreadableError(f"{name} is no PNG or JPEG picture, whatever its name says.")
-    kind = PngImageFile if raw.startswith(PNG) else JpegImageFile
-    try:
-        return kind(BytesIO(raw))
-    except Exception as error:  # Pillow raises errors of many classes for broken files
-        raise UnreadableError(f"{name} is broken: {_first_line(error)}.") from None
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return text[0].rstrip(".") if text and text[0] else type(error).__name__
+        yield
+    except UnreadableError:
+        raise
+    except MemoryError:
+        raise UnreadableError(f"{name} takes more memory to decode than there is.") from None
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        first = text[0].rstrip(".") if text and text[0] else type(error).__name__
+        raise UnreadableError(f"{name} is broken: {first}.") from None

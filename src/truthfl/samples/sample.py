@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias
 
 from truthfl.errors import InputError
 
@@ -21,6 +21,7 @@ ID_LENGTH = 32
 
 Kind = Literal["picture", "text", "row"]  # a row of a table, or a sample of another kind that is shown in words
 Pixels: TypeAlias = "NDArray[np.uint8]"
+Shape: TypeAlias = tuple[int, ...]  # height, width, channels
 
 
 class UnreadableError(InputError):
@@ -51,20 +52,23 @@ class Problem:
 
 @dataclass(frozen=True)
 class Media:
-    """A sample as sent to the browser."""
+    """A sample, or what is shown of it, as a file's content."""
 
     content: bytes
     media_type: str
 
 
 class Reader(Protocol):
-    """Reads the samples of one source, one at a time. Both methods may raise `UnreadableError`."""
+    """Reads the samples of one source, one at a time. All methods may raise `UnreadableError`."""
+
+    def file(self, row: int) -> BinaryIO:
+        """The sample as a file that is open for reading, not checked to be readable; the caller closes it."""
 
     def media(self, row: int) -> Media:
-        """The sample for the browser, complete and checked to be readable."""
+        """The sample as it is, complete and checked to be readable."""
 
-    def pixels(self, row: int) -> Pixels:
-        """The sample for training: (height, width, channels), with 1 or 3 channels."""
+    def pixels(self, row: int, shape: Shape | None = None) -> Pixels:
+        """The sample for training: (height, width, channels), with 1 or 3 channels; fitted to `shape`, if given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +92,14 @@ class Source:
     def ids(self) -> tuple[str, ...]:
         return tuple(sample.id for sample in self.samples)
 
+    def file(self, position: int) -> BinaryIO:
+        return self.reader.file(self.samples[position].row)
+
     def media(self, position: int) -> Media:
         return self.reader.media(self.samples[position].row)
 
-    def pixels(self, position: int) -> Pixels:
-        return self.reader.pixels(self.samples[position].row)
+    def pixels(self, position: int, shape: Shape | None = None) -> Pixels:
+        return self.reader.pixels(self.samples[position].row, shape)
 
     def subset(self, positions: Iterable[int], problems: Iterable[Problem]) -> Source:
         """The source with only the samples at these positions, in this order, and with these problems added."""

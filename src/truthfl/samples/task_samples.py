@@ -5,7 +5,9 @@ Neither a sample's id nor what is shown of it has anything of its label.
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from truthfl.errors import InputError
 from truthfl.learning.task import ReadSamples, Task
@@ -14,6 +16,7 @@ from truthfl.samples.sample import (
     Media,
     Pixels,
     Problem,
+    Shape,
     Source,
     UnreadableError,
     content_id,
@@ -28,10 +31,13 @@ class TextReader:
     def __init__(self, texts: list[str]) -> None:
         self.texts = texts
 
-    def media(self, row: int) -> Media:
-        return Media(self.texts[row].encode("utf-8", "replace"), "text/plain; charset=utf-8")
+    def file(self, row: int) -> BinaryIO:
+        return BytesIO(self.texts[row].encode("utf-8", "replace"))
 
-    def pixels(self, row: int) -> Pixels:
+    def media(self, row: int) -> Media:
+        return Media(self.file(row).read(), "text/plain; charset=utf-8")
+
+    def pixels(self, row: int, shape: Shape | None = None) -> Pixels:  # noqa: ARG002
         raise UnreadableError(f"sample {row + 1} is no picture.")
 
 

@@ -1,4 +1,6 @@
-"""Checks what a task of one's own gives, and puts what it raises into one sentence. Imports `model` and `task`."""
+"""Checks what a task of one's own gives, and puts what it raises into one sentence. Imports `class_sets`, `model` and
+`task`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.learning.class_sets import SEPARATOR, joined, joined_from, require_no_separator
 from truthfl.learning.model import Features, Model
 from truthfl.learning.task import COMPUTING, OWN_STEPS, ReadSamples, Task
 
@@ -91,10 +94,25 @@ def _checked_read(task: Task, read: Any, _: Any) -> ReadSamples:
         raise InputError(f"{name}.read gave samples of different lengths; raw must be an array.") from None
     if raw.ndim == 0 or not len(raw):
         raise InputError(f"{name}.read found no samples.")
-    labels = None if read.labels is None else tuple(str(label) for label in read.labels)
+    labels = None if read.labels is None else tuple(_checked_label(task, label) for label in read.labels)
     if labels is not None and len(labels) != len(raw):
         raise InputError(f"{name}.read gave {len(raw)} samples and {len(labels)} labels; it must be one per sample.")
     return replace(read, raw=raw, labels=labels)
+
+
+def _checked_label(task: Task, label: Any) -> str:
+    """A label as text: of several classes, which may be a list, as `class_sets` joins them."""
+    name = type(task).__name__
+    if isinstance(label, list | tuple | set | frozenset):
+        if not task.several_labels:
+            raise InputError(
+                f"{name}.read gave several labels of a sample; [task] several_labels must be true for that."
+            )
+        if not label:
+            raise InputError(f"{name}.read gave a sample without any label; each must have at least one.")
+        require_no_separator(map(str, label))
+        return joined(map(str, label))
+    return joined_from(str(label), SEPARATOR, f"{name}.read") if task.several_labels else str(label)
 
 
 def _checked_features(task: Task, given: Any, arguments: Any) -> Features:

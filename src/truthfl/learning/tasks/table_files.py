@@ -1,4 +1,5 @@
-"""Reads tables from .csv, .npz and .parquet files, and writes .csv files. Imports `array_files` and `task`.
+"""Reads tables from .csv, .npz and .parquet files, and writes .csv files. Imports `array_files`, `label_matrix`,
+`task`.
 
 All cells are read as texts; which columns are numbers is the task's to know.
 """
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from truthfl.errors import InputError
 from truthfl.files import write_file
 from truthfl.learning.array_files import names_in_npz, read_npz, short_reason
+from truthfl.learning.label_matrix import classes_of_rows
 from truthfl.learning.task import ReadSamples
 
 MAX_BYTES = 256_000_000
@@ -25,13 +27,19 @@ MAX_COLUMNS = 10_000
 NPZ_NAMES = ("rows", "columns")
 csv.field_size_limit(MAX_BYTES)
 
+Rows = tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]
+"""Names of columns, cells, and where each row is."""
 
-def read_table(path: Path, label: str) -> ReadSamples:
+
+def read_table(path: Path, label: str, separator: str | None = None) -> ReadSamples:
     """The rows of a file without the column `label`, whose cells are the labels, unless all of them are empty.
 
     .csv      with a header, in UTF-8
     .npz      arrays `rows` (n, columns), `columns` (names), and optionally `labels` (names, or positions in `classes`)
     .parquet  if the package pyarrow is installed
+
+    separator  between several classes in a cell; `labels` of an .npz file may then be a matrix of true and false. None
+               if a sample has one class
     """
     readers = {".csv": _csv_rows, ".npz": _npz_rows, ".parquet": _parquet_rows}
     suffix = path.suffix.lower()
@@ -41,7 +49,7 @@ def read_table(path: Path, label: str) -> ReadSamples:
         raise InputError(f"{path} does not exist; name a {suffix} file.")
     if path.stat().st_size > MAX_BYTES:
         raise InputError(f"{path} has over {MAX_BYTES / 1e6:.0f} MB; split it into several files.")
-    columns, cells, places = readers[suffix](path, label)
+    columns, cells, places = readers[suffix](path, label, separator)
     _require_names(columns, path)
     if not len(cells):
         raise InputError(f"{path} has no rows; it must have at least one below the names of its columns.")
@@ -50,7 +58,8 @@ def read_table(path: Path, label: str) -> ReadSamples:
     position = columns.index(label)
     others = [k for k in range(len(columns)) if k != position]
     labels = complete_labels([cell.strip() for cell in cells[:, position]], places, path, label)
-    return ReadSamples(cells[:, others], labels, tuple(columns[k] for k in others), file=str(path), places=places)
+    read = ReadSamples(cells[:, others], labels, tuple(columns[k] for k in others), file=str(path), places=places)
+    return read if separator is None else read.with_several_labels(separator)
 
 
 def complete_labels(labels: Sequence[str], places: Sequence[str], path: Path, label: str) -> tuple[str, ...] | None:
@@ -95,7 +104,7 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> InputError:
     return InputError(f"{path} cannot be read as UTF-8 (byte 0x{byte:02x} at {error.start}); save it so.")
 
 
-def _csv_rows(path: Path, _label: str) -> tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]:
+def _csv_rows(path: Path, _label: str, _separator: str | None) -> Rows:
     rows = csv_rows(path)
     if not rows:
         raise InputError(f"{path} is empty; its first line must be the names of its columns.")
@@ -109,7 +118,7 @@ def _csv_rows(path: Path, _label: str) -> tuple[tuple[str, ...], NDArray[Any], t
     return columns, _cells([cells for _, cells in others], len(columns)), tuple(f"line {line}" for line, _ in others)
 
 
-def _npz_rows(path: Path, label: str) -> tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]:
+def _npz_rows(path: Path, label: str, separator: str | None) -> Rows:
     if not set(NPZ_NAMES) <= names_in_npz(path):
         raise InputError(f"{path} is no table; it must hold the arrays 'rows' and 'columns'.")
     arrays = read_npz(path, NPZ_NAMES, ["labels", "classes"])
@@ -120,12 +129,19 @@ def _npz_rows(path: Path, label: str) -> tuple[tuple[str, ...], NDArray[Any], tu
         )
     values = rows.tolist()
     if "labels" in arrays:
-        labels = _npz_labels(path, arrays["labels"], arrays.get("classes"), len(rows))
+        labels = _npz_labels(path, arrays["labels"], arrays.get("classes"), len(rows), separator)
         columns, values = (*columns, label), [[*row, name] for row, name in zip(values, labels, strict=True)]
     return columns, _cells(values, len(columns)), tuple(f"row {k + 1}" for k in range(len(values)))
 
 
-def _npz_labels(path: Path, labels: NDArray[Any], classes: NDArray[Any] | None, rows: int) -> list[str]:
+def _npz_labels(
+    path: Path, labels: NDArray[Any], classes: NDArray[Any] | None, rows: int, separator: str | None
+) -> list[str]:
+    if separator is not None and labels.ndim != 1:
+        if classes is None:
+            raise InputError(f"{path} has a matrix of labels; it must have the names of its columns in 'classes'.")
+        names = [str(name) for name in classes.ravel()]
+        return [separator.join(names[k] for k in own) for own in classes_of_rows(path, labels, rows, len(names))]
     if labels.shape != (rows,):
         raise InputError(f"{path} has labels of shape {labels.shape}; there must be one per row, ({rows},).")
     if classes is None or labels.dtype.kind not in "iu":
@@ -136,7 +152,7 @@ def _npz_labels(path: Path, labels: NDArray[Any], classes: NDArray[Any] | None, 
     return [names[label] for label in labels.tolist()]
 
 
-def _parquet_rows(path: Path, _label: str) -> tuple[tuple[str, ...], NDArray[Any], tuple[str, ...]]:
+def _parquet_rows(path: Path, _label: str, _separator: str | None) -> Rows:
     try:
         parquet = import_module("pyarrow.parquet")
     except ImportError:

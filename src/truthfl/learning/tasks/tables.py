@@ -1,6 +1,6 @@
 """`Tables`: rows with numbers and categories, the classes being in one column.
 
-Imports `task`, `table_files`, `bundled_tables` and `texts` of truthfl.
+Imports `task`, `task_of_files`, `table_files`, `bundled_tables` and `texts` of truthfl.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Features
-from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.task import ReadSamples
 from truthfl.learning.tasks.bundled_tables import NAMES, bundled_table
 from truthfl.learning.tasks.table_files import MAX_COLUMNS, read_table, write_table
+from truthfl.learning.tasks.task_of_files import TaskOfFiles
 from truthfl.texts import LONGEST_NAME, plain
 
 MOST_CATEGORIES = 50  # of a column that is not named in `categories`
@@ -27,7 +28,7 @@ SHOWN = 5  # names in a sentence
 
 
 @dataclass(frozen=True)
-class Tables(Task):
+class Tables(TaskOfFiles):
     """Rows of a table: numbers, standardised by the operator's pilot data, and categories, one 0 or 1 for each value.
 
     label       name of the column with the class
@@ -64,7 +65,7 @@ class Tables(Task):
         _require_fitted(self)
 
     def read(self, path: Path) -> ReadSamples:
-        return read_table(path, self.label)
+        return read_table(path, self.label, self.separator)
 
     def operator_samples(self, source: str) -> ReadSamples:
         if source in self.sources:
@@ -112,7 +113,7 @@ class Tables(Task):
         return made
 
     def write(self, path: Path, samples: ReadSamples) -> None:
-        write_table(path, samples, self.label)
+        write_table(path, self.for_file(samples), self.label)
 
     @property
     def _width(self) -> int:

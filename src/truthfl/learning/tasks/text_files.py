@@ -16,11 +16,13 @@ from truthfl.learning.tasks.table_files import MAX_BYTES, complete_labels, csv_r
 MAX_LETTERS = 20_000
 
 
-def read_texts(path: Path, text: str = "text", label: str = "label") -> ReadSamples:
+def read_texts(path: Path, text: str = "text", label: str = "label", separator: str | None = None) -> ReadSamples:
     """The texts of a file in its order; lines without a text, or with too long a one, are listed as problems.
 
     .csv    with a header that names the column `text`; the classes are in the column `label`, if there is one
     .jsonl  an object with these fields on each line, or a text alone
+
+    separator  between several classes, which a .jsonl file may have as a list, too; None if a text has one class
     """
     suffix = path.suffix.lower()
     if suffix not in (".csv", ".jsonl"):
@@ -28,7 +30,7 @@ def read_texts(path: Path, text: str = "text", label: str = "label") -> ReadSamp
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path} has over {MAX_BYTES / 1e6:.0f} MB; split it into several files.")
-        lines = list(_csv_lines(path, text, label) if suffix == ".csv" else _json_lines(path, text, label))
+        lines = list(_csv_lines(path, text, label) if suffix == ".csv" else _json_lines(path, text, label, separator))
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     except OSError as error:
@@ -39,7 +41,8 @@ def read_texts(path: Path, text: str = "text", label: str = "label") -> ReadSamp
     texts[:] = [_clean(str(found).strip()) for _, found, _ in kept]
     places = tuple(f"line {number}" for number, _, _ in kept)
     labels = complete_labels([_clean(name) for _, _, name in kept], places, path, label)
-    return ReadSamples(texts, labels, (), problems, str(path), places)
+    read = ReadSamples(texts, labels, (), problems, str(path), places)
+    return read if separator is None else read.with_several_labels(separator)
 
 
 def _csv_lines(path: Path, text: str, label: str) -> Iterator[tuple[int, object, str]]:
@@ -54,7 +57,7 @@ def _csv_lines(path: Path, text: str, label: str) -> Iterator[tuple[int, object,
         yield number, cells[at] if at < len(cells) else None, name
 
 
-def _json_lines(path: Path, text: str, label: str) -> Iterator[tuple[int, object, str]]:
+def _json_lines(path: Path, text: str, label: str, separator: str | None) -> Iterator[tuple[int, object, str]]:
     """Number, text and label of each line that is not blank."""
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
@@ -64,6 +67,8 @@ def _json_lines(path: Path, text: str, label: str) -> Iterator[tuple[int, object
                 except (ValueError, RecursionError):
                     value = None
                 name = value.get(label) if isinstance(value, dict) else None
+                if separator is not None and isinstance(name, list):
+                    name = separator.join(str(one).strip() for one in name)
                 found = value.get(text) if isinstance(value, dict) else value
                 yield number, found, "" if name is None or isinstance(name, dict | list) else str(name).strip()
 

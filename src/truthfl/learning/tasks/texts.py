@@ -1,5 +1,6 @@
-"""`Texts`: texts with classes, as the words that occur in them. Imports `task`, `text_files`, `docstrings`.
+"""`Texts`: texts with classes, as the words that occur in them.
 
+Imports `task`, `task_of_files`, `table_files`, `text_files` and `docstrings`.
 scikit-learn is imported when features are made, not before: that takes over a second.
 """
 
@@ -13,9 +14,10 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.learning.model import Features
-from truthfl.learning.task import ReadSamples, Task
+from truthfl.learning.task import ReadSamples
 from truthfl.learning.tasks.docstrings import docstrings
 from truthfl.learning.tasks.table_files import write_csv
+from truthfl.learning.tasks.task_of_files import TaskOfFiles
 from truthfl.learning.tasks.text_files import read_texts
 from truthfl.mechanism.checks import whole_number
 from truthfl.texts import LONGEST_NAME, plain
@@ -27,7 +29,7 @@ OCCURS = 255  # byte of a word that occurs
 
 
 @dataclass(frozen=True)
-class Texts(Task):
+class Texts(TaskOfFiles):
     """Texts, each as the set of its words. Nothing is fitted to the operator's texts but the classes.
 
     label    column of a .csv file, or field of .jsonl lines, with the class
@@ -55,7 +57,7 @@ class Texts(Task):
             raise InputError(f"words is {self.words}; it must be 1 or {MOST_WORDS}.")
 
     def read(self, path: Path) -> ReadSamples:
-        read = read_texts(path, self.text, self.label)
+        read = read_texts(path, self.text, self.label, self.separator)
         if not len(read):
             raise InputError(f"{path} has no text; it must have at least one.")
         return read
@@ -83,4 +85,5 @@ class Texts(Task):
         return made
 
     def write(self, path: Path, samples: ReadSamples) -> None:
-        write_csv(path, (self.text, self.label), samples.raw[:, None], samples.labels or ("",) * len(samples))
+        labels = self.for_file(samples).labels or ("",) * len(samples)
+        write_csv(path, (self.text, self.label), samples.raw[:, None], labels)

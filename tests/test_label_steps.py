@@ -1,0 +1,132 @@
+"""Steps of several decisions, which are undone together; files of version 1; conflicts between two who decide."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from messages import told
+from truthfl.samples.handmade_labels import labels_of
+from truthfl.samples.label_names import other_labels, other_labels_in_words
+from truthfl.samples.label_state import LabelState
+from truthfl.samples.label_store import Decision, LabelConflictError, LabelStore
+
+VERSION_1 = """
+CREATE TABLE decisions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    nonce  TEXT NOT NULL UNIQUE,
+    at     TEXT NOT NULL,
+    how    TEXT NOT NULL CHECK (how IN ('page', 'import')),
+    sample TEXT NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('label', 'skip', 'flag', 'unflag', 'undo')),
+    label  TEXT CHECK ((label IS NOT NULL) = (action = 'label')),
+    undoes INTEGER UNIQUE REFERENCES decisions CHECK ((undoes IS NOT NULL) = (action = 'undo'))
+);
+CREATE INDEX decisions_of_sample ON decisions (sample);
+CREATE TRIGGER no_change BEFORE UPDATE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
+CREATE TRIGGER no_removal BEFORE DELETE ON decisions
+    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
+CREATE VIEW standing AS
+    SELECT * FROM decisions AS made WHERE action != 'undo'
+    AND NOT EXISTS (SELECT 1 FROM decisions AS undo WHERE undo.undoes = made.number);
+CREATE VIEW labels AS
+    SELECT sample, label FROM
+        (SELECT sample, label, max(number) FROM standing WHERE action IN ('label', 'skip') GROUP BY sample)
+    WHERE label IS NOT NULL;
+PRAGMA user_version = 1;
+INSERT INTO decisions (nonce, at, how, sample, action, label) VALUES
+    ('nonce-1', '2025-01-01T00:00:00.000+00:00', 'page', 'a', 'label', 'cat'),
+    ('nonce-2', '2025-01-01T00:00:01.000+00:00', 'page', 'a', 'label', 'dog'),
+    ('nonce-3', '2025-01-01T00:00:02.000+00:00', 'import', 'b', 'label', 'cat');
+INSERT INTO decisions (nonce, at, how, sample, action, undoes) VALUES
+    ('nonce-4', '2025-01-01T00:00:03.000+00:00', 'page', 'a', 'undo', 2);
+"""
+
+
+@pytest.fixture
+def store(tmp_path):
+    with closing(LabelStore(tmp_path / "labels.db")) as opened:
+        yield opened
+
+
+def labels(store):
+    return {sample: state.label for sample, state in store.states().items()}
+
+
+def anything(*_):
+    return True
+
+
+def test_a_file_of_version_1_is_brought_up_to_date_and_keeps_everything(tmp_path):
+    path = tmp_path / "labels.db"
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(VERSION_1)
+        before = database.execute("SELECT * FROM decisions").fetchall()
+    for _ in range(2):
+        with closing(LabelStore(path)) as store:
+            assert labels(store) == {"a": "cat", "b": "cat"}
+    with closing(LabelStore(path)) as store:
+        store.decide_together("step-nonce", {"a": "dog", "b": "dog"}, anything)
+        assert labels(store) == {"a": "dog", "b": "dog"}
+        store.undo("undo-nonce-1", {"a", "b"})
+        assert store.undo("undo-nonce-2", {"a", "b"}).sample == "a"  # her own first label
+        assert store.undo("undo-nonce-3", {"a", "b"}) is None  # what was imported then is no step
+        assert labels(store) == {"a": None, "b": "cat"}
+    with closing(sqlite3.connect(path)) as database:
+        assert [row[:8] for row in database.execute("SELECT * FROM decisions LIMIT 4")] == before
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+    assert labels_of(path, ["b"], ["cat", "dog"]).tolist() == [0]
+
+
+def test_a_step_is_made_once_and_undone_whole(store):
+    store.decide(Decision("first-nonce", "b", "label", "cat"))
+    for _ in range(2):  # sent again
+        stored = store.decide_together("step-nonce", dict.fromkeys("abc", "dog"), anything)
+        assert (stored.sample, stored.action, stored.state) == ("a", "label", LabelState("dog"))
+        assert stored.also == {"b": LabelState("dog"), "c": LabelState("dog")}
+    for _ in range(2):
+        undone = store.undo("undo-nonce", {"c"})
+        assert (undone.action, undone.also["b"]) == ("label", LabelState("cat"))
+    assert labels(store) == {"a": None, "b": "cat", "c": None}
+    assert len(store.recent_times(10)) == 1  # a step says nothing of her pace
+
+
+def test_an_import_is_one_step(store):
+    store.decide(Decision("first-nonce", "a", "label", "cat"))
+    agreed = store.differing({"a": "dog", "b": "dog"})
+    assert agreed == {"a"}
+    with pytest.raises(LabelConflictError):
+        store.add_imported({"a": "dog", "b": "dog"})
+    assert labels(store) == {"a": "cat"}
+    store.add_imported({"a": "dog", "b": "dog"}, flagged=["c"], replacing=agreed)
+    assert labels(store) == {"a": "dog", "b": "dog", "c": None}
+    store.undo("undo-nonce", {"a", "b", "c"})
+    assert labels(store) == {"a": "cat", "b": None, "c": None}
+    assert not store.states()["c"].flagged
+
+
+def test_who_believed_another_label_stores_nothing(store):
+    store.decide(Decision("first-nonce", "a", "label", "cat"))
+    with pytest.raises(LabelConflictError) as conflict:
+        store.decide(Decision("second-nonce", "a", "label", "dog"), lambda _, state: state.label is None)
+    assert conflict.value.states == {"a": LabelState("cat")}
+    assert "nothing was stored" in told(
+        store.decide_together, "third-nonce", {"b": "dog", "a": "dog"}, lambda _, state: state.label is None
+    )
+    assert labels(store) == {"a": "cat"}
+    again = store.decide(Decision("first-nonce", "a", "label", "cat"), lambda _, state: state.label is None)
+    assert again.state.label == "cat"  # sent again, it is no conflict with itself
+
+
+def test_labels_of_other_classes_are_counted(store, tmp_path):
+    for number, label in enumerate(("cat", "fox", "fox", "elk")):
+        store.decide(Decision(f"nonce-{number}", f"s{number}", "label", label))
+    path = tmp_path / "labels.db"
+    assert other_labels(path, ["cat", "dog"]) == {"fox": 2, "elk": 1}
+    assert other_labels(path, ["cat", "dog"], ["s0", "s3", "s9"]) == {"elk": 1}
+    assert other_labels(tmp_path / "none.db", ["cat"]) == {}
+    assert other_labels_in_words({"fox": 2, "elk": 1}, ["cat", "dog"]) == (
+        "3 labels are of classes that are not among cat, dog: fox, elk. They are kept, and their samples count as not "
+        "labeled until they get another label."
+    )
