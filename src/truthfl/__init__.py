@@ -1,12 +1,10 @@
 """truthfl: federated learning that pays people for honest work.
 
 The public names are those of `public`, loaded when the first of them is asked for: a command that needs none of them
-starts without NumPy.
+starts without NumPy. Nothing is imported here: until the command is at work, Ctrl+C prints Python's own traceback.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take it as true
 if TYPE_CHECKING:
     from truthfl.public import *  # noqa: F403
 
@@ -14,6 +12,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     public = import_module("truthfl.public")
     if name == "__all__" or name in public.__all__:
         return getattr(public, name)
@@ -21,4 +21,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
+    from importlib import import_module
+
     return sorted([*globals(), *import_module("truthfl.public").__all__])

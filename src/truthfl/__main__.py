@@ -1,5 +1,5 @@
 """`python -m truthfl`."""
 
-from truthfl.cli.app import main
+from truthfl.cli.entry import main
 
 main()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # for type checkers: the same names as in _TARGETS
     from truthfl.learning.fabricators import Echo, Garbage, LastBit
     from truthfl.learning.federated import Federated
     from truthfl.learning.images import LabeledImages
+    from truthfl.learning.label_sets import LabelSets
     from truthfl.learning.labeled_samples import LabeledSamples
     from truthfl.learning.labels import assigned_labels
     from truthfl.learning.partition import Partition, dirichlet_partition, iid_partition, paper_partition
@@ -66,6 +67,7 @@ __all__ = [
     "Echo",
     "Federated",
     "Garbage",
+    "LabelSets",
     "LabelStore",
     "LabeledImages",
     "LabeledSamples",
@@ -124,6 +126,7 @@ _TARGETS = {  # public name: module and attribute
     "Echo": "learning.fabricators:Echo",
     "Federated": "learning.federated:Federated",
     "Garbage": "learning.fabricators:Garbage",
+    "LabelSets": "learning.label_sets:LabelSets",
     "LabelStore": "samples.label_store:LabelStore",
     "LabeledImages": "learning.images:LabeledImages",
     "LabeledSamples": "learning.labeled_samples:LabeledSamples",

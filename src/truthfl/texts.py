@@ -11,6 +11,7 @@ from truthfl.errors import InputError
 
 LONGEST_SENTENCE = 300  # letters of a reason or another sentence
 LONGEST_NAME = 200
+LONGEST_PAYMENT_NOTE = 300  # letters of how an operator pays
 
 
 def plain(text: object, longest: int = LONGEST_SENTENCE) -> str:

@@ -1,6 +1,6 @@
 """`truthfl join`: take part in a job as a participant.
 
-Imports `progress` and, when called, `label`, `federation`, the ledger, `page` and `studies`.
+Imports `phone` and, when called, `label`, `federation`, the ledger, `page` and `studies`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,24 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truthfl.cli.exit_codes import FAILED, INTERRUPTED
+from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
 from truthfl.errors import InputError
 from truthfl.files import make_private_folder
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
     from truthfl.federation.participant.node_settings import Settings
+    from truthfl.learning.second_opinion import OpinionSource
     from truthfl.ledger.terms import Offer
     from truthfl.page.open_page import OpenPage
+    from truthfl.page.open_phone_page import PhoneAccess
 
 POLL_SECONDS = 0.1
 LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
@@ -30,7 +34,7 @@ LONGEST_NEWS, LONGEST_TERM = 1000, 2000  # letters of what the server says
 
 def join(
     data: Annotated[
-        Path, typer.Option(help="Folder of PNG or JPEG files, an idx or .npz file; with --task, the file it reads.")
+        Path, typer.Option(help="Folder of pictures, an idx or .npz file; with --task, the file it reads.")
     ],
     invitation: Annotated[
         str | None,
@@ -61,6 +65,9 @@ def join(
         bool | None, typer.Option(help="Open the page to answer and label; only where it is needed unless given.")
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the page's address, open nothing.")] = False,
+    phone: Phone = False,
+    phone_address: PhoneAddress = None,
+    phone_port: PhonePort = DEFAULT_PORT,
     stay: Annotated[bool, typer.Option("--stay", help="Stay for further jobs after the first receipt.")] = False,
 ) -> None:
     """Take part: answer the offer, label, train on your own data, get your receipt. Your data stay where they are.
@@ -83,6 +90,7 @@ def join(
     from truthfl.files import require_writable
     from truthfl.learning.task_choice import absolute_argument
     from truthfl.ledger import participant_folder
+    from truthfl.ledger.connection_file import ConnectionFile
 
     place = meeting_place(invitation, server, name, key, root, home)
     server, name, key = place.server, place.name, place.key
@@ -95,7 +103,10 @@ def join(
     accept_policy = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
     paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
     settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost, absolute_argument(task))
-    with_page = (accept_policy == ASK or not labels_came_along(settings)) if page is None else page
+    if phone and page is False:
+        raise InputError("--phone shows the page, and --no-page does not; say one of them.")
+    with_page = phone or ((accept_policy == ASK or not labels_came_along(settings)) if page is None else page)
+    access = phone_access(phone, phone_address, phone_port)
     if accept_policy == ASK and not with_page and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
     make_private_folder(home)
@@ -107,17 +118,20 @@ def join(
     shown = _ShownDocuments(offers, len(participant_folder.receipts(home)))
     try:
         with ExitStack() as open_pages:
-            opened_page = _open_page(open_pages, settings, no_browser) if with_page else None
-            is_own = wait_for_server(connection, _tell)
-            if place.invitation is not None:
-                admit_once(connection, place.invitation)
-            with open_node(connection, settings, is_own=is_own, tell=_tell) as node:
-                print("truthfl: connected", flush=True)
-                ask = accept_policy == ASK and not with_page
-                while not _show_new_documents(home, key, shown, ask=ask) or stay:
-                    if node.failed is not None:
-                        raise node.failed
-                    time.sleep(POLL_SECONDS)
+            opened_page = _open_page(open_pages, settings, no_browser, access) if with_page else None
+            with ConnectionFile(home) as state:
+                connection.reached = state.note
+                is_own = wait_for_server(connection, _tell)
+                if place.invitation is not None:
+                    admit_once(connection, place.invitation)
+                with open_node(connection, settings, is_own=is_own, tell=_tell) as node:
+                    print("truthfl: connected", flush=True)
+                    state.note(True)
+                    ask = accept_policy == ASK and not with_page
+                    while not _show_new_documents(home, key, shown, ask=ask) or stay:
+                        if node.failed is not None:
+                            raise node.failed
+                        time.sleep(POLL_SECONDS)
             if opened_page is not None:
                 _keep_open(opened_page)
         if shown.over or shown.faulty:
@@ -179,10 +193,10 @@ def _keep_open(page: OpenPage) -> None:
         print()
 
 
-def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool) -> OpenPage:
+def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phone: PhoneAccess | None) -> OpenPage:
     from truthfl.cli.label import DIGITS, open_in_browser, print_unreadable_samples
     from truthfl.federation.participant.node_settings import samples_to_show
-    from truthfl.learning.task import class_names
+    from truthfl.learning.task_choice import TaskChoice
     from truthfl.ledger.signing import read_key
     from truthfl.page.open_page import open_page
 
@@ -190,34 +204,71 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool) -> O
     source, labels = samples_to_show(settings)  # the same samples that the node trains on
     print_unreadable_samples(source)
     names = tuple(label for label in labels or () if isinstance(label, str))
-    classes = class_names(names) if names else DIGITS
+    task = TaskChoice.of_argument(settings.task).load()
+    classes = task.class_names_in(names) if names else task.classes or DIGITS
     page = open_pages.enter_context(
-        open_page(home, source, classes, read_key(Path(settings.key)), existing_labels=labels)
+        open_page(
+            home,
+            source,
+            classes,
+            read_key(Path(settings.key)),
+            existing_labels=labels,
+            several=task.several_labels,
+            phone=phone,
+            make_opinion=partial(_opinion, settings),
+        )
     )
     print(f"Your page, for this machine alone: {page.url}", flush=True)
+    if page.phone is not None:
+        print_phone_page(page.phone, source.kind)
     if not no_browser:
         open_in_browser(page.url, home)
     return page
 
 
+def _opinion(settings: Settings) -> OpinionSource:
+    """Her own model, to be asked about her labels."""
+    from truthfl.federation.participant.solo_opinion import solo_opinion
+
+    return solo_opinion(settings)
+
+
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
     from truthfl.ledger.signing import read_key
+    from truthfl.page.catalogue import english
     from truthfl.page.offer_outlook import pay_deviation
     from truthfl.page.privacy_terms import noise_words, promised_to, sample_noun, what_leaves
+    from truthfl.samples.label_names import other_labels, other_labels_in_words
+    from truthfl.samples.label_store import FILE_NAME
 
     job, client, deviation, noun = offer.job, offer.client, pay_deviation(offer), sample_noun(offer)
     alone = " train a model on them alone," if job.has_audition else ""
     classes = plain(", ".join(map(str, job.classes)))
+    several = f"; a {noun} may have several" if job.several_labels else ""
     print(
-        f"Offer of job {plain(job.name)}: label {client.samples} {noun}s ({classes}),{alone} then "
+        f"Offer of job {plain(job.name)}: label {client.samples} {noun}s ({classes}{several}),{alone} then "
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
         f"Expected pay {offer.expected_pay:,.2f} {plain(job.currency, 30)}, give or take {deviation:,.2f}; "
         f"your cost is taken to be {offer.cost:,.2f}.\n{plain(job.formula, LONGEST_TERM)}.\n"
         f"{plain(job.dropping_out, LONGEST_TERM)}",
     )
-    print(f"Your {noun}s and labels stay on this machine. What leaves it:", *what_leaves(offer), sep="\n- ")
-    print(noise_words(offer, promised_to(offer)), flush=True)
+    if job.payment_note:
+        print(f"How and when you are paid, the operator says: {plain(job.payment_note)}")
+    print(
+        f"Your {noun}s and labels stay on this machine. What leaves it:", *map(english, what_leaves(offer)), sep="\n- "
+    )
+    print(english(noise_words(offer, promised_to(offer))), flush=True)
+    if job.picture_fit:
+        height, width, *_ = job.image_shape
+        print(
+            f"For training, pictures of other sizes are scaled to fit into {width}×{height} pixels, with black around; "
+            "your files stay as they are.",
+            flush=True,
+        )
+    other = other_labels(home / FILE_NAME, job.classes, several=job.several_labels)
+    if other:
+        _tell(f"in {home / FILE_NAME}, {other_labels_in_words(other, job.classes)}")
     if ask:
         accepted = typer.confirm("Do you accept?")
         participant_folder.put_answer(home, offer, read_key(key), accepted=accepted)

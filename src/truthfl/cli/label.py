@@ -1,24 +1,32 @@
 """`truthfl label`: label samples in the browser.
 
-Imports `files` and, when called, `learning.task_choice`, `page`, `samples` and the ledger.
+Imports `files`, `phone` and, when called, `federation.protocol.kept_instructions`, `job`, `learning.task_choice`,
+`page`, `samples` and the ledger.
 """
 
 from __future__ import annotations
 
 import sys
 import webbrowser
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl.cli.phone import DEFAULT_PORT, Phone, PhoneAddress, PhonePort, phone_access, print_phone_page
 from truthfl.errors import InputError
 from truthfl.files import write_file
+from truthfl.learning.class_sets import require_no_separator
 from truthfl.texts import plain
 
 if TYPE_CHECKING:
-    from truthfl.learning.task import Task
+    from truthfl.instructions import Instructions
+    from truthfl.job.classes_section import ClassesSection
+    from truthfl.learning.second_opinion import OpinionSource
+    from truthfl.learning.task_choice import TaskChoice
     from truthfl.ledger.signing import PrivateKey
+    from truthfl.page.open_phone_page import PhoneAccess
     from truthfl.samples.sample import Source
 
 DIGITS = tuple("0123456789")
@@ -28,7 +36,7 @@ HOME = Path("truthfl-home")
 def label(
     data: Annotated[
         Path,
-        typer.Option(help="Folder of PNG or JPEG files, .npz or idx file of pictures, .csv or .jsonl file of others."),
+        typer.Option(help="Folder of pictures, .npz or idx file of pictures, .csv or .jsonl file of others."),
     ],
     home: Annotated[Path, typer.Option(help="Folder for labels.db and the job's documents.")] = HOME,
     task: Annotated[
@@ -38,41 +46,80 @@ def label(
     classes: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="Names of the classes, if no offer has them; 0 to 9 otherwise.")
     ] = None,
+    several: Annotated[
+        bool, typer.Option("--several", help="A sample may have several classes; Enter confirms.")
+    ] = False,
+    instructions: Annotated[
+        Path | None, typer.Option(metavar="FILE.toml", help="File with [classes]: descriptions and examples of each.")
+    ] = None,
     key: Annotated[Path | None, typer.Option(help="Your private key; the file key in the home folder.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
+    phone: Phone = False,
+    phone_address: PhoneAddress = None,
+    phone_port: PhonePort = DEFAULT_PORT,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the labels to a .json (Label Studio's) or .csv file.")
     ] = None,
     import_: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Take labels in from such a file.")
     ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="With --import: the file's labels replace yours where they differ.")
+    ] = False,
+    keep_other_classes: Annotated[
+        bool, typer.Option("--keep-other-classes", help="Go on where there are labels of other classes; they are kept.")
+    ] = False,
 ) -> None:
     """Label pictures, texts or rows of a table in a page in your own browser; nothing leaves this machine.
 
     Every decision is on the disk before the next one shows, so it can be left and gone on with at any time. With
     --export or --import, labels are written or taken in, and no page is opened.
+    With --phone, the page is served to your phone in your own network, too.
 
     Example: truthfl label --data photos --classes cat,dog,other
     """
     from truthfl.samples.open_samples import open_samples
 
-    named = None if task is None else _named_task(task)
-    source = open_samples(data, named)
-    names = _classes(classes, (named and named.classes) or DIGITS)
+    choice = None if task is None else _named_task(task)
+    named = None if choice is None else choice.load()
+    source = open_samples(data, None if choice is None or choice.is_pictures else named)
+    described = None if instructions is None else _described_classes(instructions)
+    told_of = () if described is None or len(described.names) == 1 else described.names
+    names = _classes(classes, (named and named.classes) or told_of or DIGITS)
+    if described is not None:
+        described.require_known(names)
+    several = several or (named is not None and named.several_labels)
+    if several:
+        require_no_separator(names)
+    access = phone_access(phone, phone_address, phone_port)
     print_unreadable_samples(source)
     if export is not None or import_ is not None:
-        _exchange(home, source, names, export, import_)
+        _exchange(home, source, names, several, export, import_, replace)
         return
-    _serve(home, source, names, _key(home, key), port, no_browser)
+    _tell_other_classes(home, source, names, several, keep_other_classes)
+    told = None if described is None else _kept_instructions(described, home)
+    _serve(home, source, names, several, _key(home, key), told, port, no_browser, access)
 
 
-def _named_task(text: str) -> Task | None:
-    """The task that a person named; None for pictures."""
-    from truthfl.learning.task_choice import PICTURES, TaskChoice
+def _named_task(text: str) -> TaskChoice:
+    """The task that a person named."""
+    from truthfl.learning.task_choice import TaskChoice
 
-    choice = TaskChoice.of_argument(text)
-    return None if choice == PICTURES else choice.load()
+    return TaskChoice.of_argument(text)
+
+
+def _described_classes(file: Path) -> ClassesSection:
+    from truthfl.job import read_classes
+
+    return read_classes(file)
+
+
+def _kept_instructions(section: ClassesSection, home: Path) -> Instructions | None:
+    """The instructions, with their examples in the home folder."""
+    from truthfl.federation.protocol.kept_instructions import kept_instructions
+
+    return kept_instructions(section, home)
 
 
 def open_in_browser(url: str, home: Path) -> None:
@@ -92,13 +139,34 @@ def print_unreadable_samples(source: Source) -> None:
 
 
 def _serve(
-    home: Path, source: Source, classes: tuple[str, ...], key: PrivateKey | None, port: int, no_browser: bool
+    home: Path,
+    source: Source,
+    classes: tuple[str, ...],
+    several: bool,
+    key: PrivateKey | None,
+    instructions: Instructions | None,
+    port: int,
+    no_browser: bool,
+    phone: PhoneAccess | None,
 ) -> None:
     from truthfl.page.open_page import open_page
 
-    with open_page(home, source, classes, key, port=port) as opened:
+    opinion = partial(_opinion, source)
+    with open_page(
+        home,
+        source,
+        classes,
+        key,
+        instructions=instructions,
+        several=several,
+        port=port,
+        phone=phone,
+        make_opinion=opinion,
+    ) as opened:
         print(f"{len(source):,} {source.kind}s from {source.place}; labels are kept in {home / 'labels.db'}.")
         print(f"The page, for this machine alone: {opened.url}")
+        if opened.phone is not None:
+            print_phone_page(opened.phone, source.kind)
         print("Ctrl+C stops it; the same command goes on where it was.", flush=True)
         if not no_browser:
             open_in_browser(opened.url, home)
@@ -108,21 +176,75 @@ def _serve(
             print("\nStopped. All decisions are kept.")
 
 
-def _exchange(home: Path, source: Source, classes: tuple[str, ...], export: Path | None, import_: Path | None) -> None:
+def _opinion(source: Source) -> OpinionSource:
+    """A quick model, to be asked about the labels."""
+    from truthfl.samples.quick_opinion import quick_opinion
+
+    return quick_opinion(source)
+
+
+def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], several: bool, keep: bool) -> None:
+    """Say that there are labels of other classes than these, and ask whether to go on."""
+    from truthfl.page.document_names import document_names
+    from truthfl.samples.label_names import other_labels, other_labels_in_words
+    from truthfl.samples.label_store import FILE_NAME
+
+    file = home / FILE_NAME
+    if not file.exists():
+        return
+    if document_names(home / "offers"):
+        classes, several = _classes_of_offer(home, classes, several)
+    other = other_labels(file, classes, source.ids, several=several)
+    if not other:
+        return
+    sentence = f"In {file}, {other_labels_in_words(other, classes)}"
+    if not keep and not sys.stdin.isatty():
+        raise InputError(f"{sentence} Say --keep-other-classes to go on, or name another folder with --home.")
+    print(f"truthfl: {sentence}", file=sys.stderr)
+    if not keep and not typer.confirm("Go on with the new classes?"):
+        raise typer.Exit(0)
+
+
+def _classes_of_offer(home: Path, classes: tuple[str, ...], several: bool) -> tuple[tuple[str, ...], bool]:
+    """The classes of the offer in her folder, and whether a sample may have several; these if there is no offer."""
     from truthfl.page.document_views import offer_in_force
+
+    offer = offer_in_force(home)
+    return (classes, several) if offer is None else (offer.job.classes, offer.job.several_labels)
+
+
+def _exchange(
+    home: Path,
+    source: Source,
+    classes: tuple[str, ...],
+    several: bool,
+    export: Path | None,
+    import_: Path | None,
+    replace: bool,
+) -> None:
     from truthfl.samples.label_exchange import export_labels, import_labels
     from truthfl.samples.label_store import FILE_NAME, LabelStore
 
-    offer = offer_in_force(home)
-    classes = classes if offer is None else offer.job.classes
+    classes, several = _classes_of_offer(home, classes, several)
     store = LabelStore(home / FILE_NAME)
     try:
         if import_ is not None:
-            print(f"{import_labels(import_, source, store, classes):,} labels taken in from {import_}.")
+            may_replace = _may_replace if not replace else lambda _: True
+            taken = import_labels(import_, source, store, classes, may_replace, several=several)
+            print(f"{taken:,} labels taken in from {import_}.")
         if export is not None:
-            print(f"{export_labels(export, source, store):,} labels of {len(source):,} samples written to {export}.")
+            written = export_labels(export, source, store, several=several)
+            print(f"{written:,} labels of {len(source):,} samples written to {export}.")
     finally:
         store.close()
+
+
+def _may_replace(count: int) -> bool:
+    """Whether she says, at a terminal, that so many labels may be replaced; False without a terminal."""
+    if not sys.stdin.isatty():
+        return False
+    one = "label differs from the one" if count == 1 else "labels differ from the ones"
+    return typer.confirm(f"{count:,} {one} that you have. Take the file's? Undo on the page brings yours back")
 
 
 def _classes(option: str | None, default: tuple[str, ...]) -> tuple[str, ...]:

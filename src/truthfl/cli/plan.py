@@ -25,7 +25,6 @@ def plan(
     from truthfl.cli.plan_output import as_json, print_plan
     from truthfl.cli.planned import plan_and_search, plan_constants_job, plan_data_job
     from truthfl.job import ConstantsJob, read_job
-    from truthfl.learning.task_choice import PICTURES
     from truthfl.mechanism.deviation import best_deviation
 
     job, privacy, of_noise = read_job(job_file), None, {}
@@ -46,7 +45,7 @@ def plan(
             if json:
                 print_json(audition_json(plan, lies, left_out, job.server) | of_noise)
             else:
-                print_audition(plan, lies, left_out, job.server, pictures=job.task == PICTURES)
+                print_audition(plan, lies, left_out, job.server, pictures=job.task.is_pictures)
                 _print_if_any(privacy)
             return
         planned = plan_data_job(job, plan, lies)

@@ -29,8 +29,8 @@ def receipt(
     """
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.canonical import canonical_bytes
+    from truthfl.ledger.job_receipts import JobReceipts
     from truthfl.ledger.job_view import job_view, select_job
-    from truthfl.ledger.receipts import recorded_receipt
 
     with open_for_reading(address) as ledger:
         jobs = [entry.job for entry in ledger.entries(kind="receipt") if entry.key == client]
@@ -44,7 +44,7 @@ def receipt(
             offer = next((offer for offer in offers if offer.client.name == client), None)
             if offer is None:
                 raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
-            text = canonical_bytes(recorded_receipt(offer, view, entries)).decode()
+            text = canonical_bytes(JobReceipts(view, entries).recorded(offer)).decode()
     if out is None:
         print(text)
         return

@@ -31,11 +31,15 @@ def share(
     Example: truthfl share hospital.toml --out shares
     """
 
+    import numpy as np
+
     from truthfl.federation.simulated.client_labels import in_labeling_order
     from truthfl.files import require_writable, write_file
     from truthfl.job import DataJob, read_job
     from truthfl.learning.array_files import npz_bytes
+    from truthfl.learning.class_sets import joined
     from truthfl.learning.profile import Profile
+    from truthfl.learning.several_labels import sets_given
 
     job = read_job(job_file)
     if not isinstance(job, DataJob):
@@ -43,17 +47,23 @@ def share(
     require_writable(out)
     federation = job.simulated_federation()
     federated = in_labeling_order(job, federation.federated)
-    all_labels = Profile(job.clients.behaviour, 1).labels(federated, seed)
+    profile = Profile(job.clients.behaviour, 1)
+    all_labels = profile.labels(federated, seed)
+    sets = sets_given(federated, all_labels, profile.labeling_effort(federated.partition.sizes), seed)
+    classes = federated.data.classes
     for client, name in enumerate(job.clients.name):
         if "/" in name or name in (".", ".."):
             raise InputError(f"{name!r} cannot be the name of a file; give the client another.")
-        rows, her_labels = federated.partition.rows_of(client), all_labels[federated.samples_of(client)]
-        if federation.clients_read is None:
+        rows, own = federated.partition.rows_of(client), federated.samples_of(client)
+        hers = None if sets is None else sets.take(np.arange(own.start, own.stop))
+        if federation.clients_read is None or job.task.is_pictures:
             path = out / f"{name}.npz"
+            her_labels = all_labels[own] if hers is None else hers.matrix(len(classes))
             arrays = {"images": federated.data.features[rows]} | ({"labels": her_labels} if labels else {})
             write_file(path, npz_bytes(arrays, compressed=True))
         else:
             path = out / f"{name}.csv"
-            named = tuple(federated.data.classes[label] for label in her_labels) if labels else None
+            lists = [[label] for label in all_labels[own]] if hers is None else hers.lists()
+            named = tuple(joined(classes[label] for label in one) for one in lists) if labels else None
             federation.task.write(path, replace(federation.clients_read.take(rows), labels=named))
         print(path)

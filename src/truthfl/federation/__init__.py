@@ -1,5 +1,5 @@
 """A job as a protocol between a server and clients, on Flower.
 
 `protocol` contains the server's stages and the messages, `participant` the client's side; `simulated` runs both in one
-process, `deployed` as Flower processes; `flower_patches` replaces parts of Flower's code.
+process, `deployed` as Flower processes.
 """

@@ -1,6 +1,6 @@
 """Jobs: the contents of a job file in TOML, as Python objects. Imports `learning` and `mechanism`."""
 
-from truthfl.job.job_file import job_of_text, read_job, read_job_text
+from truthfl.job.job_file import job_of_text, read_classes, read_job, read_job_text
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
@@ -15,6 +15,7 @@ __all__ = [
     "ServerSettings",
     "job_of_text",
     "plan_job",
+    "read_classes",
     "read_job",
     "read_job_text",
 ]

@@ -1,7 +1,7 @@
 """Reads job files in TOML. Each section has the fields of one class.
 
-A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`. Imports `jobs`, `participants`,
-`privacy_settings`, `settings`, `task_section`, `learning` and `mechanism.setting`.
+A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`. Imports `classes_section`, `jobs`,
+`participants`, `privacy_settings`, `settings`, `task_section`, `learning` and `mechanism.setting`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.job.classes_section import ClassesSection, classes_from
 from truthfl.job.jobs import ConstantsJob, DataJob
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
@@ -23,6 +24,8 @@ from truthfl.job.task_section import task_from
 from truthfl.learning.federations import OWN, Data, ModelChoice
 from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.mechanism.setting import Clients, Constants, Training
+
+OWN_SECTIONS = ("task", "classes")  # read by functions of their own
 
 
 def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
@@ -37,10 +40,7 @@ def job_of_text(text: str, folder: Path, source: str = "") -> ConstantsJob | Dat
 
     source  the text's file, named in errors; "" for the built-in job
     """
-    try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source or 'the built-in job'} is not valid TOML: {str(error).rstrip('.')}.") from None
+    tables = _tables(text, source)
     try:
         return _job(tables, folder)
     except InputError as error:
@@ -57,6 +57,24 @@ def read_job_text(path: Path) -> str:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} cannot be read: it is not UTF-8 text.") from None
+
+
+def read_classes(path: Path) -> ClassesSection:
+    """The section [classes] of this file, which may be a job or have that section alone."""
+    tables = _tables(read_job_text(path), str(path))
+    if "classes" not in tables:
+        raise InputError(f"{path} lacks the section [classes], which has the instructions.")
+    try:
+        return classes_from(tables["classes"], path.parent)
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _tables(text: str, source: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source or 'the built-in job'} is not valid TOML: {str(error).rstrip('.')}.") from None
 
 
 def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
@@ -77,12 +95,14 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
         "privacy": PrivacySettings,
         "contract": ContractChoice,
     }
-    known = list(dict.fromkeys([*constants_sections, *data_sections, "task"]))
+    known = list(dict.fromkeys([*constants_sections, *data_sections, *OWN_SECTIONS]))
     unknown = [name for name in tables if name not in known]
     if unknown:
         raise InputError(f"[{unknown[0]}] is no section of a job; the sections are {', '.join(known)}.")
     sections = data_sections if {"data", "model", "task"} & set(tables) else constants_sections
-    misplaced = [name for name in tables if name not in {*sections, "task"}]
+    misplaced = [name for name in tables if name not in {*sections, *OWN_SECTIONS}]
+    if "classes" in tables and sections is constants_sections:
+        raise InputError("[classes] belongs to a job with [data]; without samples there is nothing to label.")
     if misplaced:
         raise InputError(f"[{misplaced[0]}] does not belong to a job with [data]; it is measured from the data.")
     defaults = {"contract": {"kind": DEFAULT_CONTRACT}} if sections is data_sections else {}
@@ -96,7 +116,8 @@ def _job(tables: Mapping[str, Any], folder: Path) -> ConstantsJob | DataJob:
     _require_fitting(task, tables)
     if task.load().has_own_model:
         parts["model"] = ModelChoice(OWN, penalty=0.0)
-    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}), task=task)
+    classes = classes_from(tables.get("classes", {}), folder)
+    return DataJob(**parts, tune_step="step_size" not in tables.get("training", {}), task=task, classes=classes)
 
 
 def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
@@ -108,7 +129,7 @@ def _require_fitting(task: TaskChoice, tables: Mapping[str, Any]) -> None:
         raise InputError(f"[data] lacks source; name a file with the operator's samples{known}.")
     if "model" in tables and task.load().has_own_model:
         raise InputError(f"[model] belongs to the built-in tasks; {task.name} has a model of its own.")
-    if tables.get("model", {}).get("kind") == "cnn":
+    if tables.get("model", {}).get("kind") == "cnn" and not task.is_pictures:
         raise InputError(f'[model] kind is "cnn"; {task.name} are learned by "softmax", or by a task of your own.')
 
 

@@ -1,8 +1,8 @@
 """The two kinds of jobs and their planning.
 
 A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
-be planned, verified and run. Imports `settings`, `cost_distribution`, `privacy_settings`, `participants`,
-`size_limits`, `learning` and `mechanism`.
+be planned, verified and run. Imports `classes_section`, `settings`, `cost_distribution`, `privacy_settings`,
+`participants`, `size_limits`, `learning` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.job.classes_section import ClassesSection
 from truthfl.job.cost_distribution import cost_distribution, cost_range
 from truthfl.job.participants import Participants
 from truthfl.job.privacy_settings import PrivacySettings
@@ -78,7 +79,11 @@ class ConstantsJob:
 
 @dataclass(frozen=True)
 class DataJob:
-    """A job with data and model. `tune_step`: whether the step size is tuned instead of given."""
+    """A job with data and model.
+
+    tune_step  whether the step size is tuned instead of given
+    classes    what participants are told about the classes
+    """
 
     data: Data
     model: ModelChoice
@@ -89,6 +94,7 @@ class DataJob:
     tune_step: bool
     privacy: PrivacySettings = field(default_factory=PrivacySettings)
     task: TaskChoice = PICTURES
+    classes: ClassesSection = field(default_factory=ClassesSection)
 
     def __post_init__(self) -> None:
         require_sizes(self)
@@ -123,6 +129,7 @@ class DataJob:
         built = build_federation(
             self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
         )
+        self.classes.require_known(built.test.classes)
         return replace(
             built, pilot=with_rule(built.pilot, self._rule), federated=with_rule(built.federated, self._rule)
         )
@@ -148,6 +155,7 @@ class DataJob:
             contract
             | ({"privacy": privacy} if privacy else {})
             | ({} if self.task == PICTURES else {"task": self.task.portable()})
+            | ({"classes": self.classes.document()} if self.classes else {})
             | {
                 "data": asdict(self.data),
                 "model": self.model.document(),
@@ -174,6 +182,7 @@ class DataJob:
         side = server_side(
             self.data, self.trained_model, clients.dataset_size, self.training, clients.participation, self.task
         )
+        self.classes.require_known(side.test.classes)
         return replace(side, pilot=with_rule(side.pilot, self._rule))
 
     @property

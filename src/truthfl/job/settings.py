@@ -1,6 +1,6 @@
 """Settings of the operator: sections [server] and [contract] of a job file.
 
-Imports `cost_distribution`, `size_limits`, `learning.aggregation` and `mechanism`.
+Imports `cost_distribution`, `size_limits`, `learning.aggregation`, `mechanism` and `texts`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from truthfl.mechanism.checks import (
 from truthfl.mechanism.economics import WARN_PAY_OVER_COST, WARN_PAY_OVER_WORTH, WarnFactors
 from truthfl.mechanism.mechanism import Mechanism
 from truthfl.mechanism.registry import find_mechanism
+from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain, plain
 
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
@@ -32,6 +33,7 @@ LATER_FIELDS = (  # not in version 0.1
     "cost_distribution",
     "fewest_samples",
     "most_expected_pay",
+    "payment_note",
     "warn_pay_over_cost",
     "warn_pay_over_worth",
 )
@@ -66,6 +68,7 @@ class ServerSettings:
     loss_variance      of a `ConstantsJob`: variance of the loss between test samples
     currency           name of the money
     minor_units        number of the ledger's whole units in one unit of the job's money
+    payment_note       how and when clients are paid, for them to read: at most 300 letters, in the signed offers
     enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
                        time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
     """
@@ -87,6 +90,7 @@ class ServerSettings:
     loss_variance: float = 0.0
     currency: str = "cent"
     minor_units: int = 1
+    payment_note: str = ""
     enrol_seconds: float = 600.0
     answer_seconds: float = 86_400.0
     label_seconds: float = 604_800.0
@@ -120,6 +124,11 @@ class ServerSettings:
             raise InputError(
                 f"currency is {str(self.currency)[:LONGEST_CURRENCY]!a}; it must be three letters, as EUR, or a word "
                 f"of at most {LONGEST_CURRENCY} letters without spaces and control characters."
+            )
+        if not is_plain(self.payment_note, LONGEST_PAYMENT_NOTE):
+            raise InputError(
+                f"payment_note is {plain(repr(self.payment_note), 60)}; it must be a text of at most "
+                f"{LONGEST_PAYMENT_NOTE} letters in one line, without control characters."
             )
         if not 0.5 <= number("confidence", self.confidence) < 1.0:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")

@@ -26,7 +26,7 @@ def task_from(values: object, folder: Path) -> TaskChoice:
         choice.load()
     except InputError as error:
         raise type(error)(f"[task] {error}") from None
-    return PICTURES if choice.use == PICTURES.use and not settings else choice
+    return choice
 
 
 def _require_settings(task: Task, settings: Mapping[str, object]) -> None:

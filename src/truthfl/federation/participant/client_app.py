@@ -1,7 +1,7 @@
 """A participant's Flower ClientApp.
 
 Imports `participant`, `round_guard`, `signatory`, the protocol's `message_codes`, `messages`, `record_digests`, the
-ledger's `canonical`, Flower.
+ledger's `canonical` and `server_stage`, `texts`, Flower.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from truthfl.federation.protocol.messages import (
     DOCUMENT,
     ECHOED,
     ENROL,
+    EXAMPLES,
     FINAL,
     LABELS,
     MASKS,
@@ -46,6 +47,8 @@ from truthfl.federation.protocol.messages import (
 )
 from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
 from truthfl.ledger.canonical import read_writable_document
+from truthfl.ledger.server_stage import AUDITIONING, LABELED, LABELING, note_stage
+from truthfl.texts import plain
 
 SignatoryOf = Callable[[Context], Signatory]
 ParticipantOf = Callable[[Context], Participant]
@@ -68,13 +71,25 @@ def add_query_handlers(app: ClientApp, signatory_of: SignatoryOf, warn: Callable
 
     @app.query(OFFER)
     def offer(message: Message, context: Context) -> Message:
-        answer = signatory_of(context).answer_offer(document_in(message))
-        return Message(document_record({"answer": answer}), reply_to=message)
+        signatory, document = signatory_of(context), document_in(message)
+        if signatory.lacks_examples(document):
+            return Message(document_record({"answer": None, "lacks_examples": True}), reply_to=message)
+        return Message(document_record({"answer": signatory.answer_offer(document)}), reply_to=message)
+
+    @app.query(EXAMPLES)
+    def examples(message: Message, context: Context) -> Message:
+        try:
+            signatory_of(context).keep_examples(document_in(message))
+        except InputError as error:
+            return Message(document_record({"refused": plain(error)}), reply_to=message)
+        return Message(document_record({"kept": True}), reply_to=message)
 
     @app.query(LABELS)
     def labels(message: Message, context: Context) -> Message:
-        signatory, offer_hash = signatory_of(context), str(document_in(message).get("offer"))
+        signatory, asked = signatory_of(context), document_in(message)
+        offer_hash = str(asked.get("offer"))
         ready = signatory.has_labels(offer_hash)
+        note_stage(signatory.folder, offer_hash, LABELED if ready else LABELING, asked.get("seconds_left"))
         number = None if ready else signatory.labels_so_far(offer_hash)
         return Message(
             document_record({"ready": ready} | ({} if number is None else {"labeled": number})), reply_to=message
@@ -129,7 +144,10 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
 
     @app.query(AUDITION_COMMIT)
     def commit(message: Message, context: Context) -> Message:
-        commitment = participant_of(context).commit_audition(str(document_in(message).get("offer")))
+        participant, asked = participant_of(context), document_in(message)
+        offer = participant.accepted_offer(str(asked.get("offer")))
+        note_stage(participant.folder, offer.hash, AUDITIONING, asked.get("seconds_left"))
+        commitment = participant.commit_audition(offer.hash)
         return Message(document_record({"commitment": commitment}), reply_to=message)
 
     @app.query(AUDITION_OPEN)

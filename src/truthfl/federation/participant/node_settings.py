@@ -19,13 +19,16 @@ from truthfl.federation.participant.task_data import TaskData
 from truthfl.learning.array_files import names_in_npz, read_npz
 from truthfl.learning.asked_samples import asked_order
 from truthfl.learning.images import LabeledImages
+from truthfl.learning.label_matrix import classes_of_rows
+from truthfl.learning.label_sets import LabelSets
 from truthfl.learning.model import Features, Images, Labels
 from truthfl.learning.recipe import recipe_of
 from truthfl.learning.task_choice import PICTURES, TaskChoice
+from truthfl.ledger.round_terms import PADDED
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism import formulas
-from truthfl.samples.decoded_pictures import load_cached
+from truthfl.samples.decoded_pictures import DecodedPictures, load_cached
 from truthfl.samples.handmade_labels import count_labels, handmade_labels
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_store import FILE_NAME as LABELS
@@ -42,7 +45,7 @@ class Settings:
     """The settings of one participant's node.
 
     data                        her samples; pictures are in an .npz file with `images` and optionally `labels`, an idx
-                                file, or a folder of PNG and JPEG files
+                                file, or a folder of picture files
     home                        her folder of offers, answers, receipts
     key                         the file of her private key
     accept                      "all": accept any offer; "if it pays": those whose expected pay covers her costs;
@@ -86,11 +89,11 @@ def participant_of(settings: Settings) -> Participant:
     samples_for: Callable[[Offer], Features]
     count: Callable[[Offer], int]
     shape: tuple[int, ...] | None = None
-    existing: Labels | None = None
+    existing: Labels | LabelSets | None = None
     if of_task is None:
-        images, labels, existing = pictures_and_labels(Path(settings.data), Path(settings.home))
+        own = pictures_and_labels(Path(settings.data), Path(settings.home))
         count = partial(_count_of_pictures, settings)
-        samples, samples_for, shape = len(images), lambda _: images, images.shape[1:]
+        samples, samples_for, shape, labels, existing = own.samples, own.images, own.shape, own.labels, own.existing
     else:
         samples, samples_for, labels = len(of_task.listing.ids), of_task.features, of_task.labels
         count = of_task.count_labels
@@ -112,28 +115,63 @@ def participant_of(settings: Settings) -> Participant:
     )
 
 
-def pictures_and_labels(data: Path, home: Path) -> tuple[Images, LabelSource, Labels | None]:
-    """Return her pictures, a source of their labels, and the labels that came with them, if any did.
+@dataclass(frozen=True)
+class OwnPictures:
+    """A participant's pictures.
 
-    The source is the data file, or labels.db in her folder.
+    samples   their number
+    images    returns them for an offer; raises InputError if they do not fit it
+    shape     of each; None if they are fitted to what the offer asks for
+    labels    returns the labels for an offer, from the data file or from labels.db in her folder
+    existing  the labels that came with them; None if none did
     """
+
+    samples: int
+    images: Callable[[Offer], Images]
+    shape: tuple[int, ...] | None
+    labels: LabelSource
+    existing: Labels | LabelSets | None = None
+
+
+def pictures_and_labels(data: Path, home: Path) -> OwnPictures:
+    """Her pictures and the source of their labels."""
     labeled = labeled_pictures(data)
     if labeled is not None:
-        return labeled.images, lambda _: labeled.labels, labeled.labels
-    source, images = samples_of(data, home)
+        images, known = labeled.images, labeled.labels if labeled.sets is None else labeled.sets
+        return OwnPictures(len(images), lambda _: images, images.shape[1:], lambda _: known, known)
+    source, of_offer, shape = _unlabeled_pictures(data, home)
     ids = source.ids
-    return images, lambda offer: handmade_labels(home / LABELS, ids[: offer.client.samples], offer.job.classes), None
+
+    def labels(offer: Offer) -> Labels | LabelSets | None:
+        asked = ids[: offer.client.samples]
+        return handmade_labels(home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
+
+    return OwnPictures(len(source), of_offer, shape, labels)
+
+
+def _unlabeled_pictures(data: Path, home: Path) -> tuple[Source, Callable[[Offer], Images], tuple[int, ...] | None]:
+    """Her readable pictures in labeling order, as a source and for an offer; their shape, None if they are fitted."""
+    ordered = in_kept_order(open_samples(data), home)
+    if not data.is_dir():
+        source, images = load_pictures(ordered)
+        return source, lambda _: images, images.shape[1:]
+    decoded = load_cached(ordered, home)
+    return decoded.source, partial(_fitted, decoded), None
+
+
+def _fitted(decoded: DecodedPictures, offer: Offer) -> Images:
+    return decoded.of_shape(offer.job.image_shape, fit=offer.job.picture_fit == PADDED)
 
 
 def _count_of_pictures(settings: Settings, offer: Offer) -> int:
     """How many of the labels that the offer asks for were made by hand so far."""
     ids = _picture_ids(settings)[: offer.client.samples]
-    return count_labels(Path(settings.home) / LABELS, ids, offer.job.classes)
+    return count_labels(Path(settings.home) / LABELS, ids, offer.job.classes, several=offer.job.several_labels)
 
 
 @lru_cache(maxsize=8)
 def _picture_ids(settings: Settings) -> tuple[str, ...]:
-    return samples_of(Path(settings.data), Path(settings.home))[0].ids
+    return _unlabeled_pictures(Path(settings.data), Path(settings.home))[0].ids
 
 
 def labels_came_along(settings: Settings) -> bool:
@@ -142,32 +180,29 @@ def labels_came_along(settings: Settings) -> bool:
     return labeled_pictures(Path(settings.data)) is not None if of_task is None else of_task.read.labels is not None
 
 
-def samples_to_show(settings: Settings) -> tuple[Source, list[int] | list[str] | None]:
+def samples_to_show(settings: Settings) -> tuple[Source, list[list[int]] | list[int] | list[str] | None]:
     """Her samples in labeling order, and the labels in the file itself: numbers or names of classes, or None."""
     of_task = _task_data(settings)
     if of_task is not None:
         return of_task.source, of_task.existing_labels
     labeled = labeled_pictures(Path(settings.data))
-    readable, _ = samples_of(Path(settings.data), Path(settings.home))
-    return readable, None if labeled is None else labeled.labels.tolist()
+    readable, *_ = _unlabeled_pictures(Path(settings.data), Path(settings.home))
+    if labeled is None:
+        return readable, None
+    return readable, labeled.labels.tolist() if labeled.sets is None else labeled.sets.lists()
 
 
 @lru_cache(maxsize=8)
 def _task_data(settings: Settings) -> TaskData | None:
     """Her samples, read once, if her task is another than pictures."""
     choice = TaskChoice.of_argument(settings.task)
-    return None if choice == PICTURES else TaskData(Path(settings.data), Path(settings.home), choice)
-
-
-def samples_of(data: Path, home: Path) -> tuple[Source, Images]:
-    """Return her readable pictures in labeling order, as a source and as arrays; those of a folder are cached."""
-    ordered = in_kept_order(open_samples(data), home)
-    return load_cached(ordered, home) if data.is_dir() else load_pictures(ordered)
+    return None if choice.is_pictures else TaskData(Path(settings.data), Path(settings.home), choice)
 
 
 def labeled_pictures(data: Path) -> LabeledImages | None:
     """Return the content of an .npz file with images and labels; None for any other file or folder.
 
+    Labels are numbers, or a matrix (pictures, classes) of true and false if a picture may have several.
     An offer may ask for the first samples only. A file that is sorted by class would then show few classes, so its
     samples are put in a random order, the same each time.
     """
@@ -175,6 +210,10 @@ def labeled_pictures(data: Path) -> LabeledImages | None:
         return None
     arrays = read_npz(data, ["images", "labels"])
     images, labels = arrays["images"], arrays["labels"]
+    if labels.ndim == 2:
+        sets = LabelSets.of(classes_of_rows(data, labels, len(images)))
+        first = sets.classes[sets.starts[:-1]]
+        return LabeledImages(images, first, [str(k) for k in range(labels.shape[1])], sets)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.max(labels, initial=0) >= MAX_CLASSES:
         raise InputError(f"the labels in {data} must be whole numbers, one per picture, each below {MAX_CLASSES:,}.")
     if len(labels) == len(images) and (np.diff(labels.astype(np.int64)) >= 0).all():

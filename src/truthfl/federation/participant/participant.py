@@ -11,6 +11,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
@@ -24,6 +26,7 @@ from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
 from truthfl.learning.blas_threads import one_blas_thread
+from truthfl.learning.label_sets import LabelSets, labels_alone, labels_in_round
 from truthfl.learning.local_training import report_of_round
 from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.private_draws import DrawKey
@@ -34,7 +37,7 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
 
-LabelSource = Callable[[Offer], Labels | None]
+LabelSource = Callable[[Offer], Labels | LabelSets | None]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -42,9 +45,9 @@ class Participant(Signatory):
     """One client with samples, on her own machine or simulated.
 
     samples_for      returns the features of her samples for an offer, by its task; raises InputError if they do not fit
-    labels           returns the labels for an offer, one per sample; None until all are there; raises InputError if
-                     there are others than the offer's classes
-    image_shape      of her pictures; None if her samples are others
+    labels           returns the labels for an offer, one per sample, or sets if it allows several; None until all are
+                     there; raises InputError if there are others than the offer's classes
+    image_shape      of her pictures; None if they are fitted to what the offer asks for, or her samples are others
     task             what she says that her samples are for
     count_labels     returns how many of the labels for an offer are there, while some are not; None if it is not known
     existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
@@ -62,7 +65,7 @@ class Participant(Signatory):
     image_shape: tuple[int, ...] | None = None
     task: TaskChoice = PICTURES
     count_labels: Callable[[Offer], int] | None = None
-    existing_labels: Labels | None = None
+    existing_labels: Labels | LabelSets | None = None
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
     keeps_features: bool = True
@@ -72,8 +75,9 @@ class Participant(Signatory):
     starts: dict[str, Params] = field(default_factory=dict)
 
     def describe(self) -> dict[str, Any]:
-        if self.image_shape is not None:
-            return super().describe() | {"image_shape": list(self.image_shape)}
+        if self.task.is_pictures:
+            shape = None if self.image_shape is None else list(self.image_shape)
+            return super().describe() | {"image_shape": shape}
         own = {"source": self.task.source()} if self.task.is_own else {}
         return super().describe() | {"task": self.task.name} | own
 
@@ -134,7 +138,15 @@ class Participant(Signatory):
         labels, classes = self.existing_labels, len(offer.job.classes)
         if labels is None:
             return None
-        asked = labels[: offer.client.samples]
+        if isinstance(labels, LabelSets):
+            if not offer.job.several_labels and (labels.sizes > 1).any():
+                return (
+                    "your pictures have several labels each, and the offer asks for one. Mend your labels and join "
+                    "again; the offer is not answered yet."
+                )
+            asked = labels.take(np.arange(min(len(labels), offer.client.samples))).classes
+        else:
+            asked = labels[: offer.client.samples]
         outside = asked[(asked < 0) | (asked >= classes)]
         if not len(outside):
             return None
@@ -169,7 +181,7 @@ class Participant(Signatory):
                     behaviour(self.behaviour),
                     model,
                     self._features(offer),
-                    labels,
+                    labels_alone(labels, offer.job.seed, offer.client.index),
                     recipe_of(offer.job.recipe),
                     client=offer.client.index,
                     seed=offer.job.seed,
@@ -231,7 +243,7 @@ class Participant(Signatory):
                 model,
                 received,
                 self._features(offer),
-                labels,
+                labels_in_round(labels, offer.job.seed, offer.client.index, round_),
                 client=offer.client.index,
                 round_=round_,
                 rounds=offer.job.rounds,
@@ -247,14 +259,19 @@ class Participant(Signatory):
             return None
         return key_of_round(self.noise_secret, self.folder, offer_hash, round_, common)
 
-    def _labels_for(self, offer: Offer) -> Labels:
+    def _labels_for(self, offer: Offer) -> Labels | LabelSets:
         """The labels of the samples that the offer asks for."""
         labels = self.labels(offer)
         if labels is None or len(labels) < offer.client.samples:
             raise InputError("not all samples are labeled yet.")
-        if labels.max(initial=0) >= len(offer.job.classes):
-            raise InputError(f"a label is {labels.max()}; the job has {len(offer.job.classes)} classes.")
-        return labels[: offer.client.samples]
+        classes = labels.classes if isinstance(labels, LabelSets) else labels
+        if classes.max(initial=0) >= len(offer.job.classes):
+            raise InputError(f"a label is {classes.max()}; the job has {len(offer.job.classes)} classes.")
+        return (
+            labels.take(np.arange(offer.client.samples))
+            if isinstance(labels, LabelSets)
+            else labels[: offer.client.samples]
+        )
 
     def _accepted_offer_and_model(self, offer_hash: str) -> tuple[Offer, Model]:
         """Return an offer that she accepted, and its model."""

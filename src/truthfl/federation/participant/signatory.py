@@ -1,7 +1,7 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Imports `offer_texts`, the protocol's `message_codes`, `texts` and the ledger (`documents`, `participant_folder`,
-`signing`, `terms`).
+Imports `offer_texts`, `received_examples`, the protocol's `message_codes` and `news`, `samples.example_files`,
+`instructions`, `texts` and the ledger (`documents`, `participant_folder`, `server_stage`, `signing`, `terms`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.offer_texts import offer_text_fault
+from truthfl.federation.participant.received_examples import received_examples
 from truthfl.federation.protocol.message_codes import code_key
-from truthfl.ledger import participant_folder
+from truthfl.federation.protocol.news import PAUSED, RESUMED, STOPPED
+from truthfl.instructions import Instructions
+from truthfl.ledger import participant_folder, server_stage
 from truthfl.ledger.documents import final_word, offer_fault
 from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.signing import PrivateKey, public_line, sign
 from truthfl.ledger.terms import Offer, offer_from
+from truthfl.samples.example_files import keep_example, kept_example
 from truthfl.texts import plain
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
@@ -65,6 +69,45 @@ class Signatory:
 
     def answer_offer(self, document: dict[str, Any]) -> dict[str, Any] | None:
         """Keep an offer; return the signed answer to it, or None if it is not decided yet."""
+        offer = self._sound_offer(document)
+        if participant_folder.read_offer(self.folder, offer.hash) is None:
+            participant_folder.clear_news(self.folder)
+        participant_folder.put_offer(self.folder, offer)
+        answer = participant_folder.read_answer(self.folder, offer)
+        if answer is not None:
+            return answer
+        accepted = self.decide(offer)
+        if accepted is None:
+            return None
+        return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
+
+    def lacks_examples(self, document: dict[str, Any]) -> bool:
+        """Whether an offer names examples of its classes that are not in her folder; she answers when they are."""
+        instructions = offer_from(document).job.instructions
+        return instructions is not None and any(
+            kept_example(self.folder, example) is None for example in instructions.examples
+        )
+
+    def keep_examples(self, document: dict[str, Any]) -> None:
+        """Write the examples of an offer to her folder; each must be the one that the operator signed.
+
+        One that is another, too large or dangerous is refused, and her page says so.
+        """
+        envelope = document.get("offer")
+        if not isinstance(envelope, dict):
+            raise InputError("the message has no offer to which its examples belong.")
+        offer = self._sound_offer(envelope)
+        instructions = offer.job.instructions or Instructions()
+        try:
+            received = received_examples(document.get("examples"), instructions)
+        except InputError as error:
+            participant_folder.put_news(self.folder, f"An offer came that cannot be shown: {error}", over=False)
+            raise
+        for example, content in received.items():
+            keep_example(self.folder, example, content)
+
+    def _sound_offer(self, document: dict[str, Any]) -> Offer:
+        """The offer in this document; raise InputError unless it is to her and sound."""
         offer = offer_from(document)
         if offer.client.public_key != public_line(self.key) or offer.client.name != self.name:
             raise InputError(f"the offer is to {offer.client.name}, with another key than {self.name}'s.")
@@ -80,15 +123,7 @@ class Signatory:
                     "the offer has an earlier format, whose receipts tell less; the operator's is too old."
                 )
             self._require_known_operator(offer)
-            participant_folder.clear_news(self.folder)
-        participant_folder.put_offer(self.folder, offer)
-        answer = participant_folder.read_answer(self.folder, offer)
-        if answer is not None:
-            return answer
-        accepted = self.decide(offer)
-        if accepted is None:
-            return None
-        return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
+        return offer
 
     def _require_known_operator(self, offer: Offer) -> None:
         """Raise InputError if an earlier offer of the same job is of another operator's key."""
@@ -132,8 +167,17 @@ class Signatory:
 
     def keep_news(self, document: dict[str, Any]) -> None:
         """Write the server's news to her folder."""
-        sentence = plain(document.get("sentence", ""), LONGEST_NEWS)
-        participant_folder.put_news(self.folder, sentence, over=document.get("over") is True)
+        sentence, about = plain(document.get("sentence", ""), LONGEST_NEWS), plain(document.get("about", ""))
+        participant_folder.put_news(self.folder, sentence, over=document.get("over") is True, about=about)
+        if about not in (PAUSED, RESUMED, STOPPED):
+            return
+        offer = participant_folder.last_accepted_offer(self.folder)
+        if offer is None or participant_folder.current_job(self.folder) not in (None, offer.job.name):
+            return  # it is about a job in which she has no contract
+        if about == STOPPED:
+            server_stage.note_stage(self.folder, offer.hash, server_stage.STOPPED)
+        else:
+            server_stage.note_pause(self.folder, offer.hash, paused=about == PAUSED)
 
     def keep_receipt(self, receipt: dict[str, Any], content: bytes | None = None) -> str | None:
         """Write the signed receipt to her folder; return how it contradicts what was sent from here, or None.

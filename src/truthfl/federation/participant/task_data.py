@@ -24,6 +24,8 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.job_task import task_of
 from truthfl.files import write_file
 from truthfl.learning.asked_samples import asked_order
+from truthfl.learning.class_sets import names_in
+from truthfl.learning.label_sets import LabelSets
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Features, Labels
 from truthfl.learning.task import ReadSamples, Task
@@ -56,7 +58,7 @@ class Prepared:
     """Her samples as numbers, and their labels if the file has them; in the order in which they are labeled."""
 
     features: Features
-    labels: Labels | None
+    labels: Labels | LabelSets | None
 
 
 @dataclass(eq=False)
@@ -111,17 +113,18 @@ class TaskData:
         """Her samples as numbers, by the offer's task; `InputError` if they do not fit it."""
         return self._prepared(offer).features
 
-    def labels(self, offer: Offer) -> Labels | None:
+    def labels(self, offer: Offer) -> Labels | LabelSets | None:
         """Her labels as positions in the offer's classes, in the file or made by hand; None until all are there."""
         labels = self._prepared(offer).labels
         if labels is not None:
             return labels
         asked = self.listing.ids[: offer.client.samples]
-        return handmade_labels(self.home / LABELS, asked, offer.job.classes)
+        return handmade_labels(self.home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
 
     def count_labels(self, offer: Offer) -> int:
         """How many of the labels that the offer asks for were made by hand so far."""
-        return count_labels(self.home / LABELS, self.listing.ids[: offer.client.samples], offer.job.classes)
+        asked = self.listing.ids[: offer.client.samples]
+        return count_labels(self.home / LABELS, asked, offer.job.classes, several=offer.job.several_labels)
 
     def _prepared(self, offer: Offer) -> Prepared:
         if offer.hash not in self.prepared:
@@ -130,11 +133,10 @@ class TaskData:
             cached = read_cached(path, key)
             if cached is None:
                 made = self._made(task_of(offer.job, self.choice), offer)
-                labels = None if made.labels is None else made.labels.tolist()
-                write_cached(path, key, {"labels": labels}, made.features)
+                write_cached(path, key, {"labels": _as_list(made.labels)}, made.features)
             else:
                 header, features = cached
-                made = Prepared(features, None if header["labels"] is None else np.array(header["labels"], np.int64))
+                made = Prepared(features, _from_list(header["labels"], several=offer.job.several_labels))
             self.prepared[offer.hash] = made
         return self.prepared[offer.hash]
 
@@ -150,6 +152,11 @@ class TaskData:
         if read.labels is None:
             unlabeled = LabeledSamples(numbers, np.zeros(len(read), np.int64), offer.job.classes)
             return Prepared(unlabeled.features[rows], None)
+        if offer.job.several_labels:
+            names = [names_in(label) for label in read.labels]
+            sets = LabelSets.of(_positions(own, offer.job.classes, self.data.name).tolist() for own in names)
+            first = LabeledSamples(numbers, sets.classes[sets.starts[:-1]], offer.job.classes)
+            return Prepared(first.features[rows], sets.take(rows))
         labels = _positions(read.labels, offer.job.classes, self.data.name)
         labeled = LabeledSamples(numbers, labels, offer.job.classes)
         return Prepared(labeled.features[rows], labeled.labels[rows])
@@ -158,6 +165,15 @@ class TaskData:
         """Of a cached file: changes with her file, her task and the offer's task."""
         values = {"revisions": [REVISION, self.choice.load().revision], "data": _identity(self.data)}
         return digest({**values, "own": self.choice.document(), "offered": offer_task})
+
+
+def _as_list(labels: Labels | LabelSets | None) -> list[Any] | None:
+    """Labels as JSON: a list of numbers, or of lists of numbers."""
+    return None if labels is None else labels.lists() if isinstance(labels, LabelSets) else labels.tolist()
+
+
+def _from_list(listed: list[Any] | None, *, several: bool) -> Labels | LabelSets | None:
+    return None if listed is None else LabelSets.of(listed) if several else np.array(listed, np.int64)
 
 
 def _identity(data: Path) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from truthfl.federation.flower_patches.shorter_polling import shorten_object_polling
+from truthfl.flower_patches.shorter_polling import shorten_object_polling
 
 POLL_SECONDS = 0.25
 

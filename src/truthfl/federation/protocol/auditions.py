@@ -2,7 +2,7 @@
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
 in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `model_digest`, `news`, `openings`,
-`learning`, the ledger and Flower.
+`flower_patches.constants`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 from flwr.app import Message
-from flwr.common.constant import ErrorCode
 
 from truthfl.federation.protocol.ask_nodes import allow_replies_of
 from truthfl.federation.protocol.audit import solo_file, tested_losses
@@ -22,17 +21,26 @@ from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.news import STOPPED, send_news
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.solo_evidence import SoloEvidence, audition_of, expected_solo_loss, level_shifts, passes
+from truthfl.ledger.solo_evidence import (
+    LATE,
+    NO_LABELS,
+    NOT_OPENED,
+    SoloEvidence,
+    audition_of,
+    expected_solo_loss,
+    level_shifts,
+    passes,
+)
 from truthfl.ledger.terms import Agreement, Offer
 
-NO_LABELS, LATE, NOT_OPENED = "labels were not there in time", "no commitment in time", "it was not opened in time"
 AGAIN = "duplicated: it came after another one of hers"
 ShowProgress = Callable[[int], None]
 
@@ -157,10 +165,13 @@ def _ask_until_late(
             refusals.of_client[name] = roster.control.removed[name]
             del waiting[name]
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
-        messages = [query_message(action, node, {"offer": offer.hash}) for node, offer in offer_at.items()]
+        left = round(clock.seconds_left, 1)
+        messages = [
+            query_message(action, node, {"offer": offer.hash, "seconds_left": left}) for node, offer in offer_at.items()
+        ]
         for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left)):
             offer = offer_at.get(node)
-            if offer is None or (reply.has_error() and reply.error.code != ErrorCode.CLIENT_APP_RAISED_EXCEPTION):
+            if offer is None or (reply.has_error() and reply.error.code != CLIENT_APP_FAILED):
                 continue
             name = offer.client.name
             if name in answered:
@@ -254,4 +265,4 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
             f"You did not pass the audition. {result['reason']} You take no part in the joint training and are paid "
             f"for labels by the formula: {pay:,.2f} {offer.job.currency}."
         )
-        send_news(roster.grid, [node], sentence, over=False)
+        send_news(roster.grid, [node], sentence, over=False, about=STOPPED)

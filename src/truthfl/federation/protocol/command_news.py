@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from truthfl.federation.protocol.live_status import AUDITIONING, ENROLLING, LABELING, OFFERING
-from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.news import EXTENDED, PAUSED, RESUMED, STOPPED, send_news
 from truthfl.ledger.commands import END, EXTEND, PAUSE, REMOVE, RESUME, Command, read_time
 from truthfl.ledger.job_view import job_view
 
@@ -22,6 +22,7 @@ TO_DO = {
     LABELING: "to label",
     AUDITIONING: "to send the model that you train alone",
 }
+ABOUT = {PAUSE: PAUSED, RESUME: RESUMED, EXTEND: EXTENDED}
 PAUSED_NEWS = "The operator paused the job; nothing is asked of you until it goes on"
 ENDED_NEWS = "The operator ended the job before there was a contract, and nobody is paid"
 
@@ -34,7 +35,7 @@ def tell_command(roster: Roster, command: Command) -> None:
     sentence = _sentence(command)
     if sentence is not None:
         nodes = [node for name, node in roster.node_of.items() if name not in roster.control.removed]
-        send_news(roster.grid, nodes, sentence, over=False)
+        send_news(roster.grid, nodes, sentence, over=False, about=ABOUT.get(command.kind, ""))
 
 
 def tell_removed(roster: Roster, name: str) -> None:
@@ -47,7 +48,8 @@ def tell_removed(roster: Roster, name: str) -> None:
     has_contract = answer is not None and answer.document["document"]["kind"] == "acceptance"
     then = " You are paid for what you delivered, and get your receipt at the end." if has_contract else ""
     reason = roster.control.removed[name]
-    send_news(roster.grid, [node], f"Nothing more is asked of you: you were {reason}.{then}", over=not has_contract)
+    sentence = f"Nothing more is asked of you: you were {reason}.{then}"
+    send_news(roster.grid, [node], sentence, over=not has_contract, about=STOPPED)
 
 
 def tell_newcomer(roster: Roster, name: str) -> None:
@@ -55,7 +57,7 @@ def tell_newcomer(roster: Roster, name: str) -> None:
     if name in roster.control.removed:
         tell_removed(roster, name)
     elif roster.control.paused:
-        send_news(roster.grid, [roster.node_of[name]], f"{PAUSED_NEWS}.", over=False)
+        send_news(roster.grid, [roster.node_of[name]], f"{PAUSED_NEWS}.", over=False, about=PAUSED)
 
 
 def _sentence(command: Command) -> str | None:

@@ -182,17 +182,18 @@ def checked_description(
 ) -> dict[str, Any]:
     """Return the enrolment document a client sent, without what her samples are; raise InputError if it is invalid.
 
-    image_shape  of the job's pictures; None if it has others, or clients need not say what they have
+    image_shape  of the job's pictures; None if it has others, or clients need not say what they have. A client who says
+                 None fits hers to what the offer asks for
     """
     _require_task(sent, task)
     required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
-    required |= set() if task == PICTURES else {"task"} | ({"source"} if task.is_own else set())
+    required |= set() if task.is_pictures else {"task"} | ({"source"} if task.is_own else set())
     optional = {"labeling_cost", "sample_cost"}
     if not required <= set(sent) <= required | optional:
         raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
     name = plain_name("name", sent["name"])
     key = normal_public_line(str(sent["public_key"]))
-    if image_shape is not None and sent["image_shape"] != list(image_shape):
+    if image_shape is not None and sent["image_shape"] not in (None, list(image_shape)):
         shape = plain(sent["image_shape"], 60)
         raise InputError(f"{name}'s pictures are {shape}; the job's are {list(image_shape)}.")
     samples = whole_number("samples", sent["samples"], at_least=1)
@@ -205,7 +206,7 @@ def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
     stated, name = plain(sent.get("task", PICTURES.name), 60), plain(sent.get("name", "a client"), 60)
     if stated != task.name:
         file = f"FILE.py:{task.name}" if task.is_own else task.name
-        joins = f"she joins with --task {file}" if task != PICTURES else "she joins without --task"
+        joins = f"she joins with --task {file}" if not task.is_pictures else "she joins without --task"
         raise InputError(f"{name} brings {stated}; this job is on {task.name}: {joins}.")
     if task.is_own and sent.get("source") != task.source():
         theirs = plain(sent.get("source", "none"), 60)[:8]

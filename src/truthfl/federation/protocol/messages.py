@@ -1,4 +1,7 @@
-"""Documents and models in Flower messages. Imports Flower, `learning` (`model`, `npy_format`), `ledger.canonical`."""
+"""Documents and models in Flower messages.
+
+Imports Flower, `flower_patches.constants`, `learning` (`model`, `npy_format`) and `ledger.canonical`.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from flwr.common.constant import SType
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
+from truthfl.flower_patches.constants import NUMPY
 from truthfl.learning.model import Params
 from truthfl.learning.npy_format import array_of_npy, npy_bytes
 from truthfl.ledger.canonical import canonical_bytes, read_writable_document
@@ -20,10 +23,10 @@ from truthfl.ledger.canonical import canonical_bytes, read_writable_document
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
 AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
 FINAL = "truthfl_final"
+EXAMPLES = "truthfl_examples"
 PEERS, MASKS = "truthfl_peers", "truthfl_masks"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
-NUMPY = SType.NUMPY  # how Flower calls arrays that are bytes of .npy files
 FLOATS = np.dtype(np.float32)
 ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt

@@ -13,9 +13,11 @@ from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.messages import NEWS, query_message
 
 NEWS_TIMEOUT = 10.0  # seconds
+# What a message is about, so that a participant's page knows how long it matters; "" for as long as the job.
+PAUSED, RESUMED, EXTENDED, LATE_LABELS, STOPPED = "paused", "resumed", "extended", "late labels", "stopped"
 
 
-def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool) -> None:
+def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
     """Send a sentence to these nodes; `over` means that they receive nothing more in this job."""
-    document = {"sentence": sentence, "over": over}
+    document = {"sentence": sentence, "over": over} | ({"about": about} if about else {})
     ask_nodes(grid, [query_message(NEWS, node, document) for node in nodes], timeout=NEWS_TIMEOUT)

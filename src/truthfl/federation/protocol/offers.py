@@ -1,7 +1,7 @@
 """Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels.
 
-Imports `approval`, `enrolment`, `job_control`, `live_clients`, `live_status`, `messages`, `news`, the ledger, `texts`
-and Flower.
+Imports `approval`, `enrolment`, `example_delivery`, `job_control`, `live_clients`, `live_status`, `messages`, `news`,
+the ledger, `texts` and Flower.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from flwr.app import Message
 from truthfl.errors import InputError
 from truthfl.federation.protocol.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.example_delivery import ExampleDelivery
 from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobEndedError
 from truthfl.federation.protocol.live_clients import note_labels
 from truthfl.federation.protocol.live_status import APPROVING, LABELING, OFFERING, PLANNING
 from truthfl.federation.protocol.messages import LABELS, OFFER, query_message, reply_in
-from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.news import LATE_LABELS, send_news
 from truthfl.ledger.documents import answer_fault, signed_offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
@@ -40,12 +41,17 @@ MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 
 
 def reach_agreement(
-    roster: Roster, make_offers: MakeOffers, key: PrivateKey, approve: Approve = approve_all
+    roster: Roster,
+    make_offers: MakeOffers,
+    key: PrivateKey,
+    approve: Approve = approve_all,
+    delivery: ExampleDelivery | None = None,
 ) -> Agreement:
     """Send offers to all enrolled clients, and new ones to the others when some decline, until all accept.
 
     key      the operator's, which signs the offers
     approve  asked before the first offers are sent, and before later ones that cost more than those it approved
+    delivery  sends the examples of the classes to participants who lack them
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     names = [name for name in roster.names if name in roster.descriptions]
@@ -69,7 +75,7 @@ def reach_agreement(
             plan = next((entry.document for entry in view.plans if entry.key == str(version)), {})
             approved = summary_of(offered, plan, {}, roster.server)
         _tell_left_out(roster, left_out_of(plan))
-        declined = _collect_answers(roster, view, _signed(offered, key).offers)
+        declined = _collect_answers(roster, view, _signed(offered, key).offers, delivery)
         if not declined:
             return offered
         told = declined - set(roster.control.removed)  # who was removed has been told so
@@ -129,8 +135,9 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
     clock = roster.stage(LABELING, agreement.terms.label_seconds)
     while True:
         waiting = {name: offer for name, offer in waiting.items() if name not in roster.control.removed}
+        left = round(clock.seconds_left, 1)  # by the node's clock, which need not agree with this one
         messages = [
-            query_message(LABELS, roster.node_of[name], {"offer": offer.hash})
+            query_message(LABELS, roster.node_of[name], {"offer": offer.hash, "seconds_left": left})
             for name, offer in waiting.items()
             if name in roster.node_of
         ]
@@ -147,7 +154,8 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
             break
         if clock.over:
             if not agreement.terms.has_audition:  # who has no labels then is told so after the audition
-                send_news(roster.grid, _connected_nodes(roster, waiting), LATE_LABELS_NEWS, over=False)
+                late = _connected_nodes(roster, waiting)
+                send_news(roster.grid, late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
             break
         clock.wait()
         roster.refresh()
@@ -192,8 +200,10 @@ def _offer_items(offered: Agreement) -> list[Item]:
     return [Item(offered.terms.name, "offer", offer.key, offer.envelope()) for offer in offered.offers]
 
 
-def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -> set[str]:
-    """Send the offers until all clients have answered or time is up.
+def _collect_answers(
+    roster: Roster, view: JobView, offers: tuple[Offer, ...], delivery: ExampleDelivery | None
+) -> set[str]:
+    """Send the offers, and the examples to who lacks them, until all clients have answered or time is up.
 
     Return the names of the clients who declined or did not answer in time.
     """
@@ -207,12 +217,15 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
         answers: list[Item] = []
+        lacking: dict[int, Offer] = {}
         for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
             offer = offer_at.get(node)
             if offer is None or offer.client.name not in waiting or reply.has_error():
                 continue
             answer = _valid_answer(roster, offer, reply)
             if answer is None:
+                if _field_of(reply, "lacks_examples") is True:
+                    lacking[node] = offer
                 continue
             answers.append(Item(roster.job_name, "answer", offer.key, answer))
             if answer["document"]["kind"] == "refusal":
@@ -221,6 +234,9 @@ def _collect_answers(roster: Roster, view: JobView, offers: tuple[Offer, ...]) -
         roster.ledger.append_all(answers)
         if not waiting or clock.over:
             break
+        if lacking and delivery is not None:
+            for name, reason in delivery.send(lacking).items():
+                _record_rejection(roster, waiting[name], f"examples: {reason}")
         clock.wait()
         roster.refresh()
     if waiting and roster.control.ended is not None:

@@ -20,6 +20,7 @@ from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.pay_limits import planned_pay, require_within_limits, too_much_in_words
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.stated_limits import reckoned, require_within
+from truthfl.instructions import Instructions
 from truthfl.job import DataJob, Participants
 from truthfl.learning.aggregation import is_own
 from truthfl.learning.audition_details import AuditionDetails
@@ -38,9 +39,17 @@ MakePlan = Callable[[DataJob, ServerSide], Plan]
 
 
 def planned_offers(
-    roster: Roster, job: DataJob, make_plan: MakePlan, opening: Opening, names: list[str], version: int
+    roster: Roster,
+    job: DataJob,
+    make_plan: MakePlan,
+    opening: Opening,
+    instructions: Instructions | None,
+    names: list[str],
+    version: int,
 ) -> tuple[dict[str, Any], Agreement]:
     """Return the plan's ledger document for these clients, without the terms, and their offers.
+
+    instructions  about the classes, for the terms
 
     Clients for whom no sound offer exists are left out, with the reason in the document; the others are planned again.
     """
@@ -77,6 +86,7 @@ def planned_offers(
         side.test.classes,
         samples,
         task_terms(planned_job.task, side.task),
+        instructions,
     )
     worth = plan_worth(plan, planned_job.server.loss_value, found.absence.mean)
     document = _plan_document(plan) | {

@@ -10,9 +10,11 @@ import numpy as np
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import Roster
+from truthfl.instructions import Instructions
+from truthfl.learning.task_choice import PICTURES
 from truthfl.ledger.early_end import early_end_in_words
 from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.round_terms import MEAN
+from truthfl.ledger.round_terms import MEAN, PADDED
 from truthfl.ledger.solo_evidence import audition_of
 from truthfl.ledger.terms import Agreement, ClientTerms, Offer
 from truthfl.ledger.tried_lies import TriedLie
@@ -40,7 +42,7 @@ class Opening:
 class TrainingTask:
     """The model in plain values, the shape of a sample, the names of the classes, the number of test draws, the task.
 
-    task  as in `JobTerms`
+    task, instructions  as in `JobTerms`
     """
 
     model: Mapping[str, Any]
@@ -48,6 +50,7 @@ class TrainingTask:
     classes: tuple[str, ...]
     test_samples: int
     task: Mapping[str, Any] | None = None
+    instructions: Instructions | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +113,8 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         model=task.model,
         image_shape=task.image_shape,
         task=task.task,
+        instructions=task.instructions,
+        picture_fit=PADDED if task.task is None or task.task["name"] == PICTURES.name else "",
         classes=task.classes,
         rounds=promise.training.rounds,
         local_steps=promise.training.local_steps,
@@ -123,6 +128,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         round_seconds=roster.server.round_seconds,
         currency=roster.server.currency,
         minor_units=roster.server.minor_units,
+        payment_note=roster.server.payment_note,
         lies_tried=promise.lies_tried,
         recipe=promise.recipe,
         agreement_key=opening.agreement_key,

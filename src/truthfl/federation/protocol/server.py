@@ -2,8 +2,9 @@
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
-`receipt_delivery`), `approval`, `audit`, `command_news`, `job_control`, `job_task`, `live_status`, `message_codes`,
-`model_digest`, `news`, `promise`, `serving_file`, `stated_limits`, `job`, `learning`, the ledger and Flower.
+`receipt_delivery`), `approval`, `audit`, `command_news`, `example_delivery`, `job_control`, `job_task`,
+`kept_instructions`, `live_status`, `message_codes`, `model_digest`, `news`, `promise`, `serving_file`,
+`stated_limits`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
 from truthfl.federation.protocol.command_news import ENDED_NEWS, tell_command
 from truthfl.federation.protocol.enrolment import Roster, tell_latecomers, wait_for_clients, wait_for_contract
+from truthfl.federation.protocol.example_delivery import ExampleDelivery
 from truthfl.federation.protocol.final_model import tell_final_model
 from truthfl.federation.protocol.job_control import JobControl, JobEndedError
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.kept_instructions import kept_instructions
 from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.model_digest import model_digest
@@ -40,7 +43,6 @@ from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.job import DataJob
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
-from truthfl.learning.task_choice import PICTURES
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
@@ -109,13 +111,14 @@ def conduct_job(
     """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
     require_collected(job.contract.mechanism)
     ledger, side = operator.ledger, job.server_side()
+    instructions = kept_instructions(job.classes, operator.folder)
     test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
     ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
     earlier = job_view(name, ledger.entries(name))
-    image_shape = side.test.features.shape[1:] if job.task == PICTURES else None
+    image_shape = side.test.features.shape[1:] if job.task.is_pictures else None
     roster = Roster(
         grid,
         ledger,
@@ -143,8 +146,9 @@ def conduct_job(
             wait_for_clients(roster)
         send_missed_receipts(roster)
         progress("planning on pilot data", 0, 0)
-        make_offers = partial(planned_offers, roster, job, make_plan, opening)
-        agreement = reach_agreement(roster, make_offers, operator.key, operator.approve)
+        make_offers = partial(planned_offers, roster, job, make_plan, opening, instructions)
+        delivery = ExampleDelivery(roster, operator.folder)
+        agreement = reach_agreement(roster, make_offers, operator.key, operator.approve, delivery)
         _close_enrolment(roster, agreement)
         if earlier.test is None:
             if not earlier.rounds:

@@ -19,6 +19,7 @@ from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
 from truthfl.learning.federations import SimulatedFederation
+from truthfl.learning.label_sets import labels_alone
 from truthfl.learning.model import Params
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import changed_recipe, recipe_of
@@ -111,7 +112,7 @@ def honest_solo_loss(
         TRUTHFUL,
         restricted.model,
         restricted.data.features[rows],
-        restricted.data.labels[rows],
+        labels_alone(restricted.data.given(rows), draws[0], offer.client.index),
         recipe_of(offer.job.recipe),
         client=offer.client.index,
         seed=draws[0],

@@ -17,10 +17,12 @@ from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.derived_labels import derived_labels
 from truthfl.learning.federated import Federated
+from truthfl.learning.label_sets import LabelSets
 from truthfl.learning.local_training import samples_by_hand
 from truthfl.learning.model import Labels
 from truthfl.learning.partition import Partition
 from truthfl.learning.profile import Profile
+from truthfl.learning.several_labels import sets_given
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.terms import Offer
 from truthfl.mechanism.checks import IntArray
@@ -51,7 +53,7 @@ def in_labeling_order(job: DataJob, federated: Federated) -> Federated:
     )
 
 
-def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels:
+def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer: Offer) -> Labels | LabelSets:
     """The labels that a client with these samples makes for an offer that asks for some of them.
 
     The draws are those of a federation of the clients asked, in which she has the position `offer.client.index`. The
@@ -66,7 +68,10 @@ def labels_of_asked(federated: Federated, rows: IntArray, kind: Behaviour, offer
     training = Training(job.rounds, job.local_steps, job.step_size)
     alone = Federated(federated.model, federated.data, partition, training)
     profile = Profile([TRUTHFUL] * before + [kind], 1)
-    return profile.labels(alone, job.seed)[alone.samples_of(before)]
+    labels = profile.labels(alone, job.seed)
+    sets = sets_given(alone, labels, profile.labeling_effort(partition.sizes), job.seed)
+    own = alone.samples_of(before)
+    return labels[own] if sets is None else sets.take(np.arange(own.start, own.stop))
 
 
 @dataclass(eq=False)
@@ -79,13 +84,13 @@ class AskedLabels:
 
     federated: Federated
     behaviours: Sequence[str | Behaviour]
-    made: dict[str, Labels] = field(default_factory=dict)
+    made: dict[str, Labels | LabelSets] = field(default_factory=dict)
 
     def source(self, client: int) -> LabelSource:
         """Returns this client's labels for an offer."""
         kind, rows = behaviour(self.behaviours[client]), self.federated.partition.rows_of(client)
 
-        def labels(offer: Offer) -> Labels:
+        def labels(offer: Offer) -> Labels | LabelSets:
             if offer.hash not in self.made:
                 self.made[offer.hash] = labels_of_asked(self.federated, rows[: offer.client.samples], kind, offer)
             return self.made[offer.hash]
@@ -110,9 +115,18 @@ class ClientLabels:
         """Returns this client's labels for an offer."""
         kind = behaviour(self.behaviours[client])
         if kind.unlabeled.is_derived and kind.labeling_effort < 1:
-            return lambda offer: self._derived(client, offer.job)
+            return lambda offer: self._given(client, self._derived(client, offer.job), offer.job.seed)
         own = self.labels[self.federated.samples_of(client)]
-        return lambda _: own
+        return lambda offer: self._given(client, own, offer.job.seed)
+
+    def _given(self, client: int, labels: Labels, seed: int) -> Labels | LabelSets:
+        """All labels that she gives to her samples, of which these are one each."""
+        sets, rows = self.federated.data.sets, self.federated.partition.rows_of(client)
+        if sets is None:
+            return labels
+        right = labels == self.federated.data.labels[rows]
+        by_hand = samples_by_hand(behaviour(self.behaviours[client]), len(labels), client, seed)
+        return sets.take(rows).with_singles(~(by_hand & right), labels)
 
     def _derived(self, client: int, job: JobTerms) -> Labels:
         """Her labels in a job with these terms."""

@@ -39,7 +39,6 @@ from truthfl.learning.federations import SimulatedFederation, with_rule, with_tr
 from truthfl.learning.model import Labels
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
-from truthfl.learning.task_choice import PICTURES
 from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
@@ -209,7 +208,7 @@ def _participant(
         samples=len(rows),
         samples_for=lambda offer: features[rows[: offer.client.samples]],
         keeps_features=held <= MOST_FEATURES,
-        image_shape=features.shape[1:] if job.task == PICTURES else None,
+        image_shape=features.shape[1:] if job.task.is_pictures else None,
         task=job.task,
         labels=labels.source(client),
         key=kept_key(home / "key"),

@@ -1,0 +1,89 @@
+"""Where the `truthfl` command begins: Ctrl+C ends it at any moment without a traceback, with exit code 130.
+
+Little is imported before `main` is at work, since an interrupt until then prints Python's traceback. Imports
+`exit_codes` and, when called, `app`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+MOMENT = 0.02  # seconds
+
+
+def main() -> None:
+    """Run a command; see `app.main`."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # a shell has this process ignore it
+        _run()
+        return
+    signal.signal(signal.SIGINT, _leave)  # while modules are imported, some of which would turn it into another error
+    from truthfl.cli import app  # noqa: F401
+    from truthfl.cli.exit_codes import INTERRUPTED
+
+    sys.unraisablehook = _without_traceback
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _run()
+    except KeyboardInterrupt:
+        _leave()
+    except Exception as error:
+        if not _comes_of_interrupt(error):
+            raise
+        print("truthfl: interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, _leave)  # while Python waits for threads at its end
+        _forget_handled_interrupt()
+
+
+def _run() -> None:
+    from truthfl.cli.app import main as run_command
+
+    run_command()
+
+
+def _leave(*_: object) -> None:
+    """End this process at once."""
+    from truthfl.cli.exit_codes import INTERRUPTED
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, RuntimeError):  # closed, or being written to at this moment
+            continue
+    os._exit(INTERRUPTED)
+
+
+def _forget_handled_interrupt() -> None:
+    """Have Python end with the exit code that the command chose, and not by a signal.
+
+    When an interrupt leaves a text that is executed, as dataclasses do while modules are imported, Python notes that it
+    will end itself by the signal, even if the interrupt is handled afterwards. Executing another text clears the note.
+    """
+    exec("")
+
+
+def _comes_of_interrupt(error: BaseException) -> bool:
+    """Whether Ctrl+C led to this error."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        following = error.__cause__ or error.__context__
+        if following is None:
+            break
+        error = following
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _without_traceback(unraisable: sys.UnraisableHookArgs) -> None:
+    """Interrupt again, a moment later, if Ctrl+C came where nothing can be raised, such as in a destructor."""
+    if unraisable.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(unraisable)
+        return
+    from threading import Timer
+
+    again = Timer(MOMENT, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
