@@ -1,8 +1,8 @@
 """The operator's page as a web application: one job's status, its check, and commands.
 
 It serves files of the package and what the ledger and the operator's folder say, and fetches nothing from the network.
-Imports `commands`, Starlette, `page` (`request_guard`, `responses`, `routing`, `static_files`), the protocol's
-`job_watch`, and the ledger's `checking`.
+Imports `commands`, Starlette, `page` (`catalogue`, `localized_files`, `request_guard`, `responses`, `routing`,
+`static_files`), the protocol's `job_watch`, and the ledger's `checking`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.checking import check
 from truthfl.ledger.signing import PrivateKey
 from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.catalogue import ENGLISH
+from truthfl.page.localized_files import CATALOGUE, catalogue_file
 from truthfl.page.request_guard import Guard
 from truthfl.page.requests import StaleError, body_fields
 from truthfl.page.responses import error_handlers, file_response, static_route
@@ -34,7 +36,7 @@ from truthfl.page.routing import get_route, post_route
 from truthfl.page.static_files import static_files
 from truthfl.texts import plain
 
-SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg")
+SHARED_FILES = ("api.js", "base.css", "dom.js", "format.js", "icon.svg", "text.js")
 LONGEST_FAULT = 1000
 
 
@@ -46,6 +48,7 @@ def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None
     """
     shared = static_files()
     files = {name: shared[name] for name in SHARED_FILES} | static_files("truthfl.console")
+    files[CATALOGUE] = catalogue_file(ENGLISH)
     board = StatusBoard(watched, can_act=key is not None)
 
     async def page(request: Request) -> Response:

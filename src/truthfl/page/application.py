@@ -2,8 +2,9 @@
 
 It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
 Starlette without a larger web framework, since that would double the start time. Imports Starlette and
-`access_secrets`, `document_routes`, `request_guard`, `requests`, `responses`, `routing`, `static_files`, `work`;
-`samples` when a sample or an export is requested; `ledger` for types only.
+`access_secrets`, `catalogue`, `document_routes`, `instructions_view`, `localized_files`, `request_guard`, `requests`,
+`responses`, `routing`, `second_look`, `static_files`, `work`; `samples` when a sample or an export is requested;
+`ledger` and `learning` for types only.
 """
 
 from __future__ import annotations
@@ -20,15 +21,20 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp
 
 from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.catalogue import chosen_language
 from truthfl.page.document_routes import document_routes, documents_summary, first_page
+from truthfl.page.instructions_view import instructions_routes
+from truthfl.page.localized_files import CATALOGUE, localized_files
 from truthfl.page.request_guard import Guard
-from truthfl.page.requests import DecisionRequest, UndoRequest, parse_decision, parse_undo
+from truthfl.page.requests import BulkRequest, DecisionRequest, UndoRequest, parse_bulk, parse_decision, parse_undo
 from truthfl.page.responses import error_handlers, file_response, static_route
 from truthfl.page.routing import get_route, post_route, run_in_background
-from truthfl.page.static_files import PAGES, StaticFile, static_files
-from truthfl.page.work import Conversion, Work
+from truthfl.page.second_look import SecondLook
+from truthfl.page.static_files import PAGES, static_files
+from truthfl.page.work import Work
 
 if TYPE_CHECKING:
+    from truthfl.learning.second_opinion import OpinionSource
     from truthfl.ledger.signing import PrivateKey
 
 EXPORTS = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
@@ -36,28 +42,41 @@ EXPORTS = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def page(work: Work, key: PrivateKey | None, access: AccessSecrets) -> ASGIApp:
+def page(
+    work: Work,
+    key: PrivateKey | None,
+    access: AccessSecrets,
+    make_opinion: Callable[[], OpinionSource] | None = None,
+) -> ASGIApp:
     """The application for one participant.
 
-    key      signs answers to offers
-    access   secrets that a request must have
+    key           signs answers to offers
+    access        secrets that a request must have
+    make_opinion  gives a model to ask about her labels
     """
-    routes = [*_file_routes(work.home), *_labeling_routes(work, access), *document_routes(work, key, access)]
+    second_look = SecondLook(work, make_opinion)
+    routes = [
+        *_file_routes(work.home),
+        *_labeling_routes(work, access),
+        *instructions_routes(work),
+        get_route("/api/second_look", lambda _: JSONResponse(second_look.answer())),
+        *document_routes(work, key, access),
+    ]
     app = Starlette(
         routes=[Mount(access.root, routes=routes)],
         exception_handlers=error_handlers(),
     )
-    return Guard(app, access)
+    return Guard(app, access, chosen_language)
 
 
 def _file_routes(home: Path) -> list[Route]:
-    files = static_files()
+    files = {name: file for name, file in static_files().items() if not name.endswith(".html")}
 
     def redirect(_: Request) -> Response:
         return RedirectResponse(first_page(home), 303)
 
-    pages = [Route(f"/{name}", _page(files[f"{name}.html"])) for name in PAGES]
-    return [get_route("/", redirect), static_route(files), *pages]
+    pages = [Route(f"/{name}", _page(f"{name}.html")) for name in PAGES]
+    return [get_route("/", redirect), Route(f"/static/{CATALOGUE}", _strings), static_route(files), *pages]
 
 
 def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
@@ -66,24 +85,26 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
         return JSONResponse(work.state() | {"documents": documents, "csrf": access.csrf})
 
     def decide(request: DecisionRequest) -> dict[str, Any]:
-        return work.decide(request.edition, request.nonce, request.position, request.action, request.label)
+        return work.decide(request)
+
+    def decide_together(request: BulkRequest) -> dict[str, Any]:
+        return work.decide_together(request)
 
     def undo(request: UndoRequest) -> dict[str, Any]:
         return work.undo(request.edition, request.nonce)
 
-    def media_response(request: Request, convert: Conversion | None) -> Response:
-        media = work.media(request.path_params["edition"], request.path_params["position"], convert)
+    def media_response(request: Request, form: str) -> Response:
+        from truthfl.samples.shown_pictures import FORMS
+
+        media = work.media(request.path_params["edition"], request.path_params["position"], FORMS[form])
         return Response(media.content, media_type=media.media_type)
 
     def sample(request: Request) -> Response:
-        from truthfl.samples.pictures import reencoded
-
-        return media_response(request, reencoded if "reencoded" in request.query_params else None)
+        asked = (form for form in ("reencoded", "whole") if form in request.query_params)
+        return media_response(request, next(asked, "screen"))
 
     def thumb(request: Request) -> Response:
-        from truthfl.samples.pictures import thumbnail
-
-        return media_response(request, thumbnail)
+        return media_response(request, "thumb")
 
     def export(request: Request) -> Response:
         from truthfl.samples.label_exchange import export_text
@@ -91,13 +112,14 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
         file_format = request.path_params["format"]
         if file_format not in EXPORTS:
             raise HTTPException(404)
-        text = export_text(file_format, work.source, work.store.states())
+        text = export_text(file_format, work.source, work.store.states(), several=work.assignment().several)
         headers = {"content-disposition": f"attachment; filename=labels.{file_format}"}
         return Response(text, media_type=EXPORTS[file_format], headers=headers)
 
     return [
         get_route("/api/work", state),
         post_route("/api/decisions", parse_decision, decide),
+        post_route("/api/decisions/bulk", parse_bulk, decide_together),
         post_route("/api/undo", parse_undo, undo),
         get_route("/samples/{edition}/{position:int}", sample),
         get_route("/thumbs/{edition}/{position:int}", thumb),
@@ -105,14 +127,24 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
     ]
 
 
-def _page(file: StaticFile) -> Endpoint:
+def _page(name: str) -> Endpoint:
     async def show(request: Request) -> Response:
         run_in_background(_import_pictures)
-        return file_response(request, file)
+        return _localized(request, name)
 
     return show
 
 
+async def _strings(request: Request) -> Response:
+    return _localized(request, CATALOGUE)
+
+
+def _localized(request: Request, name: str) -> Response:
+    """The file in the browser's language."""
+    language = chosen_language(request.headers.get("accept-language", ""))
+    return file_response(request, localized_files(language)[name], vary="Accept-Language")
+
+
 def _import_pictures() -> None:
     """Import the decoder while the browser loads the page; the next requests need it."""
-    import truthfl.samples.pictures  # noqa: F401
+    import truthfl.samples.shown_pictures  # noqa: F401

@@ -1,7 +1,7 @@
 """The audition in a receipt: its evidence, what the page says of it, and whether the model is the participant's own.
 
-Receipts come from the server and are untrusted. Imports the ledger, `learning.array_files`, `audition_terms` and
-`numbers`.
+Receipts come from the server and are untrusted. Imports the ledger, `learning.array_files` and
+`audition_terms`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from truthfl.ledger.solo_evidence import (
 )
 from truthfl.ledger.terms import Offer
 from truthfl.page.audition_terms import audition_numbers
-from truthfl.page.numbers import money
 
 LONGEST_REASON = 300  # of letters, of the server's reason
 
@@ -42,7 +41,7 @@ def evidence_in(offer: Offer, settlement: Mapping[str, Any]) -> SoloEvidence | N
 def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidence | None) -> dict[str, Any] | None:
     """The audition of a receipt's document; None without one.
 
-    labels, computing     the parts of pay, with one decimal place more than payments have
+    labels, computing     the parts of pay
     expected, limit       expected solo loss, and the highest that passes
     expected_joint_loss   with the labels of those who took part
     reason                the server's, if no model of hers was taken
@@ -53,7 +52,6 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     test_loss = counted_loss(offer, float(document["test"]["loss"]), ended=was_ended(document))
     rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
     parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
-    labels, computing = (money(part, offer.job.minor_units, offer.job.currency, more_places=1) for part in parts)
     joint = audition_of(offer).expected_joint_loss(observation_of(test_loss, *rounds, evidence))
     reason = document["audition"]["result"]["reason"]
     return {
@@ -63,8 +61,8 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
         "expected": expected,
         "limit": expected + audition_numbers(offer)["gate"],
         "expected_joint_loss": float(joint[0]),
-        "labels": labels,
-        "computing": computing,
+        "labels": parts[0],
+        "computing": parts[1],
     }
 
 

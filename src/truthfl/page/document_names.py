@@ -6,7 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-NO_DOCUMENTS: dict[str, Any] = {"offer": None, "answer": None, "receipt": None, "news": None}
+NO_DOCUMENTS: dict[str, Any] = {
+    "offer": None,
+    "answer": None,
+    "receipt": None,
+    "news": None,
+    "news_about": "",
+    "job": None,
+}
 
 
 def document_names(folder: Path) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """HTTP routes for offers, answers and receipts.
 
-Imports `access_secrets`, `document_names`, `requests`, `routing`, `work`; `document_views` and `ledger` when needed.
+Imports `access_secrets`, `catalogue`, `document_names`, `job_state`, `requests`, `routing`, `work`; `document_views`,
+`documents_summary` and the rest of `ledger` when needed.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truthfl.errors import InputError
 from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.catalogue import MessageError
 from truthfl.page.document_names import NO_DOCUMENTS, has_no_documents
-from truthfl.page.requests import AnswerRequest, StaleError, parse_answer, parse_cost
+from truthfl.page.job_state import connection_view
+from truthfl.page.requests import AnswerRequest, StaleMessageError, parse_answer, parse_cost
 from truthfl.page.routing import get_route, post_route
 from truthfl.page.work import Work
 
@@ -34,8 +36,13 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
         from truthfl.page import document_views
 
         labeling, computing = (parse_cost(request.query_params.get(name)) for name in ("labeling", "computing"))
-        view = document_views.offer_view(home, key, labeling, computing)
+        view = document_views.offer_view(home, key, labeling, computing, work.pace())
         return JSONResponse(view | {"has_labels": work.existing_labels is not None, "csrf": access.csrf})
+
+    def worth(_: Request) -> Response:
+        from truthfl.page import document_views
+
+        return JSONResponse(document_views.worth_view(home))
 
     def answer(request: AnswerRequest) -> dict[str, Any]:
         from truthfl.ledger import participant_folder
@@ -43,9 +50,9 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
 
         offer = document_views.last_offer(home)
         if offer is None or offer.hash != request.offer:
-            raise StaleError("another offer has come meanwhile; look at that one.")
+            raise StaleMessageError("error.other_offer")
         if key is None:
-            raise InputError("there is no key here to sign with; start the page with --key.")
+            raise MessageError("error.no_key")
         if request.accepted:
             document_views.require_sound_offer(offer)
         participant_folder.put_answer(home, offer, key, accepted=request.accepted)
@@ -64,6 +71,7 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
     return [
         get_route("/api/documents", summary),
         get_route("/api/offer", offer),
+        get_route("/api/worth", worth),
         post_route("/api/answer", parse_answer, answer),
         get_route("/api/receipt", receipt),
         get_route("/api/receipt/check", check),
@@ -71,12 +79,12 @@ def document_routes(work: Work, key: PrivateKey | None, access: AccessSecrets) -
 
 
 def documents_summary(home: Path) -> dict[str, Any]:
-    """The same as `document_views.documents_summary`, which is not imported while there are no documents."""
+    """The same as `documents_summary.documents_summary`, which is not imported while there are no documents."""
     if has_no_documents(home):
-        return NO_DOCUMENTS
-    from truthfl.page import document_views
+        return NO_DOCUMENTS | {"connection": connection_view(home)}
+    from truthfl.page.documents_summary import documents_summary as read_summary
 
-    return document_views.documents_summary(home)
+    return read_summary(home)
 
 
 def first_page(home: Path) -> str:

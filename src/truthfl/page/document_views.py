@@ -1,8 +1,8 @@
 """Offers and receipts as JSON values for the page.
 
 Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`audition_result`, `audition_terms`, `document_names`, `numbers`, `offer_outlook`, `pay_plot`, `privacy_terms`,
-`receipt_check`.
+`audition_result`, `audition_terms`, `catalogue`, `numbers`, `offer_outlook`, `pay_explanation`,
+`pay_plot`, `pay_summary`, `privacy_terms`, `receipt_check`, `receipt_reason`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.terms import Offer, offer_from
 from truthfl.page.audition_result import evidence_in, result_view
 from truthfl.page.audition_terms import audition_view, require_sound_audition
-from truthfl.page.document_names import NO_DOCUMENTS
-from truthfl.page.numbers import calculation_term, money, overflow_allowed
-from truthfl.page.offer_outlook import outlooks, own_costs, spread
+from truthfl.page.catalogue import Message, MessageError, rounded
+from truthfl.page.numbers import overflow_allowed
+from truthfl.page.offer_outlook import Costs, outlooks, own_costs, spread
+from truthfl.page.pay_explanation import explanation
 from truthfl.page.pay_plot import offer_plot, receipt_plot
+from truthfl.page.pay_summary import labels_worth, pay_summary
 from truthfl.page.privacy_terms import privacy_view, sample_noun
 from truthfl.page.receipt_check import contradiction, own_receipt_fault
+from truthfl.page.receipt_reason import why_nothing
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -42,10 +45,6 @@ READ_ERRORS = (
     RecursionError,
     OSError,
     TruthflError,
-)
-STATED_COST = (
-    "You stated what a sample costs you. This is the offer of a menu in which the true cost is the best statement: "
-    "with a higher or a lower one you would have been left with less."
 )
 
 
@@ -83,60 +82,52 @@ def last_receipt(home: Path) -> dict[str, Any] | None:
     return receipts[-1] if receipts else None
 
 
-def documents_summary(home: Path) -> dict[str, Any]:
-    """Hashes of the newest documents, by which the browser notices new ones; `trouble` is an error message."""
-    summary = NO_DOCUMENTS.copy()
+def worth_view(home: Path) -> dict[str, Any]:
+    """What a label is expected to bring under the offer that she accepted; `worth` is None if there is none."""
     try:
-        news = participant_folder.news(home)
-        summary["news"] = None if news is None else news[0]
         offer = last_offer(home)
-        if offer is not None:
-            summary |= {"offer": offer.hash, "answer": answer_to(home, offer)}
-        receipt = last_receipt(home)
-        if receipt is not None:
-            summary["receipt"] = digest(receipt)
-    except READ_ERRORS as error:
-        summary["trouble"] = _message(error)
-    return summary
+        if offer is None or answer_to(home, offer) != "acceptance":
+            return {"worth": None}
+        require_sound_offer(offer)
+        return {"worth": labels_worth(offer)}
+    except READ_ERRORS:
+        return {"worth": None}
 
 
-def offer_view(home: Path, key: PrivateKey | None, labeling: float | None, computing: float | None) -> dict[str, Any]:
+def offer_view(
+    home: Path,
+    key: PrivateKey | None,
+    labeling: float | None,
+    computing: float | None,
+    pace: float | None = None,
+) -> dict[str, Any]:
     """The newest offer with expected pay and costs; `offer` is None while there is none.
 
     labeling, computing   costs that the participant entered; None for the offer's assumptions
+    pace                  seconds that she takes for a label; None if it is not known
     """
     offer = last_offer(home)
     if offer is None:
         return {"offer": None}
     try:
         with overflow_allowed():
-            view = _offer_view(home, offer, key, labeling, computing)
+            view = _offer_view(home, offer, key, own_costs(offer, labeling, computing), pace)
         json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except TruthflError:
         raise
     except READ_ERRORS as error:
-        raise InputError(f"the offer cannot be read: {_message(error)}") from None
+        raise InputError(f"the offer cannot be read: {error_sentence(error)}") from None
     return view
 
 
-def _explanation(offer: Offer) -> list[str]:
-    """Sentences that say how her pay is determined."""
-    sentences = offer.mechanism.explanation(lambda amount: _money(offer, amount))
-    if offer.client.stated:
-        sentences.append(STATED_COST)
-    return sentences
-
-
-def _offer_view(
-    home: Path, offer: Offer, key: PrivateKey | None, labeling: float | None, computing: float | None
-) -> dict[str, Any]:
+def _offer_view(home: Path, offer: Offer, key: PrivateKey | None, costs: Costs, pace: float | None) -> dict[str, Any]:
     """The values of `offer_view` for this offer."""
     require_sound_offer(offer)
-    costs = own_costs(offer, labeling, computing)
-    expected, of_pay = outlooks(offer, costs), spread(offer)
+    expected, of_pay, obstacle = outlooks(offer, costs), spread(offer), _signing_obstacle(offer, key)
     computed = {
         "spread": asdict(of_pay) | {"zero_loss": of_pay.zero_loss if math.isfinite(of_pay.zero_loss) else None},
-        "explanation": _explanation(offer),
+        "summary": asdict(pay_summary(offer, of_pay, pace)),
+        "explanation": explanation(offer),
         "outlooks": [asdict(outlook) for outlook in expected],
         "audition": audition_view(offer),
         "privacy": privacy_view(offer),
@@ -145,10 +136,11 @@ def _offer_view(
     return computed | {
         "offer": _offer_terms(offer),
         "noun": sample_noun(offer),
+        "several": offer.job.several_labels,
         "hash": offer.hash,
         "answer": answer_to(home, offer),
         "costs": asdict(costs),
-        "cannot_sign": _signing_obstacle(offer, key),
+        "cannot_sign": None if obstacle is None else asdict(obstacle),
         "fingerprints": {
             "yours": fingerprint(offer.client.public_key),
             "operator": fingerprint(offer.job.operator_key),
@@ -169,7 +161,7 @@ def receipt_view(home: Path) -> dict[str, Any]:
             view = _receipt_view(receipt["document"]) | {"warning": contradiction(home, receipt)}
         json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except READ_ERRORS as error:
-        return {"receipt": digest(receipt), "trouble": _message(error)}
+        return {"receipt": digest(receipt), "trouble": error_sentence(error)}
     return {"receipt": digest(receipt)} | view
 
 
@@ -185,7 +177,8 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
         "offer": _offer_terms(offer),
         "offer_hash": offer.hash,
         "expected_pay": offer.expected_pay,
-        "paid": _money(offer, settlement["pay"] / offer.job.minor_units),
+        "paid": settlement["pay"] / offer.job.minor_units,
+        "why_nothing": why_nothing(offer, document, counted, evidence),
         "calculation": _calculation(offer, counted, settlement, evidence),
         "audition": result_view(offer, document, evidence),
         "plot": receipt_plot(offer, counted, rounds, evidence),
@@ -193,17 +186,24 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
         "accuracy": None if test["accuracy"] is None else float(test["accuracy"]),
         "test": {name: test[name] for name in ("test_set", "samples", "secret")},
         "settlement": {name: settlement[name] + 0 for name in ("pay", "delivered", "asked")},
-        "links": len(document["chain"]),
-        "last_link": str(document["chain"][-1]["hash"]),
+        **_proof_view(document),
         "operator": fingerprint(str(document["public_key"])),
     }
+
+
+def _proof_view(document: dict[str, Any]) -> dict[str, Any]:
+    """Of how many entries of the ledger a receipt has a proof, and the hash that covers them all."""
+    if "chain" in document:  # of truthfl 0.1
+        return {"proved_entries": len(document["chain"]), "common_hash": str(document["chain"][-1]["hash"])}
+    proof = document["proof"]
+    return {"proved_entries": 1 + proof["last"] - proof["first"], "common_hash": str(proof["root"])}
 
 
 def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
     """The first fault of the newest receipt, by itself and compared with the participant's folder and key."""
     receipt = last_receipt(home)
     if receipt is None:
-        raise InputError("there is no receipt to check yet.")
+        raise MessageError("error.no_receipt")
     return {"receipt": digest(receipt), "fault": own_receipt_fault(home, receipt, key)}
 
 
@@ -217,12 +217,12 @@ def fingerprint(public_key: str) -> str:
     return "SHA256:" + b64encode(raw).decode().rstrip("=")
 
 
-def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> str | None:
+def _signing_obstacle(offer: Offer, key: PrivateKey | None) -> Message | None:
     """The reason why this page cannot sign an answer; None if it can."""
     if key is None:
-        return "There is no key here to sign with. Start the page with --key and the file of your private key."
+        return Message("offer.no_key")
     if public_line(key) != offer.client.public_key:
-        return "This offer is to another key than the one that this page was started with."
+        return Message("offer.other_key")
     return None
 
 
@@ -239,7 +239,7 @@ def require_sound_offer(offer: Offer) -> None:
     except TruthflError:
         raise
     except READ_ERRORS as error:
-        raise InputError(f"the offer cannot be read: {_message(error)}") from None
+        raise InputError(f"the offer cannot be read: {error_sentence(error)}") from None
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:
@@ -248,30 +248,30 @@ def _offer_terms(offer: Offer) -> dict[str, Any]:
     return {**offer.job.document(), **client, "job": offer.job.name, "client": offer.client.name}
 
 
-def _money(offer: Offer, amount: float) -> str:
-    return money(amount, offer.job.minor_units, offer.job.currency)
-
-
 def _calculation(
     offer: Offer, loss: float, settlement: dict[str, Any], evidence: SoloEvidence | None
-) -> list[dict[str, str]]:
-    """The calculation of pay step by step; the last result is the pay."""
+) -> list[dict[str, Any]]:
+    """The calculation of pay step by step; the last result is the pay, before it is rounded."""
     observation = observation_of(loss, settlement["delivered"], settlement["asked"], evidence)
     steps = offer.mechanism.calculation(observation)
-    units = offer.job.minor_units
-    lines = [
+    return [
         {
+            "name": step.name,
             "formula": step.formula,
-            "numbers": " ".join(map(calculation_term, step.numbers)),
-            "result": calculation_term(step.result),
+            "numbers": [_calculation_term(term) for term in step.numbers],
+            "result": _calculation_term(step.result),
         }
         for step in steps
     ]
-    lines[-1]["formula"] += ", rounded" if units == 1 else f", rounded to whole {units}ths"
-    lines[-1]["result"] = _money(offer, settlement["pay"] / units)
-    return lines
 
 
-def _message(error: BaseException) -> str:
+def _calculation_term(term: float | int | str) -> dict[str, Any] | str:
+    """A number, with more decimal places than a payment has, so that it can be checked; or an operator."""
+    if isinstance(term, str):
+        return term
+    return rounded(term, 0 if isinstance(term, int) else 7 if abs(term) < 10 else 4)
+
+
+def error_sentence(error: BaseException) -> str:
     text = (str(error).strip() or type(error).__name__)[:LONGEST_MESSAGE]
     return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."

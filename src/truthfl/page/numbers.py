@@ -1,5 +1,5 @@
-"""Formatting of numbers and money, as `static/format.js` does in the browser. Imports `ledger.money`, and NumPy
-when needed."""
+"""Formatting of numbers and money in English, as `static/format.js` does in the browser. Imports `ledger.money`, and
+NumPy when needed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,9 @@ def number(value: float, places: int) -> str:
     return f"{rounded:,.{places}f}".replace("-", "−")
 
 
-def money(amount: float, minor_units: int, currency: str, *, more_places: int = 0) -> str:
+def money(amount: float, minor_units: int, currency: str) -> str:
     """An amount with the decimal places of its currency; with one place if it would otherwise be rounded too much."""
-    places = decimal_places(minor_units) + more_places
+    places = decimal_places(minor_units)
     if places == 0 and amount != 0 and abs(amount) < 10 and amount != math.floor(amount):
         places = 1
     return f"{number(amount, places)} {currency}"
-
-
-def calculation_term(term: float | int | str) -> str:
-    """A number or operator of a calculation, with more decimal places than a payment has, so that it can be checked."""
-    if isinstance(term, str):
-        return term
-    if isinstance(term, int):
-        return f"{term:,}"
-    return number(term, 7 if abs(term) < 10 else 4)

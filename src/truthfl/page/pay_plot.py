@@ -1,8 +1,8 @@
 """Data of the plots of pay: by test loss, or by the loss of her own model if there is an audition.
 
-A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the titles of its axes
-(loss, pay), and the loss above which she is stopped (limit; None without an audition). Imports the ledger's `terms`
-and `solo_evidence`, and `audition_terms`.
+A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the title of the
+losses and the currency (axes), and the loss above which she is stopped (limit; None without an audition). Names and the
+title are keys of the catalogues. Imports the ledger's `terms` and `solo_evidence`, and `audition_terms`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def offer_plot(offer: Offer) -> dict[str, Any]:
     """The plot of an offer, with one point for honest work."""
     evidence = expected_evidence(offer)
     if evidence is None:
-        return _by_test_loss(offer, {"honest work": offer.job.expected_loss})
+        return _by_test_loss(offer, {"plot.honest_work": offer.job.expected_loss})
     expected = expected_solo_loss(offer, 0.0)
-    return _by_solo_loss(offer, offer.job.expected_loss, None, evidence, {"honest work": expected})
+    return _by_solo_loss(offer, offer.job.expected_loss, None, evidence, {"plot.honest_work": expected})
 
 
 def receipt_plot(
@@ -37,17 +37,17 @@ def receipt_plot(
     evidence  of her audition; None without one
     """
     if evidence is None:
-        return _by_test_loss(offer, {"expected": offer.job.expected_loss, "this job": test_loss})
-    points = {"expected": expected_solo_loss(offer, evidence.level_shift)}
+        return _by_test_loss(offer, {"plot.expected": offer.job.expected_loss, "plot.this_job": test_loss})
+    points = {"plot.expected": expected_solo_loss(offer, evidence.level_shift)}
     if evidence.solo_loss is not None:
-        points["your model"] = float(evidence.solo_loss)
+        points["plot.your_model"] = float(evidence.solo_loss)
     return _by_solo_loss(offer, test_loss, rounds, evidence, points)
 
 
 def _by_test_loss(offer: Offer, points: Mapping[str, float]) -> dict[str, Any]:
     job = offer.job
     band = [job.expected_loss - 2 * job.loss_error, job.expected_loss + 2 * job.loss_error]
-    return _plot(offer, "test loss", offer.amount, points, band, None)
+    return _plot(offer, "plot.test_loss", offer.amount, points, band, None)
 
 
 def _by_solo_loss(
@@ -64,7 +64,7 @@ def _by_solo_loss(
     def pay(solo_loss: float) -> float:
         return offer.amount(test_loss, delivered, asked, replace(evidence, solo_loss=solo_loss))
 
-    return _plot(offer, "loss of your own model", pay, points, band, level + terms["gate"])
+    return _plot(offer, "plot.own_loss", pay, points, band, level + terms["gate"])
 
 
 def _plot(

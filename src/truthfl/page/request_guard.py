@@ -3,11 +3,12 @@
 Other programs, other users of the machine and other sites in the browser can reach a port of this machine. All URLs
 begin with a random path; a random token in the first URL is exchanged for a cookie for that path. Every request must
 have this machine as its host (against DNS rebinding) and the page as its origin; one that changes data must have a CSRF
-token. Imports `access_secrets` and Starlette.
+token. Imports `access_secrets`, `catalogue`, `localized_files`, `one_time_login` and Starlette.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from hmac import compare_digest
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -16,9 +17,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truthfl.page.access_secrets import AccessSecrets
+from truthfl.page.catalogue import ENGLISH
+from truthfl.page.localized_files import localized_files
+from truthfl.page.one_time_login import LoginOutcome
 
 MAX_BODY_BYTES = 64 * 1024
 CSRF_HEADER = "x-truthfl"
+DEFAULT_PORTS = {"http": 80, "https": 443}  # browsers leave these out of the host
 SAFE_METHODS = ("GET", "HEAD")
 OWN_SITE = ("same-origin", "none")  # allowed values of the header sec-fetch-site
 
@@ -36,26 +41,22 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-
-FORBIDDEN_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>truthfl</title></head>
-<body><main><h1>This page needs its whole address</h1>
-<p>Open the link that truthfl printed where you started it. It has a token at its end that lets only you in, and it is
-a new one each time truthfl starts. What you decided before is kept.</p></main></body></html>
-"""
-CONTINUE_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=./"><title>truthfl</title>
-<link rel="icon" href="static/icon.svg"></head>
-<body><p><a href="./">Go on</a></p></body></html>
-"""
+REFUSALS = {  # of a link that lets in one device: page and status
+    LoginOutcome.WRONG: ("link_wrong.html", 403),
+    LoginOutcome.USED: ("link_used.html", 403),
+    LoginOutcome.EXPIRED: ("link_expired.html", 403),
+    LoginOutcome.TOO_MANY: ("link_guessed.html", 429),
+}
 
 
 class Guard:
     """Middleware: responds to forbidden requests itself, and adds security headers to every response."""
 
-    def __init__(self, app: ASGIApp, access: AccessSecrets) -> None:
-        self.app, self.access = app, access
+    def __init__(
+        self, app: ASGIApp, access: AccessSecrets, language_for: Callable[[str], str] = lambda _: ENGLISH
+    ) -> None:
+        """`language_for`: the language of its own pages for a header Accept-Language."""
+        self.app, self.access, self.language_for = app, access, language_for
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,17 +76,16 @@ class Guard:
         """The response to a forbidden request or to a login; None if the application is to respond."""
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         host, port = headers.get("host", ""), scope["server"][1] if scope.get("server") else None
-        hosts = self.access.hosts
-        if host not in {f"{name}:{port}" for name in hosts} | (set(hosts) if port == 80 else set()):
-            return self._forbidden("This machine is not known here by that name.", path)
+        hosts, is_default = self.access.hosts, port == DEFAULT_PORTS.get(scope["scheme"])
+        if host not in {f"{name}:{port}" for name in hosts} | (set(hosts) if is_default else set()):
+            return self._forbidden("This machine is not known here by that name.", path, headers)
         site = headers.get("sec-fetch-site", "none")
         if path == self.access.root and method == "GET" and "token" in QueryParams(scope["query_string"]):
             return self._log_in(scope, site in OWN_SITE)
         if site not in OWN_SITE:
-            return self._forbidden("Another page sent this.", path)
-        cookie = cookie_parser(headers.get("cookie", "")).get(_cookie_name(host), "")
-        if not path.startswith(self.access.root) or not compare_digest(cookie.encode(), self.access.session.encode()):
-            return self._forbidden("The page is closed; open the link that truthfl printed.", path)
+            return self._forbidden("Another page sent this.", path, headers)
+        if not path.startswith(self.access.root) or not self._has_session(headers):
+            return self._forbidden("The page is closed; open the link that truthfl printed.", path, headers)
         if method not in SAFE_METHODS:
             return self._forbidden_change(headers, f"{scope['scheme']}://{host}")
         return None
@@ -96,21 +96,44 @@ class Guard:
         own_site   False if a link on another site was followed: then a browser would not send the new cookie after an
                    HTTP redirect, so the response is a page that redirects
         """
-        token = QueryParams(scope["query_string"]).get("token", "")
-        if not compare_digest(token.encode(), self.access.token.encode()):
-            return HTMLResponse(FORBIDDEN_PAGE, 403)
-        root = self.access.root
-        response: Response = RedirectResponse(root, 303) if own_site else HTMLResponse(CONTINUE_PAGE)
-        name = _cookie_name(Headers(scope=scope)["host"])
-        response.set_cookie(name, self.access.session, httponly=True, samesite="strict", path=root)
+        headers, root = Headers(scope=scope), self.access.root
+        refusal = self._refused_login(scope, headers)
+        if refusal is not None:
+            return refusal
+        response: Response = RedirectResponse(root, 303) if own_site else self._own_page("continue.html", 200, headers)
+        name = _cookie_name(headers["host"])
+        secure = scope["scheme"] == "https"
+        response.set_cookie(name, self.access.session, httponly=True, samesite="strict", path=root, secure=secure)
         return response
 
-    def _forbidden(self, message: str, path: str) -> Response:
+    def _refused_login(self, scope: Scope, headers: Headers) -> Response | None:
+        """The response to a token that lets nobody in; None if it does."""
+        token, one_time = QueryParams(scope["query_string"]).get("token", ""), self.access.one_time
+        if one_time is None:
+            right = compare_digest(token.encode(), self.access.token.encode())
+            return None if right else self._own_page("forbidden.html", 403, headers)
+        if self._has_session(headers):  # the device that was let in opens the link again
+            return None
+        if "prefetch" in headers.get("sec-purpose", ""):  # a browser that only guesses that it will be opened
+            return self._own_page("forbidden.html", 403, headers)
+        outcome = one_time.attempt(token, scope["client"][0] if scope.get("client") else "")
+        return None if outcome is LoginOutcome.LET_IN else self._own_page(*REFUSALS[outcome], headers)
+
+    def _has_session(self, headers: Headers) -> bool:
+        """Whether a request brings the session cookie."""
+        cookie = cookie_parser(headers.get("cookie", "")).get(_cookie_name(headers.get("host", "")), "")
+        return compare_digest(cookie.encode(), self.access.session.encode())
+
+    def _forbidden(self, message: str, path: str, headers: Headers) -> Response:
         """Status 403: JSON for paths that scripts request, an HTML page for others."""
         script_paths = tuple(self.access.root + folder for folder in ("api/", "samples/", "thumbs/", "static/"))
         if path.startswith(script_paths):
             return JSONResponse({"error": message}, 403)
-        return HTMLResponse(FORBIDDEN_PAGE, 403)
+        return self._own_page("forbidden.html", 403, headers)
+
+    def _own_page(self, name: str, status: int, headers: Headers) -> Response:
+        language = self.language_for(headers.get("accept-language", ""))
+        return HTMLResponse(localized_files(language)[name].content, status, {"vary": "Accept-Language"})
 
     def _forbidden_change(self, headers: Headers, origin: str) -> Response | None:
         """The response to a POST request with a wrong origin, CSRF token or size; None if it is allowed."""

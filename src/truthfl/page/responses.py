@@ -1,8 +1,11 @@
-"""Responses that both pages share: static files, and errors as JSON. Imports Starlette, `requests`, `static_files`."""
+"""Responses that both pages share: static files, and errors as JSON. Imports Starlette, `catalogue`, `requests`,
+`static_files`."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -10,15 +13,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from truthfl.errors import ServiceError, TruthflError
-from truthfl.page.requests import StaleError
+from truthfl.page.catalogue import MessageError
+from truthfl.page.requests import ConflictError, StaleError
 from truthfl.page.static_files import StaticFile
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
 
 
-def file_response(request: Request, file: StaticFile) -> Response:
-    """The file, or status 304 if the browser has it."""
-    headers = {"etag": file.etag, "cache-control": "no-cache"}
+def file_response(request: Request, file: StaticFile, *, vary: str | None = None) -> Response:
+    """The file, or status 304 if the browser has it; `vary` names the header that it depends on."""
+    headers = {"etag": file.etag, "cache-control": "no-cache"} | ({} if vary is None else {"vary": vary})
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     return Response(file.content, media_type=file.media_type, headers=headers)
@@ -53,6 +57,14 @@ async def _internal_error_response(_: Request, __: Exception) -> Response:
 async def _error_response(_: Request, error: Exception) -> Response:
     """The error's message as JSON."""
     if isinstance(error, HTTPException):
-        return JSONResponse({"error": "there is no such thing here."}, error.status_code)
+        return JSONResponse(_error_document(MessageError("error.not_found")), error.status_code)
+    if isinstance(error, ConflictError):
+        return JSONResponse(_error_document(error) | {"conflict": error.current}, 409)
     status = 409 if isinstance(error, StaleError) else 503 if isinstance(error, ServiceError) else 422
-    return JSONResponse({"error": str(error)}, status)
+    return JSONResponse(_error_document(error), status)
+
+
+def _error_document(error: Exception) -> dict[str, Any]:
+    """The sentence in English and, if it is in the catalogues, its key and values."""
+    message = {"message": asdict(error.message)} if isinstance(error, MessageError) else {}
+    return {"error": str(error)} | message

@@ -1,4 +1,4 @@
-"""Serve an ASGI application on loopback in a thread of this process.
+"""Serve an ASGI application in a thread of this process: on loopback, or by TLS in the local network.
 
 The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded. Imports
 `access_secrets`; uvicorn in the thread.
@@ -6,6 +6,7 @@ The URL is valid as soon as the port listens; earlier requests are answered when
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError, ServiceError
@@ -27,20 +29,38 @@ SHUTDOWN_WAIT_S = 10.0
 
 
 @dataclass(frozen=True, eq=False)
+class OpenPhonePage:
+    """The same page, as it is served to a phone.
+
+    url                 with the token, which lets in one device, once
+    fingerprint         SHA-256 of the certificate
+    is_new_certificate  whether no phone can know it yet
+    ended               set when its server has stopped
+    """
+
+    url: str = field(repr=False)
+    fingerprint: str
+    is_new_certificate: bool
+    ended: threading.Event
+
+
+@dataclass(frozen=True, eq=False)
 class OpenPage:
     """A page that is being served.
 
     url     with the token
     ended   set when the server has stopped; an event, since a thread whose `join` was interrupted by Ctrl+C counts as
             finished
+    phone   the page for her phone; None if it is for this machine alone
     """
 
     url: str = field(repr=False)
     ended: threading.Event
+    phone: OpenPhonePage | None = None
 
     def wait(self) -> None:
         """Wait for Ctrl+C; raise an error if the server stops by itself."""
-        while not self.ended.wait(0.5):
+        while not self.ended.wait(0.5) and (self.phone is None or not self.phone.ended.is_set()):
             pass
         raise ServiceError("the page's server ended by itself; what it says about it stands above.")
 
@@ -58,14 +78,19 @@ def opened(make_app: Callable[[AccessSecrets], ASGIApp], port: int, thread_name:
 
 
 @contextmanager
-def served(make_app: Callable[[], ASGIApp], listener: socket.socket, thread_name: str) -> Iterator[threading.Event]:
-    """Serve in a thread until the context ends; the event is set when the server has stopped."""
+def served(
+    make_app: Callable[[], ASGIApp], listener: socket.socket, thread_name: str, certificate: Path | None = None
+) -> Iterator[threading.Event]:
+    """Serve in a thread until the context ends; the event is set when the server has stopped.
+
+    certificate  file with a certificate and its private key, for TLS
+    """
     ended = threading.Event()
     started: Future[Server | None] = Future()
 
     def serve() -> None:
         try:
-            server = _server(make_app())
+            server = _server(make_app(), certificate)
             started.set_result(server)
             server.run(sockets=[listener])
         finally:
@@ -83,40 +108,51 @@ def served(make_app: Callable[[], ASGIApp], listener: socket.socket, thread_name
             ended.wait(SHUTDOWN_WAIT_S)
 
 
-def _server(app: ASGIApp) -> Server:
+def _server(app: ASGIApp, certificate: Path | None) -> Server:
     import uvicorn
 
     return uvicorn.Server(
         uvicorn.Config(
             app,
             access_log=False,
+            log_config=None,  # it would set the level anew for each of several servers, and let them talk meanwhile
             log_level="error",
             server_header=False,
             loop="asyncio",  # the same on all machines, whether uvloop is installed or not
             lifespan="off",
             timeout_graceful_shutdown=1,
             ws="none",
+            http="auto" if certificate is None else "h11",  # strangers send to it: httptools takes heads of any length
+            ssl_certfile=certificate,
         )
     )
 
 
-def listen(port: int) -> socket.socket:
-    """A listening socket.
+def listen(
+    port: int, host: str = HOST, option: str = "--port", kind: type[socket.socket] = socket.socket
+) -> socket.socket:
+    """A listening socket of this kind.
+
+    option  names the port on the command line
 
     The protocol IPPROTO_TCP is explicit, since only then asyncio sets TCP_NODELAY; without it, small responses would
     take 40 ms longer.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = kind(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((HOST, port))
+        listener.bind((host, port))
         listener.listen()
     except OverflowError:
         listener.close()
         raise InputError(f"port is {port}; it must be from 1 to 65535, or 0 for any that is free.") from None
     except OSError as error:
         listener.close()
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise InputError(f"{host} is no address of this machine; name one that it has in your network.") from None
         reason = error.strerror
-        raise ServiceError(f"port {port} cannot be used ({reason}); name another with --port, or 0 for any.") from None
+        raise ServiceError(
+            f"port {port} cannot be used ({reason}); name another with {option}, or 0 for any."
+        ) from None
     return listener

@@ -26,10 +26,15 @@ class StaticFile:
 
 def static_files(package: str = "truthfl.page") -> dict[str, StaticFile]:
     """All files in this package's folder `static`, by name. Only these are served, so a request cannot name a path."""
-    files = {}
-    for file in resources.files(package).joinpath("static").iterdir():
-        suffix = file.name.rsplit(".", 1)[-1]
-        if file.is_file() and suffix in MEDIA_TYPES:
-            content = file.read_bytes()
-            files[file.name] = StaticFile(content, MEDIA_TYPES[suffix], f'"{sha256(content).hexdigest()[:16]}"')
-    return files
+    files = (file for file in resources.files(package).joinpath("static").iterdir() if file.is_file())
+    return {file.name: static_file(file.name, file.read_bytes()) for file in files if _suffix(file.name) in MEDIA_TYPES}
+
+
+def static_file(name: str, content: bytes | str) -> StaticFile:
+    """A file with this name and content."""
+    raw = content.encode() if isinstance(content, str) else content
+    return StaticFile(raw, MEDIA_TYPES[_suffix(name)], f'"{sha256(raw).hexdigest()[:16]}"')
+
+
+def _suffix(name: str) -> str:
+    return name.rsplit(".", 1)[-1]

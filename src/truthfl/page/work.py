@@ -1,33 +1,42 @@
 """State of the labeling: samples, classes, number of samples to label, decisions.
 
-Classes and number come from the newest offer unless it was declined. An `edition` identifies one list of samples with
-one list of classes; a request with another edition gets a `StaleError`. Imports `document_names`, `requests`,
-`shortcuts`, `samples`; `document_views` if there is an offer.
+Classes, number and instructions come from the newest offer unless it was declined. An `edition` identifies one list of
+samples with one list of classes; a request with another edition gets a `StaleError`. Imports `catalogue`,
+`document_names`, `requests`, `shortcuts`, `samples`, `instructions`, `learning.class_sets`; `document_views` if there
+is an offer.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from truthfl.errors import InputError
+from truthfl.instructions import Instructions
+from truthfl.learning.class_sets import are_known, joined, names_in
+from truthfl.page.catalogue import MessageError
 from truthfl.page.document_names import document_names
-from truthfl.page.requests import StaleError
+from truthfl.page.requests import BulkRequest, ConflictError, DecisionRequest, Numbers, StaleMessageError
 from truthfl.page.shortcuts import keys_of
 from truthfl.samples.label_state import UNTOUCHED, LabelState
-from truthfl.samples.label_store import Decision, LabelStore, StoredDecision
+from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelStore, StoredDecision
 from truthfl.samples.sample import Media, Source, UnreadableError
 
-MAX_DECODERS = 2  # threads that decode at the same time
+if TYPE_CHECKING:  # the page starts without the decoder
+    from truthfl.samples.shown_pictures import Form, ShownPictures
+
 RECENT_LABELS = 20
+FEWEST_PAUSES, BREAK_SECONDS, SHORTEST_PACE = 3, 60.0, 0.1  # as in static/pace.js; a longer pause is a break
 
-
-Conversion = Callable[[Media, str], Media]  # of a picture with this name
+ExistingLabels = Sequence[int] | Sequence[str] | Sequence[list[int]]
+"""Labels in a sample file itself: numbers or names of classes, or a list of numbers for each sample."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +45,16 @@ class Assignment:
 
     requested   number of samples; None for all
     accepted    whether the offer was accepted
+    several     whether a sample may have several classes
+    instructions  about the classes; None for none
     """
 
     classes: tuple[str, ...]
     requested: int | None
     accepted: bool
     edition: str
+    instructions: Instructions | None = None
+    several: bool = False
 
 
 class Work:
@@ -53,23 +66,30 @@ class Work:
         source: Source,
         classes: Sequence[str],
         store: LabelStore,
-        existing_labels: Sequence[int | str] | None = None,
+        existing_labels: ExistingLabels | None = None,
+        instructions: Instructions | None = None,
+        several: bool = False,
     ) -> None:
-        """`existing_labels`: labels in the sample file itself, indices or names of classes; they cannot be changed."""
+        """`existing_labels`: labels in the sample file itself, indices or names of classes; they cannot be changed.
+
+        instructions  about the classes, if there is no offer
+        several       whether a sample may have several classes, if there is no offer
+        """
+        self.several = several
+        self.instructions = instructions
         self.home, self.source, self.store = home, source, store
-        self.existing_labels = None if existing_labels is None else list(existing_labels)
+        self.existing_labels: list[Any] | None = None if existing_labels is None else list(existing_labels)
         self.classes = tuple(classes)
         self.position = {sample.id: position for position, sample in enumerate(source.samples)}
         self.unreadable: dict[int, str] = {}
         self._ids_digest = sha256("\n".join(source.ids).encode()).hexdigest()
-        self._decoding = threading.BoundedSemaphore(MAX_DECODERS)
         self._cached: tuple[object, Assignment] | None = None
 
     def assignment(self) -> Assignment:
         """The current assignment; documents are read again only if there is a new offer or answer."""
         offers, answers = (document_names(self.home / folder) for folder in ("offers", "answers"))
         if self._cached is None or self._cached[0] != (offers, answers):
-            self._cached = ((offers, answers), self._from_offer() if offers else self._assignment(self.classes))
+            self._cached = ((offers, answers), self._from_offer() if offers else self._own_assignment())
         return self._cached[1]
 
     def _from_offer(self) -> Assignment:
@@ -77,91 +97,194 @@ class Work:
 
         offer = offer_in_force(self.home)
         if offer is None:
-            return self._assignment(self.classes)
-        return self._assignment(offer.job.classes, offer.client.samples, answer_to(self.home, offer) is not None)
+            return self._own_assignment()
+        answered, several = answer_to(self.home, offer) is not None, offer.job.several_labels
+        assignment = self._assignment(offer.job.classes, several, offer.client.samples, answered)
+        return replace(assignment, instructions=offer.job.instructions)
 
-    def _assignment(self, classes: tuple[str, ...], requested: int | None = None, accepted: bool = False) -> Assignment:
-        identity = "\n".join((self._ids_digest, *classes))
-        return Assignment(classes, requested, accepted, sha256(identity.encode()).hexdigest()[:16])
+    def _own_assignment(self) -> Assignment:
+        """The assignment without an offer."""
+        return replace(self._assignment(self.classes, self.several), instructions=self.instructions)
+
+    def _assignment(
+        self, classes: tuple[str, ...], several: bool, requested: int | None = None, accepted: bool = False
+    ) -> Assignment:
+        identity = "\n".join((self._ids_digest, *classes, *(("\nseveral",) if several else ())))
+        edition = sha256(identity.encode()).hexdigest()[:16]
+        return Assignment(classes, requested, accepted, edition, several=several)
 
     def state(self) -> dict[str, Any]:
         """All values that the page needs when it is loaded."""
         assignment, stored = self.assignment(), self.store.states()
         states = [stored.get(sample.id, UNTOUCHED) for sample in self.source.samples]
-        index = {name: number for number, name in enumerate(assignment.classes)}
         skipped = [(state.skipped, at) for at, state in enumerate(states) if state.skipped is not None]
-        times = self.store.recent_times(RECENT_LABELS)
         keys = zip(assignment.classes, keys_of(assignment.classes), strict=True)
         return {
             "edition": assignment.edition,
             "kind": self.source.kind,
             "classes": [{"name": name, "key": key} for name, key in keys],
+            "has_instructions": assignment.instructions is not None,
             "total": len(self.source),
             "requested": assignment.requested,
             "accepted": assignment.accepted,
             "has_labels": self.existing_labels is not None,
-            "labels": self._existing_labels(index) or [index.get(state.label or "", -1) for state in states],
+            "several": assignment.several,
+            "labels": self._existing_labels(assignment) or [_numbers(state.label, assignment) for state in states],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, state in enumerate(states) if state.flagged],
             "unreadable": {str(at): reason for at, reason in self.unreadable.copy().items()},
+            "other_classes": _other_classes(states, assignment),
             "problems": [problem.reason for problem in self.source.problems],
-            "pauses": [round((b - a).total_seconds(), 3) for a, b in pairwise(times)],
+            "pauses": self._pauses(),
         }
 
-    def _existing_labels(self, index: Mapping[str, int]) -> list[int]:
+    def pace(self) -> float | None:
+        """The seconds that she takes for a label: the median of the last ones without breaks; None if few are known."""
+        pauses = [pause for pause in self._pauses() if pause < BREAK_SECONDS]
+        return max(median(pauses), SHORTEST_PACE) if len(pauses) >= FEWEST_PAUSES else None
+
+    def _pauses(self) -> list[float]:
+        """Seconds between her last labels."""
+        times = self.store.recent_times(RECENT_LABELS)
+        return [round((b - a).total_seconds(), 3) for a, b in pairwise(times)]
+
+    def _existing_labels(self, assignment: Assignment) -> list[Numbers]:
         """The labels in the sample file itself, as indices of classes; -1 for those of no class."""
-        return [index.get(label, -1) if isinstance(label, str) else label for label in self.existing_labels or ()]
+        existing: list[Numbers | str] = self.existing_labels or []
+        return [_existing_numbers(label, assignment) for label in existing]
 
-    def media(self, edition: str, position: int, convert: Conversion | None = None) -> Media:
-        """The sample at a position, converted if it is a picture; one that cannot be read is recorded as unreadable."""
+    @cached_property
+    def shown(self) -> ShownPictures:
+        """What the browser gets of the pictures."""
+        from truthfl.samples.shown_pictures import ShownPictures
+
+        return ShownPictures(self.source, self.home)
+
+    def media(self, edition: str, position: int, form: Form) -> Media:
+        """The sample at a position, in this form if it is a picture; one that cannot be read is recorded as such."""
         self._checked_assignment(edition, position)
-        with self._decoding:
-            try:
-                media = self.source.media(position)
-                if convert is None or self.source.kind != "picture":
-                    return media
-                return convert(media, self.source.samples[position].name)
-            except UnreadableError as error:
-                self.unreadable[position] = str(error)
-                raise
+        try:
+            if self.source.kind != "picture":
+                return self.source.media(position)
+            return self.shown.get(position, form)
+        except UnreadableError as error:
+            self.unreadable[position] = str(error)
+            raise
 
-    def decide(self, edition: str, nonce: str, position: int, action: str, label: int | None) -> dict[str, Any]:
-        """Store a decision, on the disk when this returns; return the sample's new state."""
-        assignment = self._checked_assignment(edition, position)
+    def decide(self, request: DecisionRequest) -> dict[str, Any]:
+        """Store a decision, on the disk when this returns; return the sample's new state.
+
+        `ConflictError`, with nothing stored, if it would replace another label than the page showed.
+        """
+        position, action, label = request.position, request.action, request.label
+        assignment = self._checked_assignment(request.edition, position)
         self._require_editable()
-        count = len(assignment.classes)
-        if (label is not None) != (action == "label") or not 0 <= (label or 0) < count:
-            raise InputError(f"label is {label} for the action {action}; it must be one of {count} classes.")
-        name = None if label is None else assignment.classes[label]
-        decision = Decision(nonce, self.source.samples[position].id, action, name)
-        return self._result(assignment, self.store.decide(decision))
+        name = None if action != "label" and label is None else _label_text(assignment, action, label)
+        sample = self.source.samples[position].id
+        replaces = action in ("label", "skip") and request.seen is not None
+        agrees = _agreement(assignment, {sample: request.seen}) if replaces else None
+        with self._conflicts(assignment):
+            stored = self.store.decide(Decision(request.nonce, sample, action, name), agrees)
+        return self._result(assignment, stored)
+
+    def decide_together(self, request: BulkRequest) -> dict[str, Any]:
+        """Give several samples a label, as one step and all or none; return their new states."""
+        for position in request.positions:
+            assignment = self._checked_assignment(request.edition, position)
+        self._require_editable()
+        given: Sequence[Numbers] = (
+            request.label if isinstance(request.label, list) else [request.label] * len(request.seen)
+        )
+        samples = [self.source.samples[position].id for position in request.positions]
+        labels = {sample: _label_text(assignment, "label", one) for sample, one in zip(samples, given, strict=True)}
+        agrees = _agreement(assignment, dict(zip(samples, request.seen, strict=True)))
+        with self._conflicts(assignment):
+            stored = self.store.decide_together(request.nonce, labels, agrees)
+        return self._result(assignment, stored)
 
     def undo(self, edition: str, nonce: str) -> dict[str, Any]:
-        """Undo the last decision; return the sample's new state, with position None if there is no decision."""
+        """Undo the last step; return its samples' new states, with position None if there is no step."""
         assignment = self._checked_assignment(edition, 0)
         self._require_editable()
         stored = self.store.undo(nonce, self.position)
         return {"position": None} if stored is None else self._result(assignment, stored)
 
     def _result(self, assignment: Assignment, stored: StoredDecision) -> dict[str, Any]:
-        """JSON of a decision and its sample's new state."""
-        decision = {"position": self.position.get(stored.sample), "action": stored.action}
-        return decision | _state_json(stored.state, assignment.classes)
+        """JSON of a step: its action, the new state of its first sample, and in `also` those of the others."""
+        states = {stored.sample: stored.state, **stored.also}
+        first, *also = self._states(assignment, states) or [{"position": None}]
+        return first | {"action": stored.action} | ({"also": also} if also else {})
+
+    def _states(self, assignment: Assignment, states: Mapping[str, LabelState]) -> list[dict[str, Any]]:
+        """JSON of the states of those samples that are there."""
+        return [
+            {"position": self.position[sample]} | _state_json(state, assignment)
+            for sample, state in states.items()
+            if sample in self.position
+        ]
+
+    @contextmanager
+    def _conflicts(self, assignment: Assignment) -> Iterator[None]:
+        try:
+            yield
+        except LabelConflictError as error:
+            raise ConflictError(self._states(assignment, error.states)) from None
 
     def _require_editable(self) -> None:
         if self.existing_labels is not None:
-            raise InputError(f"the labels are in {self.source.place} itself; they are changed there.")
+            raise MessageError("error.labels_in_file", place=str(self.source.place))
 
     def _checked_assignment(self, edition: str, position: int) -> Assignment:
         """The current assignment; an error if the request's edition or position is wrong."""
         assignment = self.assignment()
         if edition != assignment.edition:
-            raise StaleError("there are other samples or classes now; the page must be loaded again.")
+            raise StaleMessageError("error.other_work")
         if not 0 <= position < len(self.source):
-            raise InputError(f"there is no sample {position}; there are {len(self.source)}.")
+            raise MessageError("error.no_sample", number=position, total=len(self.source))
         return assignment
 
 
-def _state_json(state: LabelState, classes: Sequence[str]) -> dict[str, Any]:
-    label = classes.index(state.label) if state.label in classes else -1
+def _label_text(assignment: Assignment, action: str, label: Numbers | None) -> str:
+    """The text of the class with this number, or of those with these; an error if there are none, or it is no label."""
+    numbers = label if isinstance(label, list) else [] if label is None else [label]
+    count = len(assignment.classes)
+    sound = action == "label" and isinstance(label, list) == assignment.several
+    if not sound or not numbers or not all(0 <= number < count for number in numbers):
+        raise MessageError("error.no_class", number=count)
+    return joined(assignment.classes[number] for number in numbers)
+
+
+def _numbers(label: str | None, assignment: Assignment) -> Numbers:
+    """The number of the label's class, -1 for none or another class; a list if there may be several, empty for none."""
+    names = () if label is None else names_in(label, several=assignment.several)
+    known = all(name in assignment.classes for name in names)
+    numbers = sorted(assignment.classes.index(name) for name in names) if known else []
+    return numbers if assignment.several else numbers[0] if numbers else -1
+
+
+def _existing_numbers(label: Numbers | str, assignment: Assignment) -> Numbers:
+    """The numbers of a label in the sample file itself."""
+    if isinstance(label, str):
+        return _numbers(label, assignment)
+    return [label] if assignment.several and isinstance(label, int) else label
+
+
+def _other_classes(states: Sequence[LabelState], assignment: Assignment) -> dict[str, int]:
+    """By label that is not of the present classes: how many there are of it; they are kept."""
+    known, several = set(assignment.classes), assignment.several
+    labels = [state.label for state in states if state.label is not None]
+    return dict(Counter(label for label in labels if not are_known(label, known, several=several)))
+
+
+def _agreement(assignment: Assignment, seen: Mapping[str, Numbers | None]) -> Agrees:
+    """Whether a sample has the label that the page showed; to the page, a label of another class is none."""
+
+    def agrees(sample: str, state: LabelState) -> bool:
+        return _numbers(state.label, assignment) == seen[sample]
+
+    return agrees
+
+
+def _state_json(state: LabelState, assignment: Assignment) -> dict[str, Any]:
+    label = _numbers(state.label, assignment)
     return {"label": label, "skipped": state.skipped is not None, "flagged": state.flagged}

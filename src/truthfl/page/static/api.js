@@ -1,19 +1,22 @@
 // Requests to the page's server. Each function returns JSON, or throws a RequestError with a message.
 
+import { message, text } from "./text.js";
+
 const RETRY_MS = 1000;
 
 let csrf = "";
 
+// language: of the message, if it is not the page's
+// conflict: of samples whose label is another than the page showed, the present states
 export class RequestError extends Error {
-  constructor(status, message) {
-    super(message);
+  constructor(status, words, language = null) {
+    super(words);
     this.status = status;
+    this.language = language;
   }
 }
 
-export const SESSION_CLOSED = "This page was closed. Open the link that truthfl printed where it was started; what you decided is kept.";
-export const NO_RESPONSE = "The page’s server does not answer. What you decided before is kept; this last decision is sent again until it " +
-  "does. If truthfl was stopped, start it again and go on, with this one, in the page that it opens.";
+export const NO_RESPONSE = text("common.no_response");
 
 // options: of fetch, such as a signal that ends it
 export async function getJson(path, options = {}) {
@@ -50,13 +53,15 @@ export function nonce() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-export async function errorMessage(response) {
-  const { error } = await response.json().catch(() => ({}));
-  return error ?? "Something went wrong on this machine; where truthfl was started, it says what. All decisions are kept.";
+// The error of a response that is not ok: a message of the page's strings, or a sentence in English.
+export async function errorOf(response) {
+  if (response.status === 403) return new RequestError(403, text("common.session_closed"));
+  const { error, message: known, conflict } = await response.json().catch(() => ({}));
+  if (known) return Object.assign(new RequestError(response.status, message(known)), { conflict });
+  return error ? new RequestError(response.status, error, "en") : new RequestError(response.status, text("common.internal_error"));
 }
 
 async function read(response) {
   if (response.ok) return response.json();
-  if (response.status === 403) throw new RequestError(403, SESSION_CLOSED);
-  throw new RequestError(response.status, await errorMessage(response));
+  throw await errorOf(response);
 }

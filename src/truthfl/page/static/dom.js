@@ -31,9 +31,11 @@ export function pairs(list, entries) {
     make("div", { class: kind }, make("dt", {}, term), make("dd", {}, ...[value].flat()))));
 }
 
-// Show an error message, or hide it if it is "".
-export function alarm(message) {
+// Show an error message, or hide it if it is "". language: of the message, if it is not the page's
+export function alarm(message, language = null) {
   const element = byId("alarm");
+  if (language === null) element.removeAttribute("lang");
+  else element.lang = language;
   element.textContent = message;
   element.hidden = message === "";
 }

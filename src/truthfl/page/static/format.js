@@ -1,9 +1,12 @@
-// Formatting of numbers, money and durations.
+// Formatting of numbers, money and durations in the page's language.
 
-export function money(amount, offer) {
-  const places = Math.max(0, Math.ceil(Math.log10(offer.minor_units)));
+import { language } from "./strings.js";
+
+// unit: {minor_units, currency}; morePlaces: decimal places besides those of the currency
+export function money(amount, unit, morePlaces = 0) {
+  const places = Math.max(0, Math.ceil(Math.log10(unit.minor_units))) + morePlaces;
   const needed = places === 0 && amount !== 0 && Math.abs(amount) < 10 && !Number.isInteger(amount) ? 1 : places;
-  return `${number(amount, needed)} ${offer.currency}`;
+  return `${number(amount, needed)} ${unit.currency}`;
 }
 
 // A parameter of pay, with two decimal places.
@@ -11,22 +14,23 @@ export function parameter(amount) {
   return number(amount, 2);
 }
 
-export function number(value, places) {
+export function number(value, places, fewest = places) {
   const rounded = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
-  const text = rounded.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places });
+  const text = rounded.toLocaleString(language, { minimumFractionDigits: fewest, maximumFractionDigits: places });
   return text.replace("-", "−");
+}
+
+// A count, or a number with at most six digits that count.
+export function whole(value) {
+  return value.toLocaleString(language, Number.isInteger(value) ? {} : { maximumSignificantDigits: 6 });
 }
 
 export function loss(value) {
   return number(value, 4);
 }
 
-// A probability.
-export function chance(share) {
-  if (share < 0.0001) return "less than 1 in 10,000";
-  if (share < 0.01) return `about 1 in ${Number((1 / share).toPrecision(2)).toLocaleString("en")}`;
-  if (share > 0.9999) return "over 99.99%";
-  return `${number(100 * share, share < 0.1 ? 1 : 0)}%`;
+export function percent(share, places) {
+  return share.toLocaleString(language, { style: "percent", minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
 export function duration(seconds) {
@@ -35,13 +39,21 @@ export function duration(seconds) {
   let left = Math.max(1, Math.floor(seconds));
   const words = [];
   for (const [name, size] of units.slice(from, from + 2)) {
-    const whole = Math.floor(left / size);
-    left -= whole * size;
-    if (whole > 0) words.push(count(whole, name));
+    const amount = Math.floor(left / size);
+    left -= amount * size;
+    if (amount > 0) words.push(amountOf(amount, name, "long"));
   }
   return words.join(" ");
 }
 
-export function count(value, noun) {
-  return `${value.toLocaleString("en")} ${noun}${value === 1 ? "" : "s"}`;
+// An amount of a unit of time: "5 minutes" if display is "long", "5 min" if it is "short".
+export function amountOf(amount, unit, display) {
+  return amount.toLocaleString(language, { style: "unit", unit, unitDisplay: display });
+}
+
+// Hours and minutes of a time in seconds since 1970, with the date unless it is today.
+export function timeOfDay(seconds) {
+  const then = new Date(seconds * 1000);
+  const today = then.toDateString() === new Date().toDateString();
+  return then.toLocaleString(language, { ...(today ? {} : { day: "numeric", month: "short" }), hour: "2-digit", minute: "2-digit" });
 }

@@ -1,72 +1,112 @@
 // Labeling, one sample at a time; the next one is shown when the decision about this one is on the disk.
 
-import { NO_RESPONSE, RequestError, getJson, nonce, postUntilAnswered } from "./api.js";
-import { SINGLE_KEYS, classButtons, classOfKey, flash, isShortcut, onPress, press } from "./classes.js";
+import { RequestError, getJson } from "./api.js";
+import { Choices } from "./choices.js";
+import { classPicker, isShortcut, onPress } from "./classes.js";
+import { Decisions } from "./decisions.js";
 import { alarm, byId, make } from "./dom.js";
+import { showError } from "./error_message.js";
+import { money } from "./format.js";
+import { openInstructions, prepareDialog } from "./instructions.js";
+import { isLabeled, namesOf } from "./label_value.js";
+import { lookAction, zoomStep } from "./look_keys.js";
 import { Pace } from "./pace.js";
 import { Queue } from "./queue.js";
 import { Stage, UnreadableError } from "./stage.js";
-import { onBroadcastDecision, broadcastDecision } from "./tabs.js";
+import { onBroadcastDecision } from "./tabs.js";
+import { text } from "./text.js";
 import { watchDocuments } from "./new_documents.js";
+import { listUnreadable, tellOtherClasses } from "./work_notes.js";
+import { Zoom } from "./zoom.js";
 
 const AHEAD = 4; // samples that are loaded in advance
 
 const state = await getJson("api/work").catch((error) => {
-  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+  showError(error);
   throw error;
 });
 const queue = new Queue(state);
+const decisions = new Decisions(state, queue);
+const choices = new Choices(queue);
 const stage = new Stage(byId("stage"), state);
 const first = queue.next(-1);
 stage.prepare(first === null ? [] : [first]);
 const pace = new Pace(state.pauses);
-const noun = { picture: "Picture", text: "Text", row: "Row" }[state.kind];
-const buttons = classButtons(byId("classes"), state.classes, (number) => unlessBusy(() => label(number)));
+const zoom = new Zoom(byId("stage"), (picture) => stage.loadWhole(picture, current));
+let firstShown;
+// the decision that undo would take back; its code is loaded after the first sample
+const last = new Promise((resolve) => { firstShown = resolve; }).then(() => import("./last_decision.js"))
+  .then(({ LastDecision }) => new LastDecision(state));
 let current = null;
 let busy = false;
+let worth = null; // what a label is expected to bring
+const picker = await classPicker(byId("classes"), state.classes, (number) => unlessBusy(() => choose(number)));
 
-// Run an action unless another one is running: a key pressed before the next sample is shown is ignored.
+// Run an action unless another one is running, then return false: a key pressed before the next sample is shown is ignored.
 async function unlessBusy(act) {
-  if (busy) return;
+  if (busy) return false;
   busy = true;
   try {
     await act();
+    return true;
   } finally {
     busy = false;
   }
 }
 
-async function label(number) {
+// Take a class: as the label or, where there may be several, as one of them, which are confirmed together.
+async function choose(number) {
   if (current === null) return;
-  flash(buttons[number]);
-  if (!(await decide("label", number))) return;
+  if (state.several) {
+    const key = choices.toggle(current, number) ? "label.chosen" : "label.taken_off";
+    updateState(text(key, { name: state.classes[number].name }));
+    return;
+  }
+  picker.flash(number);
+  await label(number);
+}
+
+async function confirm() {
+  if (current === null) return;
+  if (isLabeled(choices.at(current))) await label(choices.at(current));
+  else announce(text("label.choose_one"));
+}
+
+// Store a label: the number of a class, or a list of them.
+async function label(given) {
+  if (!(await decide("label", given))) return;
   pace.labeled();
-  await forward(`Labeled ${state.classes[number].name}.`);
+  await forward(text("common.labeled_as", { name: namesOf(given, state.classes) }));
 }
 
 async function skip() {
   if (current === null) return;
   const before = current;
   if (!(await decide("skip"))) return;
-  await forward(queue.next(before) === before ? "This is the last one left." : "Skipped; it comes back at the end.");
+  await forward(queue.next(before) === before ? text("label.last_one") : text("label.skipped"));
 }
 
 async function flag() {
   if (current === null) return;
   const flagged = queue.flagged.has(current);
   if (!(await decide(flagged ? "unflag" : "flag"))) return;
-  updateState(flagged ? "Flag taken off." : "Flagged.");
+  updateState(text(flagged ? "common.unflagged" : "common.flagged"));
 }
 
 async function undo() {
-  const result = await send("api/undo", {});
+  const result = await decisions.undo();
   if (result === null) return;
   if (result.position === null) {
-    announce("There is nothing to undo.");
+    announce(text("label.nothing_to_undo"));
     return;
   }
-  queue.apply(result);
-  await show(result.position, `Undone: ${result.action}.`);
+  last.then((one) => one.takeBack());
+  choices.forget(result.position);
+  await show(result.position, text(`label.undone.${result.action}`));
+}
+
+function openHelp() {
+  byId("help").showModal();
 }
 
 async function move(step) {
@@ -75,25 +115,15 @@ async function move(step) {
 }
 
 // Send a decision about the current sample; whether the server stored it.
-async function decide(action, number) {
-  const decision = { position: current, action };
-  if (action === "label") decision.label = number;
-  const result = await send("api/decisions", decision);
-  if (result !== null) queue.apply(result);
-  return result !== null;
-}
-
-// The server's response, or null after an error.
-async function send(path, fields) {
-  try {
-    const result = await postUntilAnswered(path, { edition: state.edition, nonce: nonce(), ...fields }, alarm);
-    if (result.position !== null) broadcastDecision(state.edition, result);
-    return result;
-  } catch (error) {
-    if (error.status === 409) location.reload();
-    alarm(error.message);
-    return null;
+async function decide(action, given) {
+  const result = await decisions.decide(current, action, given);
+  if (action === "label" || action === "skip") choices.forget(current);
+  if (result === null) updateState("");
+  else {
+    const shown = byId("stage").firstElementChild;
+    last.then((one) => one.add(result, shown));
   }
+  return result !== null;
 }
 
 function forward(message) {
@@ -112,7 +142,8 @@ async function show(at, message = "") {
   current = at;
   byId("done").hidden = true;
   byId("stage").hidden = false;
-  if (state.kind === "picture") element.alt = `${noun} ${queue.numberOf(at)}`;
+  if (state.kind === "picture") element.alt = text("sample.picture.numbered", { number: queue.numberOf(at) });
+  zoom.attach(state.kind === "picture" ? element : null);
   stage.show(element);
   document.body.dataset.at = at;
   updateState(message);
@@ -124,11 +155,11 @@ async function show(at, message = "") {
 async function cannotShow(at, error) {
   if (error instanceof UnreadableError) {
     queue.markUnreadable(at, error.message);
-    updateUnreadable();
+    listUnreadable(state, queue);
     return show(queue.next(at));
   }
   if (error.status === 409) return location.reload();
-  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+  showError(error);
   if (error instanceof RequestError) {
     current = null; // the picture that is still shown must not get a label
     return updateState("");
@@ -144,24 +175,24 @@ function finish(message) {
   byId("stage").hidden = true;
   byId("done").hidden = false;
   updateDone();
-  updateState(`${message} All are labeled.`);
+  updateState(`${message} ${text("label.all_labeled")}`);
   byId("done-title").focus();
 }
 
 function updateDone() {
   const flagged = [...queue.flagged].filter((at) => at < queue.end).length;
-  byId("done-words").textContent = `${queue.target.toLocaleString("en")} ${noun.toLowerCase()}${queue.target === 1 ? " has" : "s have"} a label` +
-    `${flagged ? `, ${flagged} of them with a flag` : ""}. ` +
-    nextStep();
+  const labeled = text(`label.have_labels.${state.kind}`, { count: queue.target });
+  const sum = flagged ? text("label.sum_with_flags", { labeled, count: flagged }) : text("label.sum", { labeled });
+  byId("done-words").textContent = `${sum} ${nextStep()}`;
 }
 
 // A sentence about the next step after all samples are labeled.
 function nextStep() {
-  if (state.has_labels) return "The labels came with your file, and are changed there.";
-  if (state.requested === null) return "They are in labels.db.";
-  if (!state.accepted) return "The offer is still to be answered; only then does the job go on.";
-  if (state.requested > queue.target) return `The offer asks for ${state.requested.toLocaleString("en")}; there are no more here.`;
-  return "Your computer takes it from here; leave truthfl running.";
+  if (state.has_labels) return text("label.came_with_file");
+  if (state.requested === null) return text("label.saved");
+  if (!state.accepted) return text("label.offer_unanswered");
+  if (state.requested > queue.target) return text("label.too_few", { number: state.requested });
+  return text("label.computer_goes_on");
 }
 
 function updateState(message) {
@@ -169,21 +200,37 @@ function updateState(message) {
   byId("bar").max = Math.max(1, target);
   byId("bar").value = labeled;
   const skipped = queue.skipped.filter((at) => at < queue.end).length;
-  byId("count").textContent = `${labeled.toLocaleString("en")} of ${target.toLocaleString("en")} labeled` +
-    (skipped ? ` · ${skipped} skipped` : "");
+  byId("count").textContent = text(skipped ? "label.count_with_skipped" : "label.count", { labeled, total: target, count: skipped });
   byId("pace").textContent = pace.text(target - labeled);
+  updateWorth(labeled);
   const flagged = current !== null && queue.flagged.has(current);
   byId("flag").setAttribute("aria-pressed", String(flagged));
   const marks = [];
-  if (flagged) marks.push("flagged");
-  if (current !== null && queue.skipped.includes(current)) marks.push("skipped before");
+  if (current !== null && queue.skipped.includes(current)) marks.push(text("label.mark_skipped"));
+  const given = current === null ? -1 : choices.at(current);
+  picker.press(given);
+  if (isLabeled(given) && picker.searches) marks.push(text(state.several ? "label.mark_chosen" : "label.mark_labeled", { name: namesOf(given, state.classes) }));
   byId("marks").replaceChildren(...marks.map((mark) => make("span", { class: "mark" }, mark)));
-  press(buttons, current === null ? -1 : queue.labels[current]);
   const readOnly = current === null || state.has_labels;
-  for (const button of [byId("skip"), byId("flag"), ...buttons]) button.disabled = readOnly;
+  for (const button of [byId("skip"), byId("flag")]) button.disabled = readOnly;
+  picker.disable(readOnly);
+  byId("confirm").disabled = readOnly || !isLabeled(given);
   byId("undo").disabled = state.has_labels;
-  const position = current === null ? "" : ` ${noun} ${queue.numberOf(current).toLocaleString("en")} of ${target.toLocaleString("en")}.`;
-  announce(message + position);
+  const position = current === null ? "" : text(`sample.${state.kind}.numbered_of`, { number: queue.numberOf(current), total: target });
+  announce(`${message} ${position}`);
+}
+
+// What the labels so far are expected to bring, if the offer was accepted.
+function updateWorth(labeled) {
+  byId("worth").hidden = worth === null || labeled === 0;
+  if (byId("worth").hidden) return;
+  const pay = money(worth.per_label * Math.min(labeled, worth.samples), worth);
+  byId("worth").textContent = text(worth.audition ? "label.worth_audition" : "label.worth", { pay, total: worth.samples });
+}
+
+async function loadWorth() {
+  worth = (await getJson("api/worth").catch(() => ({ worth: null }))).worth;
+  updateWorth(queue.labeled);
 }
 
 // Set the text that screen readers read aloud.
@@ -191,60 +238,48 @@ function announce(message) {
   byId("announcement").textContent = message.trim();
 }
 
-// List the samples that cannot be read.
-function updateUnreadable() {
-  const reasons = [...state.problems, ...queue.unreadable.values()];
-  const details = byId("unreadable");
-  details.hidden = reasons.length === 0;
-  details.querySelector("summary").textContent =
-    `${reasons.length.toLocaleString("en")} cannot be read and ${reasons.length === 1 ? "is" : "are"} passed over`;
-  details.querySelector("ul").replaceChildren(...reasons.slice(0, 200).map((reason) => make("li", {}, reason)));
-}
-
 function onKey(event) {
   const target = event.target instanceof Element ? event.target : document.body;
-  if (byId("help").open || target.closest("input, textarea, select")) return;
+  if (document.querySelector("dialog[open]") !== null || target.closest("input, textarea, select")) return;
   const onControl = target.closest("button, a, summary") !== null && target.matches(":focus-visible");
   if (onControl && (event.key === " " || event.key === "Enter")) return;
-  const action = actionOf(event);
-  if (action === null) return;
+  const look = current === null ? null : lookAction(event, zoom, byId("stage"), state.classes);
+  const action = look ?? actionOf(event);
+  if (action === null) {
+    if (picker.searches && isShortcut(event)) picker.opensBy(event);
+    return;
+  }
   event.preventDefault();
-  unlessBusy(action);
+  if (look !== null) look();
+  else unlessBusy(action);
 }
 
 // The function that a key calls, or null.
 function actionOf(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return null;
   const always = { ArrowLeft: () => move(-1), ArrowRight: () => move(1) };
-  if (event.key in always) return always[event.key];
+  if (event.key in always) return event.shiftKey ? null : always[event.key];
+  if (event.key === "Enter" && state.several && !state.has_labels && !event.repeat) return confirm;
   if (!isShortcut(event)) return null;
-  const number = classOfKey(state.classes, event);
-  if (state.has_labels) return event.key === "?" ? help : null;
-  if (number >= 0) return () => label(number);
-  return { " ": skip, Backspace: undo, f: flag, F: flag, "?": help }[event.key] ?? null;
+  if (state.has_instructions && !picker.searches && event.key.toLowerCase() === "i") return openInstructions;
+  if (state.has_labels) return event.key === "?" ? openHelp : null;
+  const number = picker.classOf(event);
+  if (number >= 0) return () => choose(number);
+  const tools = { " ": skip, Backspace: undo, "?": openHelp };
+  return (picker.searches ? tools : { ...tools, f: flag, F: flag })[event.key] ?? null;
 }
 
-function help() {
-  byId("help").showModal();
-}
-
-function fillHelp() {
-  const rows = state.classes.filter(({ key }) => key).map(({ name, key }) => [key, name]);
-  const tools = [["space", "skip; it comes back at the end"], ["backspace", "undo"], ["← →", "go back and forth"],
-    ["f", "flag, to look at again"], ["?", "this help"]];
-  const list = rows.length > 10 && rows.every(([key, name]) => key === name) ? [] : rows;
-  byId("help-keys").replaceChildren(...[...list, ...tools].flatMap(([key, meaning]) =>
-    [make("dt", {}, make("kbd", {}, key)), make("dd", {}, meaning)]));
-  byId("single-keys").checked = localStorage.getItem(SINGLE_KEYS) !== "off";
-  byId("single-keys").addEventListener("change", (event) => localStorage.setItem(SINGLE_KEYS, event.target.checked ? "on" : "off"));
-}
-
-const tools = { undo, skip, flag, "help-open": help, back: () => move(-1), forward: () => move(1) };
+const tools = { undo, skip, flag, confirm, "help-open": openHelp, "instructions-open": openInstructions, back: () => move(-1), forward: () => move(1) };
 for (const [id, action] of Object.entries(tools)) onPress(byId(id), () => unlessBusy(action));
-byId("help-close").addEventListener("click", () => byId("help").close());
+onPress(byId("zoom-in"), () => zoomStep(zoom, true));
+onPress(byId("zoom-out"), () => zoomStep(zoom, false));
+byId("several").hidden = !state.several || state.has_labels;
+byId("zoom").hidden = state.kind !== "picture";
 document.addEventListener("keydown", onKey);
 onBroadcastDecision(state.edition, (result) => {
   queue.apply(result);
+  if (result.undone) last.then((one) => one.takeBack());
+  else last.then((one) => one.add(result, null));
   if (current === null && queue.labeled < queue.target) unlessBusy(() => show(queue.next(-1)));
   else updateState("");
 });
@@ -252,8 +287,17 @@ watchDocuments("label", async () => {
   const fresh = await getJson("api/work").catch(() => state);
   if (fresh.edition !== state.edition || fresh.requested !== state.requested) location.reload();
   state.accepted = fresh.accepted;
+  state.has_instructions = fresh.has_instructions;
+  byId("instructions-open").hidden = !state.has_instructions;
+  loadWorth();
   if (current === null) updateDone();
 }, state.documents);
-fillHelp();
-updateUnreadable();
+byId("instructions-open").hidden = !state.has_instructions;
+prepareDialog();
+listUnreadable(state, queue);
+tellOtherClasses(state);
 await unlessBusy(() => show(first));
+if (state.accepted && !state.has_labels) loadWorth();
+firstShown();
+const { fillHelp } = await import("./help_dialog.js");
+fillHelp(state, picker.searches);

@@ -1,23 +1,15 @@
 // The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
-import { NO_RESPONSE, RequestError, getJson, postJson } from "./api.js";
-import { auditionWords, hardSamples, offerPlotWords, payLines, recipeWords } from "./audition.js";
+import { getJson, postJson } from "./api.js";
+import { auditionShort, auditionWords, hardSamples, offerPlotWords, payLines, recipeWords } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { chance, count, duration, loss, money, number, parameter } from "./format.js";
+import { showError } from "./error_message.js";
+import { duration, loss, money, number, parameter } from "./format.js";
+import { showInstructions } from "./instructions.js";
+import { moneyBounds, moneyFacts, paymentWords, timeWords } from "./money_words.js";
 import { plot } from "./plot.js";
+import { chance, fill, hasText, message, samples, text } from "./text.js";
 import { watchDocuments } from "./new_documents.js";
-
-const KINDS = { // by kind of lie: title and explanation
-  honest: ["Honest work", "Look at every sample, use the whole batch, report what came out."],
-  "fewer labels": ["Label fewer", "Train on those you labeled alone."],
-  "random labels": ["Label at random", "Some by hand at most; the others get labels by chance."],
-  "labels by machine": ["Let a machine label", "A model, or samples that are alike, label those that you do not."],
-  "fabricated report": ["Make up your report", "Compute nothing; send something made of what you received."],
-  "more labels": ["Label more", "More samples than you are asked for."],
-  "other batch": ["Use another batch", "A smaller or a larger one."],
-  "scaled report": ["Scale your report", "Send more or less than what came out."],
-  "other recipe": ["Train alone in another way", "Longer, or otherwise than the offer says."],
-};
 
 let view = null; // the server's response: the offer and the values computed from it
 let lastRequest = 0; // responses to earlier requests are not shown
@@ -40,131 +32,159 @@ async function load() {
   }
   edited.clear();
   showTask(view);
+  pairs(byId("facts"), moneyFacts(view));
+  pairs(byId("bounds"), moneyBounds(view));
+  byId("time-words").textContent = timeWords(view);
+  byId("payment-words").replaceChildren(...paymentWords(view));
   showAudition(view);
   showPay(view);
   showPrivacy(view);
   showSmallPrint(view);
-  byId("cost-labeling").value = number(view.costs.labeling, 2).replaceAll(",", "");
-  byId("cost-computing").value = number(view.costs.computing, 2).replaceAll(",", "");
+  byId("cost-labeling").value = view.costs.labeling.toFixed(2);
+  byId("cost-computing").value = view.costs.computing.toFixed(2);
   for (const unit of document.querySelectorAll(".unit")) unit.textContent = `(${view.offer.currency})`;
   showCosts(view);
   showAnswer(view);
+  await showInstructions();
 }
 
-function showTask({ offer, spread, audition, noun }) {
-  byId("title").textContent = `An offer to ${offer.client}`;
+function showTask({ offer, audition, noun, several }) {
+  byId("title").textContent = text("offer.title", { name: offer.client });
   byId("again").hidden = offer.version === 1;
-  const rounds = offer.participation < 1 ? `about ${Math.round(offer.participation * offer.rounds)} of ${offer.rounds}` : offer.rounds;
-  const [label, then] = audition === null ? [`Label ${count(offer.samples, noun)}`, "Then your computer trains on them by itself"]
-    : [`Label ${offer.samples.toLocaleString("en")} of your ${noun}s`, "Then your computer trains on them by itself: first alone, the audition, then together with the others"];
-  byId("lead").textContent = `${label}, once, in ${offer.classes.length} classes. ` +
-    `${then}, in ${rounds} rounds, each with a batch of ${offer.batch_size} drawn at random. ` +
-    `You have ${duration(offer.label_seconds)} for the labels. ` +
-    `Your ${noun}s and labels stay on this machine; below is what leaves it, and what can be learned from that.`;
-  pairs(byId("facts"), [
-    [audition === null ? `${noun}s` : `${noun}s to label`, offer.samples.toLocaleString("en")],
-    ["batch size", offer.batch_size.toLocaleString("en")],
-    ["rounds", offer.rounds.toLocaleString("en")],
-    ["expected pay", money(spread.expected, offer), "key"],
-  ]);
+  const rounds = offer.participation < 1
+    ? text("offer.some_rounds", { number: Math.round(offer.participation * offer.rounds), total: offer.rounds }) : offer.rounds;
+  const task = { noun, classes: offer.classes.length, samples: samples(offer.samples, noun) };
+  byId("lead").textContent = several ? `${text("offer.lead", task)} ${text("offer.several")}` : text("offer.lead", task);
+  byId("rounds-words").textContent = text(audition === null ? "offer.rounds_words" : "offer.rounds_words_audition",
+    { rounds, batch: offer.batch_size, noun });
 }
 
 function showAudition(view) {
   byId("audition").hidden = view.audition === null;
+  byId("audition-short").hidden = view.audition === null;
   byId("hard-words").hidden = view.audition === null;
-  byId("computing-what").textContent = view.audition === null ? "" : ": rounds and audition";
+  byId("computing-what").textContent = view.audition === null ? "" : text("offer.cost_computing_audition");
   if (view.audition === null) return;
+  byId("audition-short").textContent = auditionShort(view);
   byId("audition-words").replaceChildren(...auditionWords(view));
   byId("hard-words").textContent = hardSamples(view);
 }
 
 function showPrivacy({ privacy, noun }) {
-  byId("stay").textContent = `Your ${noun}s and your labels stay here. This is sent to the operator:`;
-  byId("leaves").replaceChildren(...privacy.leaves.map((sentence) => make("li", {}, sentence)));
-  byId("noise-words").textContent = privacy.noise_words;
+  byId("stay").textContent = text("offer.stay", { noun });
+  byId("leaves").replaceChildren(...privacy.leaves.map((sentence) => make("li", {}, message(sentence))));
+  byId("noise-words").textContent = message(privacy.noise_words);
 }
 
 function showPay(view) {
   const { offer, spread, explanation, audition } = view;
-  byId("pay-words").replaceChildren(...explanation.map((words) => make("p", {}, words)));
+  byId("pay-words").replaceChildren(...explanation.map(explanationParagraph));
   pairs(byId("pay-figures"), audition === null ? payFigures(offer, spread) : payLines(view));
   const words = audition === null ? plotWords(offer, spread) : offerPlotWords(view);
   plot(byId("plot"), { ...view.plot, words });
-  byId("plot-words").textContent = `${words} In the shaded range end 19 of 20 honest ${audition === null ? "jobs" : "participants"}.`;
+  byId("plot-words").textContent = `${words} ${text(audition === null ? "offer.plot_range" : "offer.plot_range_audition")}`;
+}
+
+// sentence: a message, or, of a contract that the page does not know, a sentence in English
+function explanationParagraph(sentence) {
+  return typeof sentence === "string" ? make("p", { lang: "en" }, sentence) : make("p", {}, message(sentence));
 }
 
 function payFigures(offer, spread) {
-  const negative = [["chance of a negative amount", chance(spread.negative_chance)]];
+  const negative = [[text("offer.pay_negative"), chance(spread.negative_chance)]];
   return [
-    ["expected", money(spread.expected, offer)],
-    ["give or take (standard deviation)", money(spread.deviation, offer)],
+    [text("offer.pay_expected"), money(spread.expected, offer)],
+    [text("offer.pay_deviation"), money(spread.deviation, offer)],
     ...(spread.zero_loss === null ? [] : negative),
-    [worstCase(offer, spread), [money(spread.worst, offer), " ", make("small", {}, `at a loss of ${loss(spread.worst_loss)}`)]],
+    [worstCase(offer, spread), [money(spread.worst, offer), " ", make("small", {}, text("offer.pay_at_loss", { loss: loss(spread.worst_loss) }))]],
   ];
 }
 
 function plotWords(offer, spread) {
-  return `The line is your pay by test loss: ${money(spread.expected, offer)} at the expected loss of ` +
-    `${loss(offer.expected_loss)}` + (spread.zero_loss === null ? "." : `, nothing at ${loss(spread.zero_loss)}, below zero beyond.`);
+  const values = { pay: money(spread.expected, offer), loss: loss(offer.expected_loss) };
+  return spread.zero_loss === null ? text("offer.plot_words", values)
+    : text("offer.plot_words_negative", { ...values, zero: loss(spread.zero_loss) });
 }
 
 function worstCase(offer, spread) {
-  return spread.worst_loss > Math.log(offer.classes.length) ? "worst case: four standard deviations above the expected loss"
-    : "worst case: the model learns nothing";
+  return text(spread.worst_loss > Math.log(offer.classes.length) ? "offer.pay_worst_deviations" : "offer.pay_worst_nothing");
 }
 
 function showCosts({ offer, outlooks, costs }) {
   const [honest] = outlooks;
-  const total = costs.labeling + costs.computing;
-  byId("cost-words").textContent = `Honest work costs you ${money(total, offer)} and is expected to leave you ` +
-    `${money(honest.left, offer)}. The chance that pay does not cover your costs is ${chance(honest.chance_below_cost)}.`;
+  byId("cost-words").textContent = text("offer.cost_sum", {
+    cost: money(costs.labeling + costs.computing, offer), left: money(honest.left, offer), chance: chance(honest.chance_below_cost),
+  });
   byId("lie-words").textContent = lieWords(offer, outlooks.slice(1));
-  byId("behaviours").replaceChildren(...outlooks.map((outlook) => {
+  byId("behaviours").replaceChildren(...[...outlooks, declined(honest)].map((outlook) => {
     const [kind, comparison] = comparedToHonest(outlook, offer);
-    const [title, explanation] = KINDS[outlook.kind] ?? [outlook.kind, ""];
-    const best = outlook.words ? `${explanation} Best found: ${outlook.words}.` : explanation;
-    const what = outlook.stopped ? `${best} You would be stopped at the audition.` : best;
     return make("li", { class: kind },
-      make("span", { class: "title" }, title), " ",
+      behaviourTitle(outlook.kind), " ",
       make("span", { class: "left" }, money(outlook.left, offer)), " ",
-      make("span", { class: "explanation" }, `${what} Paid ${money(outlook.pay, offer)}, costs ${money(outlook.cost, offer)}.`), " ",
+      make("span", { class: "explanation" }, ...behaviourWords(outlook, offer)), " ",
       make("span", { class: "comparison" }, comparison));
   }));
 }
 
+// Declining as one of the choices: nothing is paid, and it costs nothing.
+function declined(honest) {
+  return { kind: "decline", words: "", pay: 0, cost: 0, left: 0, difference: -honest.left, difference_error: 0, stopped: false };
+}
+
+// The title of a kind of behaviour; in English if the page does not know it.
+function behaviourTitle(kind) {
+  const key = `behaviour.${keyOf(kind)}.title`;
+  return hasText(key) ? make("span", { class: "title" }, text(key)) : make("span", { class: "title", lang: "en" }, kind);
+}
+
+function behaviourWords(outlook, offer) {
+  const key = `behaviour.${keyOf(outlook.kind)}.words`;
+  const best = outlook.words ? fill("offer.best_found", { words: make("span", { lang: "en" }, outlook.words) }) : [];
+  return [
+    hasText(key) ? `${text(key)} ` : "", ...best, best.length > 0 ? " " : "",
+    outlook.stopped ? `${text("offer.would_be_stopped")} ` : "",
+    text("offer.paid_and_cost", { pay: money(outlook.pay, offer), cost: money(outlook.cost, offer) }),
+  ];
+}
+
+function keyOf(kind) {
+  return kind.replaceAll(" ", "_");
+}
+
 // What was searched, and whether something was found that pays.
 function lieWords(offer, lies) {
-  if (lies.length === 0) return "Nobody searched for lies that pay under this contract, so nothing is known of them.";
+  if (lies.length === 0) return text("offer.lies_unknown");
   const paying = lies.filter((lie) => lie.difference > 2 * lie.difference_error && lie.difference >= 0.5 / offer.minor_units);
-  const found = paying.length === 0 ? "None is known to leave you more than honest work. " :
-    `${paying.length} ${paying.length === 1 ? "is" : "are"} known to leave you more than honest work: this contract does not make honesty your best choice. `;
-  return `Before making this offer, the server tried ${count(offer.lies_tried, "lie")} in trainings on data of its own, the ` +
-    `other clients being honest. This is the best of each kind. ${found}± covers 19 of 20 such trials; your own data may differ more.`;
+  const found = paying.length === 0 ? text("offer.lies_none_pay") : text("offer.lies_pay", { count: paying.length });
+  return [text("offer.lies_tried", { count: offer.lies_tried }), found, text("offer.lies_error")].join(" ");
 }
 
 // CSS class and text.
 function comparedToHonest(outlook, offer) {
-  if (outlook.kind === "honest") return ["honest", "left for you"];
-  if (Math.abs(outlook.difference) < 0.5 / offer.minor_units) return ["same", "gains nothing"];
+  if (outlook.kind === "honest") return ["honest", text("offer.left_for_you")];
+  if (Math.abs(outlook.difference) < 0.5 / offer.minor_units) return ["same", text("offer.gains_nothing")];
   const error = number(2 * outlook.difference_error, offer.minor_units > 1 ? 2 : 0); // 19 in 20
-  const difference = `${money(outlook.difference, offer)} ± ${error}`;
+  const difference = `${money(outlook.difference, offer)}${outlook.kind === "decline" ? "" : ` ± ${error}`}`;
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
 }
 
 function showSmallPrint({ offer, audition, hash, fingerprints, noun }) {
-  const code = (text) => make("span", { class: "code" }, text);
+  const code = (words) => make("span", { class: "code" }, words);
+  const signed = (words) => make("span", { lang: "en" }, words);
+  const times = { label: duration(offer.label_seconds), round: duration(offer.round_seconds) };
+  const units = text("offer.print_units", { currency: offer.currency, count: offer.minor_units });
   pairs(byId("print"), [
-    ["Job", `${offer.job}, offer ${offer.version} to ${offer.client}`],
-    ["The formula", `${offer.formula}. ${payParameters(offer.pay)}; one ${offer.currency} is ${count(offer.minor_units, "unit")}.`],
-    ["If you drop out", offer.dropping_out],
-    ["Time", `${duration(offer.label_seconds)} to label, ${duration(offer.round_seconds)} for the report of a round` +
-      (audition === null ? "." : `, ${duration(offer.audition_seconds)} for the model that you train alone.`)],
-    ...(audition === null ? [] : [["Training alone", recipeWords(offer.recipe, noun)]]),
-    ["The test", `The loss is averaged over ${offer.test_samples.toLocaleString("en")} draws from a test set. Which set and which draws is already fixed; this hash of it proves that nobody chose them afterwards:`],
-    ["Commitment", code(offer.commitment)],
-    ["This offer’s hash", code(hash)],
-    ["Your key", code(fingerprints.yours)],
-    ["The operator’s key", code(fingerprints.operator)],
+    [text("common.job"), text("offer.print_job", { job: offer.job, version: offer.version, name: offer.client })],
+    [text("offer.print_formula"), [signed(`${offer.formula}. ${payParameters(offer.pay)}`), `; ${units}.`]],
+    [text("offer.print_dropping_out"), signed(offer.dropping_out)],
+    [text("offer.print_time"), audition === null ? text("offer.print_times", times)
+      : text("offer.print_times_audition", { ...times, alone: duration(offer.audition_seconds) })],
+    ...(audition === null ? [] : [[text("offer.print_recipe"), recipeWords(offer.recipe, noun)]]),
+    [text("offer.print_test"), text("offer.print_test_words", { number: offer.test_samples })],
+    [text("offer.print_commitment"), code(offer.commitment)],
+    [text("offer.print_hash"), code(hash)],
+    [text("offer.print_your_key"), code(fingerprints.yours)],
+    [text("common.operator_key"), code(fingerprints.operator)],
   ]);
 }
 
@@ -176,33 +196,31 @@ function payParameters(pay) {
 function showAnswer({ offer, answer, noun, has_labels: hasLabels, cannot_sign: obstacle }) {
   const container = byId("answer");
   const words = {
-    acceptance: ["You accepted this offer.", "Your signature is kept beside it. " +
-      (hasLabels ? `Your ${noun}s have labels already: leave truthfl running.` : `Next: label your ${noun}s.`)],
-    refusal: ["You declined this offer.", "Your signed answer is kept beside it. If there is another offer, it appears here."],
+    acceptance: [text("offer.accepted"), text(hasLabels ? "offer.accepted_labeled" : "offer.accepted_label", { noun })],
+    refusal: [text("offer.declined"), text("offer.declined_words"), text("offer.declined_another")],
   }[answer];
   if (words) {
-    const next = answer === "acceptance" && !hasLabels ? make("a", { class: "main", href: "label" }, "Start labeling") : null;
-    container.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]), make("div", { class: "row" }, next));
+    const next = answer === "acceptance" && !hasLabels ? make("a", { class: "main", href: "label" }, text("offer.start_labeling")) : null;
+    container.replaceChildren(make("p", { class: "state", tabindex: "-1" }, words[0]), make("p", {}, words[1]),
+      words[2] ? make("p", { class: "by-itself" }, words[2]) : "", make("div", { class: "row" }, next));
     return;
   }
   if (obstacle) {
-    container.replaceChildren(make("p", { class: "state" }, "It cannot be answered here."), make("p", {}, obstacle));
+    container.replaceChildren(make("p", { class: "state" }, text("offer.cannot_answer")), make("p", {}, message(obstacle)));
     return;
   }
-  const accept = make("button", { type: "button", class: "main" }, "Accept");
-  const decline = make("button", { type: "button", class: "plain" }, "Decline");
+  const accept = make("button", { type: "button", class: "main" }, text("offer.accept"));
+  const decline = make("button", { type: "button", class: "plain" }, text("offer.decline"));
   accept.addEventListener("click", () => confirm(offer, true));
   decline.addEventListener("click", () => confirm(offer, false));
-  container.replaceChildren(make("p", {}, "Your answer is signed with your key. The first answer to this offer is the one that counts."),
-    make("div", { class: "row" }, accept, decline));
+  container.replaceChildren(make("p", {}, text("offer.answer_words")), make("div", { class: "row" }, accept, decline));
 }
 
 function confirm(offer, accepted) {
-  byId("sign-title").textContent = accepted ? "Accept and sign?" : "Decline and sign?";
-  byId("sign-words").textContent = accepted
-    ? `You label ${count(offer.samples, view.noun)} and let your computer train, for the pay that the formula gives. This cannot be taken back.`
-    : "The server goes on without you. This cannot be taken back.";
-  byId("sign-yes").textContent = accepted ? "Sign: I accept" : "Sign: I decline";
+  byId("sign-title").textContent = text(accepted ? "offer.accept_title" : "offer.decline_title");
+  byId("sign-words").textContent = accepted ? `${text("offer.accept_words", { samples: samples(offer.samples, view.noun) })} ${timeWords(view)}`
+    : text("offer.decline_words");
+  byId("sign-yes").textContent = text(accepted ? "offer.accept_sign" : "offer.decline_sign");
   const offerHash = view.hash;
   byId("sign-yes").onclick = () => sendAnswer(offerHash, accepted);
   byId("sign").showModal();
@@ -215,7 +233,7 @@ async function sendAnswer(offerHash, accepted) {
     if (view.hash === offerHash) view.answer = response.answer;
     alarm("");
   } catch (error) {
-    alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+    showError(error);
   } finally {
     byId("sign-yes").disabled = false;
     byId("sign").close();
@@ -228,7 +246,7 @@ async function sendAnswer(offerHash, accepted) {
 async function updateCosts() {
   const invalid = [...edited].some((name) => !byId(`cost-${name}`).checkValidity());
   if (invalid) {
-    byId("cost-words").textContent = "A cost must be a number from 0 on.";
+    byId("cost-words").textContent = text("offer.cost_invalid");
     return;
   }
   lastRequest += 1;
@@ -250,7 +268,7 @@ async function reload() {
     await load();
     alarm("");
   } catch (error) {
-    alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+    showError(error);
   }
 }
 

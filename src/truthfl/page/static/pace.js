@@ -1,5 +1,8 @@
 // Labeling speed and remaining time, from the median of the last pauses between labels, without breaks.
 
+import { amountOf } from "./format.js";
+import { text } from "./text.js";
+
 const MAX_PAUSES = 20;
 const MIN_PAUSES = 3;
 const BREAK_S = 60; // a longer pause does not count
@@ -23,13 +26,13 @@ export class Pace {
     if (this.pauses.length < MIN_PAUSES || left === 0) return "";
     const sorted = [...this.pauses].sort((a, b) => a - b);
     const pause = Math.max(sorted[sorted.length >> 1], 0.01);
-    return `${Math.max(1, Math.round(60 / pause)).toLocaleString("en")}/min · ${duration(pause * left)} left`;
+    return text("label.pace", { speed: Math.max(1, Math.round(60 / pause)), time: duration(pause * left) });
   }
 }
 
 function duration(seconds) {
-  if (seconds < 50) return "under 1 min";
+  if (seconds < 50) return text("label.under_a_minute");
   const minutes = Math.round(seconds / 60);
-  if (minutes < 60) return `${Math.max(1, minutes)} min`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 60) return amountOf(Math.max(1, minutes), "minute", "short");
+  return `${amountOf(Math.floor(minutes / 60), "hour", "short")} ${amountOf(minutes % 60, "minute", "short")}`;
 }

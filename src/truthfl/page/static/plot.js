@@ -1,7 +1,8 @@
 // SVG plot of pay by a loss: the curve, the range of expected losses, and labeled points.
 
 import { draw } from "./dom.js";
-import { loss, number } from "./format.js";
+import { number } from "./format.js";
+import { text } from "./text.js";
 
 const HEIGHT = 320;
 const EDGE = { top: 44, right: 16, bottom: 46, left: 64 }; // margins in pixels; the top has space for labels
@@ -13,7 +14,8 @@ const observers = new WeakMap(); // by container
 // Draw a plot into a container, again whenever its width changes.
 // data: {curve: [[loss, pay]], band: [from, to] or null, limit: loss or null, points: [{loss, pay, name, key}],
 //   axes: {loss, pay}, words}
-//   limit: above it one is stopped; key: whether the point is emphasized; axes: titles; words: for screen readers
+//   limit: above it one is stopped; key: whether the point is emphasized; axes: the title of the losses and the currency;
+//   words: for screen readers; name and axes.loss are keys of strings
 export function plot(container, data) {
   const redraw = () => container.replaceChildren(picture(Math.max(280, container.clientWidth), data));
   observers.get(container)?.disconnect();
@@ -35,7 +37,7 @@ function picture(width, data) {
     data.band && draw("rect", { class: "band", x: x(data.band[0]), y: frame.top,
       width: x(data.band[1]) - x(data.band[0]), height: frame.bottom - frame.top }),
     ...payAxis(low, high, y, frame, data.axes.pay),
-    ...lossAxis(from, to, x, frame, width, data.axes.loss),
+    ...lossAxis(from, to, x, frame, width, text(data.axes.loss)),
     ...limitLine(data.limit, x, frame),
     draw("line", { class: "zero", x1: frame.left, x2: frame.right, y1: y(0), y2: y(0) }),
     draw("polyline", { class: "pay", points: data.curve.map(([value, pay]) => `${x(value)},${y(pay)}`).join(" ") }),
@@ -49,8 +51,9 @@ function labeledPoints(points, x, y, frame) {
   const elements = [];
   let last = Infinity;
   sorted.forEach((point) => {
+    const name = text(point.name);
     const [px, py] = [x(point.loss), y(point.pay)];
-    const right = px + 16 + LETTER * point.name.length < frame.right + EDGE.right;
+    const right = px + 16 + LETTER * name.length < frame.right + EDGE.right;
     const above = Math.max(10, Math.min(py - 22, last - LABEL_STEP));
     const level = right ? above : Math.min(py + 24, frame.bottom - 8);
     if (right) last = above;
@@ -58,7 +61,7 @@ function labeledPoints(points, x, y, frame) {
     const kind = point.key ? " key" : "";
     elements.push(draw("path", { class: "lead", d: `M${px},${py} L${tx + (right ? -4 : 4)},${level}` }));
     elements.push(draw("circle", { class: `dot${kind}`, cx: px, cy: py, r: point.key ? 6 : 5 }));
-    elements.push(draw("text", { class: `name${kind}`, x: tx, y: level + 4, "text-anchor": right ? "start" : "end" }, point.name));
+    elements.push(draw("text", { class: `name${kind}`, x: tx, y: level + 4, "text-anchor": right ? "start" : "end" }, name));
   });
   return elements;
 }
@@ -67,7 +70,7 @@ function limitLine(limit, x, frame) {
   if (limit === null) return [];
   const at = x(limit);
   return [draw("line", { class: "limit", x1: at, x2: at, y1: frame.top, y2: frame.bottom }),
-    draw("text", { x: at, y: frame.top - 8, "text-anchor": at > frame.right - 60 ? "end" : "middle" }, "stopped above")];
+    draw("text", { x: at, y: frame.top - 8, "text-anchor": at > frame.right - 60 ? "end" : "middle" }, text("plot.stopped_above"))];
 }
 
 function payAxis(low, high, y, frame, unit) {
@@ -80,7 +83,7 @@ function payAxis(low, high, y, frame, unit) {
 
 function lossAxis(from, to, x, frame, width, title) {
   const marks = ticks(from, to, width < 480 ? 4 : 6).map((value) =>
-    draw("text", { x: x(value), y: frame.bottom + 18, "text-anchor": "middle" }, loss(value).replace(/0+$/, "").replace(/\.$/, "")));
+    draw("text", { x: x(value), y: frame.bottom + 18, "text-anchor": "middle" }, number(value, 4, 0)));
   const name = draw("text", { x: (frame.left + frame.right) / 2, y: frame.bottom + 40, "text-anchor": "middle" }, title);
   return [...marks, name];
 }

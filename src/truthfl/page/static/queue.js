@@ -1,10 +1,12 @@
 // Order of the samples to label: undecided ones by position, then skipped ones in the order in which they were skipped.
 
+import { isLabeled } from "./label_value.js";
+
 export class Queue {
   constructor(state) {
     this.total = state.total;
     this.requested = Math.min(state.requested ?? state.total, state.total);
-    this.labels = Int32Array.from(state.labels);
+    this.labels = state.several ? state.labels.slice() : Int32Array.from(state.labels);
     this.skipped = state.skipped.slice();
     this.flagged = new Set(state.flagged);
     this.unreadable = new Map(Object.entries(state.unreadable).map(([at, reason]) => [Number(at), reason]));
@@ -23,16 +25,17 @@ export class Queue {
     this.end = at;
     this.target = this.requested - left;
     this.labeled = 0;
-    for (let i = 0; i < this.end; i += 1) if (this.labels[i] >= 0 && !this.unreadable.has(i)) this.labeled += 1;
+    for (let i = 0; i < this.end; i += 1) if (isLabeled(this.labels[i]) && !this.unreadable.has(i)) this.labeled += 1;
   }
 
-  // Apply the server's response to a decision: the new state of one sample.
+  // Apply the server's response to a decision: the new state of one sample, and of those that were decided with it.
   apply(result) {
+    for (const other of result.also ?? []) this.apply(other);
     const at = result.position;
     if (at === null || at === undefined) return;
-    const wasLabeled = this.labels[at] >= 0;
+    const wasLabeled = isLabeled(this.labels[at]);
     this.labels[at] = result.label;
-    if (at < this.end && !this.unreadable.has(at)) this.labeled += (result.label >= 0) - wasLabeled;
+    if (at < this.end && !this.unreadable.has(at)) this.labeled += isLabeled(result.label) - wasLabeled;
     this.skipped = this.skipped.filter((position) => position !== at);
     if (result.skipped) this.skipped.push(at);
     if (result.flagged) this.flagged.add(at);
@@ -50,7 +53,7 @@ export class Queue {
     const skipped = this.skippedSet();
     for (let step = 1; step <= this.end && positions.length < count; step += 1) {
       const at = (current + step) % this.end;
-      if (at !== current && this.labels[at] < 0 && !skipped.has(at) && !this.unreadable.has(at)) positions.push(at);
+      if (at !== current && !isLabeled(this.labels[at]) && !skipped.has(at) && !this.unreadable.has(at)) positions.push(at);
     }
     for (const at of this.skipped) {
       if (positions.length >= count) break;

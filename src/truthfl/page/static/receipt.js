@@ -1,10 +1,12 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
 import { NO_RESPONSE, RequestError, getJson } from "./api.js";
-import { receiptPlotWords, reportsTaken, resultWords } from "./audition.js";
+import { receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { loss, money, number } from "./format.js";
+import { showError } from "./error_message.js";
+import { loss, money, number, percent, whole } from "./format.js";
 import { plot } from "./plot.js";
+import { fill, hasText, message, text } from "./text.js";
 import { watchDocuments } from "./new_documents.js";
 
 let hasAudition = false;
@@ -17,8 +19,9 @@ async function load() {
   byId("print-box").hidden = byId("receipt").hidden;
   byId("verdict").replaceChildren();
   byId("verdict").className = "verdict";
-  if (view.trouble) alarm(`The receipt cannot be shown: ${view.trouble}`);
-  else alarm(view.warning ? `This receipt contradicts what your computer kept: ${view.warning}.` : "");
+  alarm("");
+  if (view.trouble) showFault("receipt.cannot_show", view.trouble);
+  else if (view.warning) showFault("receipt.contradicts", view.warning);
   if (byId("receipt").hidden) return;
   hasAudition = view.audition !== null;
   showPay(view);
@@ -26,46 +29,71 @@ async function load() {
   showSmallPrint(view);
 }
 
+// reason: in English
+function showFault(key, reason) {
+  byId("alarm").replaceChildren(...fill(key, { reason: english(reason) }));
+  byId("alarm").hidden = false;
+}
+
+function english(words) {
+  return make("span", { lang: "en" }, words);
+}
+
 function showPay(view) {
   const { offer, settlement, audition } = view;
-  byId("title").textContent = `Receipt for ${offer.client}`;
-  byId("lead").textContent = audition === null ? jobWords(view) : resultWords(view);
-  const right = view.accuracy === null ? [] : [["right in the test", `${number(100 * view.accuracy, 1)}%`]];
+  byId("title").textContent = text("receipt.title", { name: offer.client });
+  byId("why").hidden = view.why_nothing.length === 0;
+  byId("why").replaceChildren(make("strong", {}, text(settlement.pay < 0 ? "receipt.why_negative" : "receipt.why_nothing")),
+    ...view.why_nothing.map((reason) => make("p", {}, message(reason))));
+  byId("lead").replaceChildren(...(audition === null ? [jobWords(view)] : resultWords(view)));
+  const right = view.accuracy === null ? [] : [[text("receipt.right"), percent(view.accuracy, 1)]];
   pairs(byId("facts"), [
-    ["your pay", view.paid, settlement.pay < 0 ? "key minus" : "key"],
-    ...(audition === null ? [["test loss", loss(view.loss)], ...right] : [["for labels", audition.labels], ["for computing", audition.computing]]),
-    ["reports taken", `${settlement.delivered} of ${settlement.asked}`],
+    [text("receipt.pay"), money(view.paid, offer), settlement.pay < 0 ? "key minus" : "key"],
+    ...(audition === null ? [[text("receipt.test_loss"), loss(view.loss)], ...right]
+      : [[text("receipt.for_labels"), money(audition.labels, offer, 1)], [text("receipt.for_computing"), money(audition.computing, offer, 1)]]),
+    [text("receipt.rounds"), text("receipt.rounds_of", { delivered: settlement.delivered, total: settlement.asked })],
   ]);
 }
 
 function jobWords({ offer, settlement, loss: testLoss }) {
-  return `The model ended at a test loss of ${loss(testLoss)}; ${loss(offer.expected_loss)} was expected. ` + reportsTaken(settlement) +
-    (settlement.pay < 0 ? " The amount is negative: the model came out worse than the offer allows for." : "");
+  return `${text("receipt.job_words", { loss: loss(testLoss), expected: loss(offer.expected_loss) })} ${roundsDelivered(settlement)}`;
 }
 
 function showCalculation(view) {
-  const { offer } = view;
-  byId("sum").replaceChildren(...view.calculation.flatMap((step) => [
-    make("p", { class: "words" }, step.formula),
-    make("p", { class: "line" }, step.numbers === "" ? "" : `${step.numbers} = `, make("b", {}, step.result)),
-  ]));
+  const { offer, calculation } = view;
+  const units = offer.minor_units;
+  const rounded = text(units === 1 ? "receipt.rounded" : "receipt.rounded_to", { number: units });
+  byId("sum").replaceChildren(...calculation.flatMap((step, i) => {
+    const last = i === calculation.length - 1;
+    const numbers = step.numbers.map(term).join(" ");
+    const key = `calculation.${offer.contract}.${step.name}`;
+    return [
+      make("p", { class: "words" }, hasText(key) ? text(key) : english(step.formula), last ? `, ${rounded}` : ""),
+      make("p", { class: "line" }, numbers === "" ? "" : `${numbers} = `, make("b", {}, last ? money(view.paid, offer) : term(step.result))),
+    ];
+  }));
   const words = view.audition !== null ? receiptPlotWords(view)
-    : `The offer’s line of pay: ${money(view.expected_pay, offer)} was expected, and the job ended at ${loss(view.loss)}.`;
+    : text("receipt.plot_words", { pay: money(view.expected_pay, offer), loss: loss(view.loss) });
   plot(byId("plot"), { ...view.plot, words });
   byId("plot-words").textContent = words;
 }
 
-function showSmallPrint({ offer, offer_hash: hash, test, links, last_link: last, operator }) {
-  const code = (text) => make("span", { class: "code" }, String(text));
+// A number or an operator of the calculation.
+function term(one) {
+  if (one === "no model") return text("calculation.no_model");
+  return typeof one === "string" ? one : number(one.number, one.places);
+}
+
+function showSmallPrint({ offer, offer_hash: hash, test, proved_entries: proved, common_hash: common, operator }) {
+  const code = (words) => make("span", { class: "code" }, String(words));
   pairs(byId("print"), [
-    ["Job", offer.job],
-    ["Offer’s hash", code(hash)],
-    ["Commitment, from the offer", code(offer.commitment)],
-    ["It is the hash of this test set, number of draws and secret",
-      [code(test.test_set), make("br"), code(test.samples), make("br"), code(test.secret)]],
-    ["Links of the ledger’s chain", `${links}, the last of them:`],
-    ["Last link", code(last)],
-    ["The operator’s key", code(operator)],
+    [text("common.job"), offer.job],
+    [text("receipt.print_offer"), code(hash)],
+    [text("receipt.print_commitment"), code(offer.commitment)],
+    [text("receipt.print_test"), [code(test.test_set), make("br"), code(test.samples), make("br"), code(test.secret)]],
+    [text("receipt.print_proved"), whole(proved)],
+    [text("receipt.print_common_hash"), code(common)],
+    [text("common.operator_key"), code(operator)],
   ]);
 }
 
@@ -76,17 +104,16 @@ async function check() {
     const { fault } = await getJson("api/receipt/check");
     verdict.className = `verdict ${fault === null ? "good" : "bad"}`;
     if (fault === null) {
-      const checked = ["the operator’s signature, over every byte", "your acceptance, signed with your key, of the offer in your folder",
-        "the test, which is the one committed to before training, of the final model that you signed for",
-        "your rounds: every report that this computer sent is counted", "the chain, link by link",
-        ...(hasAudition ? ["your audition, as it stands in the chain"] : []), "the sum"];
-      verdict.replaceChildren(make("strong", {}, "Everything holds."), make("ul", {}, ...checked.map((item) => make("li", {}, item))));
+      const checked = [text("receipt.checked_signature"), text("receipt.checked_acceptance"), text("receipt.checked_test"),
+        text("receipt.checked_rounds"), text("receipt.checked_place"),
+        ...(hasAudition ? [text("receipt.checked_audition")] : []), text("receipt.checked_sum")];
+      verdict.replaceChildren(make("strong", {}, text("receipt.holds")), make("ul", {}, ...checked.map((item) => make("li", {}, item))));
     } else {
-      verdict.replaceChildren(make("strong", {}, "This receipt does not hold: "), `${fault}.`);
+      verdict.replaceChildren(make("strong", {}, text("receipt.does_not_hold")), " ", english(`${fault}.`));
     }
   } catch (error) {
     verdict.className = "verdict bad";
-    verdict.replaceChildren(error instanceof RequestError ? error.message : NO_RESPONSE);
+    verdict.replaceChildren(error instanceof RequestError ? make("span", { lang: error.language }, error.message) : NO_RESPONSE);
   } finally {
     byId("check").disabled = false;
     byId("check").focus();
@@ -97,7 +124,7 @@ async function reload() {
   try {
     await load();
   } catch (error) {
-    alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+    showError(error);
   }
 }
 

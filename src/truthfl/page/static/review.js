@@ -1,193 +1,215 @@
-// Review: a grid of all samples with the same label, in which labels can be changed.
+// Review: a grid of all samples with the same label, in which labels can be changed, of one or of many at once.
 
-import { NO_RESPONSE, RequestError, getJson, nonce, postUntilAnswered } from "./api.js";
-import { classButtons, classOfKey, isShortcut, press } from "./classes.js";
-import { alarm, byId, make } from "./dom.js";
-import { Queue } from "./queue.js";
-import { Stage } from "./stage.js";
-import { onBroadcastDecision, broadcastDecision } from "./tabs.js";
+import { getJson } from "./api.js";
+import { swatch } from "./class_colours.js";
+import { classPicker, isShortcut, onPress } from "./classes.js";
+import { Decisions } from "./decisions.js";
+import { byId, make } from "./dom.js";
+import { showError } from "./error_message.js";
+import { whole } from "./format.js";
+import { isLabeled, namesOf, numbersOf, toggled } from "./label_value.js";
+import { LargeView } from "./large_view.js";
 import { watchDocuments } from "./new_documents.js";
-
-const PAGE_SIZE = 120; // thumbnails
+import { Queue } from "./queue.js";
+import { ReviewGrid } from "./review_grid.js";
+import { SecondLook } from "./second_look.js";
+import { onBroadcastDecision } from "./tabs.js";
+import { samples, text } from "./text.js";
 
 const state = await getJson("api/work").catch((error) => {
-  alarm(error instanceof RequestError ? error.message : NO_RESPONSE);
+  showError(error);
   throw error;
 });
-const noun = { picture: "Picture", text: "Text", row: "Row" }[state.kind];
 const queue = new Queue(state);
-const stage = new Stage(byId("large-stage"), state);
-const buttons = classButtons(byId("large-classes"), state.classes, (number) => relabel(opened, number));
-const groups = [
-  ...state.classes.map(({ name }, number) => ({ name, has: (at) => queue.labels[at] === number })),
-  { name: "Flagged", has: (at) => queue.flagged.has(at) },
-  { name: "Skipped", has: (at) => skipped.has(at) },
-].map((item) => ({ ...item, button: groupButton(item.name) }));
+const decisions = new Decisions(state, queue);
+const secondLook = new SecondLook(state, queue);
+const titleOf = (at) => text(`sample.${state.kind}.numbered`, { number: queue.numberOf(at) });
+const nameOf = (number) => state.classes[number].name;
 let skipped = new Set();
 let group = null;
-let positions = [];
-let shownCount = 0;
-let opened = null;
 let busy = false;
+const doubtful = { name: text("review.group_doubtful"), positions: () => secondLook.positions() };
+const groups = [
+  ...state.classes.map(({ name }, number) => ({ name, number, has: (at) => numbersOf(queue.labels[at]).includes(number) })),
+  { name: text("review.group_flagged"), has: (at) => queue.flagged.has(at) },
+  { name: text("review.group_skipped"), has: (at) => skipped.has(at) },
+  { name: text("review.group_unlabeled"), has: (at) => !isLabeled(queue.labels[at]) },
+  doubtful,
+];
+for (const item of groups) item.button = groupButton(item);
+doubtful.button.hidden = true;
+const grid = new ReviewGrid(state, queue, { titleOf, noteOf, onOpen: (at) => large.open(at), onSelect: updateSelection });
+const large = await LargeView.create(state, queue, { titleOf, aboutOf: (at) => secondLook.about(at) },
+  { onLabel: (at, number) => unlessBusy(() => relabel([at], number)), onFlag: (at) => unlessBusy(() => flag(at)),
+    onClose: (at) => grid.focus(at) });
+const picker = await classPicker(byId("selection-classes"), state.classes, (number) => unlessBusy(() => relabel([...grid.selected], number)));
 
-function groupButton(name) {
-  const button = make("button", { type: "button", "aria-pressed": "false" }, make("b", { dir: "auto" }, name), " ",
-    make("span"));
-  button.addEventListener("click", () => open(groups.find((item) => item.button === button)));
+// Run an action unless another one is running, then return false.
+async function unlessBusy(act) {
+  if (busy) return false;
+  busy = true;
+  try {
+    await act();
+    return true;
+  } finally {
+    busy = false;
+  }
+}
+
+function groupButton(item) {
+  const button = make("button", { type: "button", "aria-pressed": "false" }, item.number === undefined ? null : swatch(item.number, state.classes),
+    make("b", { dir: "auto" }, item.name), " ", make("span", { class: "count" }));
+  button.addEventListener("click", () => open(item));
   return button;
 }
 
-function positionsIn(someGroup) {
+function positionsIn(item) {
   const inside = [];
   skipped = queue.skippedSet();
-  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && someGroup.has(at)) inside.push(at);
+  if (item.positions) return item.positions().filter((at) => at < queue.end && !queue.unreadable.has(at));
+  for (let at = 0; at < queue.end; at += 1) if (!queue.unreadable.has(at) && item.has(at)) inside.push(at);
   return inside;
 }
 
 function updateGroups() {
   for (const item of groups) {
     item.button.setAttribute("aria-pressed", String(item === group));
-    item.button.querySelector("span").textContent = positionsIn(item).length.toLocaleString("en");
+    item.button.querySelector(".count").textContent = whole(positionsIn(item).length);
   }
 }
 
 function open(chosen) {
   group = chosen;
   updateGroups();
-  positions = positionsIn(chosen);
-  shownCount = 0;
-  byId("group-title").textContent = positions.length === 0 ? `${chosen.name}: none` : chosen.name;
-  byId("grid").classList.toggle("texts", state.kind !== "picture");
-  byId("grid").replaceChildren();
-  showMore();
+  const positions = positionsIn(chosen);
+  byId("group-title").textContent = positions.length === 0 ? text("review.none_in_group", { name: chosen.name }) : chosen.name;
+  byId("about").hidden = chosen !== doubtful;
+  byId("about").textContent = chosen === doubtful ? secondLook.explanation() : "";
+  grid.show(positions);
 }
 
-function showMore() {
-  const next = positions.slice(shownCount, shownCount + PAGE_SIZE);
-  byId("grid").append(...next.map((at, i) => make("li", {}, thumb(at, shownCount + i === 0))));
-  shownCount += next.length;
-  byId("more").hidden = shownCount >= positions.length;
-  byId("more").textContent = `Show ${Math.min(PAGE_SIZE, positions.length - shownCount)} more`;
+// What is written on the small view of a sample: its label, unless the group says it.
+function noteOf(at) {
+  const label = queue.labels[at];
+  const doubt = group === doubtful ? secondLook.note(at) : "";
+  if (doubt !== "") return doubt;
+  const name = namesOf(label, state.classes);
+  if (name === "") return group.number === undefined ? "" : text("review.now_unlabeled");
+  if (group.number === undefined && group !== doubtful) return name;
+  if (!numbersOf(label).includes(group.number)) return text("review.now", { name });
+  return numbersOf(label).length > 1 ? name : "";
 }
 
-function thumb(at, first) {
-  const button = make("button", { type: "button", "data-at": at, tabindex: first ? "0" : "-1", dir: state.kind === "picture" ? null : "auto",
-    "aria-label": `${noun} ${queue.numberOf(at)}` });
-  const address = `thumbs/${state.edition}/${at}`;
-  if (state.kind !== "picture") {
-    fetch(address).then((response) => response.text()).then((text) => button.prepend(text), () => {});
-  } else {
-    button.append(make("img", { src: address, alt: "", loading: "lazy", width: 80, height: 80 }));
-  }
-  if (queue.flagged.has(at)) button.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
-  button.addEventListener("click", () => enlarge(at));
-  return button;
+function announce(message) {
+  byId("announcement").textContent = message;
 }
 
-async function enlarge(at) {
-  opened = at;
-  byId("large-title").textContent = `${noun} ${queue.numberOf(at)}`;
-  press(buttons, queue.labels[at]);
-  byId("large-flag").setAttribute("aria-pressed", String(queue.flagged.has(at)));
-  byId("large-stage").replaceChildren();
-  byId("large").showModal();
-  buttons[Math.max(0, queue.labels[at])].focus();
-  try {
-    const element = await stage.get(at);
-    if (state.kind === "picture") element.alt = byId("large-title").textContent;
-    stage.prepare([at]);
-    if (opened === at) stage.show(element);
-  } catch (error) {
-    byId("large-stage").textContent = error.message;
-  }
-}
-
-// Send a decision; the server's response, or null after an error.
-async function send(decision) {
-  if (busy) return null;
-  busy = true;
-  try {
-    const result = await postUntilAnswered("api/decisions", { edition: state.edition, nonce: nonce(), ...decision }, alarm);
-    queue.apply(result);
-    broadcastDecision(state.edition, result);
-    return result;
-  } catch (error) {
-    if (error.status === 409) location.reload();
-    alarm(error.message);
-    return null;
-  } finally {
-    busy = false;
-  }
-}
-
-async function relabel(at, number) {
-  if (at === null || (await send({ position: at, action: "label", label: number })) === null) return;
-  const { name } = state.classes[number];
-  const button = buttonAt(at);
-  button?.querySelector(".note")?.remove();
-  if (groups[number] !== group) button?.append(make("span", { class: "note" }, `now ${name}`));
-  byId("announcement").textContent = `Labeled ${name}.`;
+function updateAll(message) {
+  grid.refresh();
+  large.update();
   updateGroups();
-  if (byId("large").open) byId("large").close();
+  announce(message);
+}
+
+// Give samples a label or, where there may be several classes, one class more, or one less if all of them have it.
+async function relabel(positions, number) {
+  if (positions.length === 0 || positions[0] === null) return;
+  if (state.several) {
+    await changeClasses(positions, number);
+    return;
+  }
+  const several = positions.length > 1;
+  const result = await (several ? decisions.relabel(positions, number) : decisions.decide(positions[0], "label", number));
+  if (result === null) {
+    updateAll("");
+    return;
+  }
+  grid.clear();
+  const named = { name: nameOf(number) };
+  updateAll(several ? text("review.labeled_many", { ...named, samples: samples(positions.length, state.kind) }) : text("common.labeled_as", named));
+  large.close();
+}
+
+async function changeClasses(positions, number) {
+  const changed = positions.some((at) => !queue.labels[at].includes(number)) ? positions.filter((at) => !queue.labels[at].includes(number)) : positions;
+  const labels = changed.map((at) => toggled(queue.labels[at], number));
+  if (!labels.every(isLabeled)) {
+    announce(text("review.one_remains"));
+    return;
+  }
+  const result = await (changed.length > 1 ? decisions.relabel(changed, labels) : decisions.decide(changed[0], "label", labels[0]));
+  if (result === null) {
+    updateAll("");
+    return;
+  }
+  const said = text(labels[0].includes(number) ? "label.chosen" : "label.taken_off", { name: nameOf(number) });
+  updateAll(`${said} ${changed.length > 1 ? samples(changed.length, state.kind) : titleOf(changed[0])}`);
 }
 
 async function flag(at) {
   const flagged = queue.flagged.has(at);
-  if ((await send({ position: at, action: flagged ? "unflag" : "flag" })) === null) return;
-  byId("large-flag").setAttribute("aria-pressed", String(!flagged));
-  const button = buttonAt(at);
-  button?.querySelector(".flag")?.remove();
-  if (!flagged) button?.append(make("span", { class: "flag", "aria-hidden": "true" }, "⚑"));
-  byId("announcement").textContent = flagged ? "Flag taken off." : "Flagged.";
-  updateGroups();
+  if ((await decisions.decide(at, flagged ? "unflag" : "flag")) !== null) updateAll(text(flagged ? "common.unflagged" : "common.flagged"));
 }
 
-function buttonAt(at) {
-  return byId("grid").querySelector(`[data-at="${at}"]`);
+async function undo() {
+  const result = await decisions.undo();
+  if (result === null) return;
+  if (result.position === null) announce(text("label.nothing_to_undo"));
+  else updateAll(`${text(`label.undone.${result.action}`)} ${undoneSamples(result)}`);
 }
 
-function onGridKey(event) {
-  const at = Number(event.target.dataset?.at ?? -1);
-  if (at < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
-  const all = [...byId("grid").querySelectorAll("button")];
-  const here = all.indexOf(event.target);
-  const columns = all.findIndex((button) => button.offsetTop > all[0].offsetTop);
-  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: columns > 0 ? -columns : -1, ArrowDown: columns > 0 ? columns : 1,
-    Home: -here, End: all.length - 1 - here };
-  if (event.key in steps) {
-    focusOn(all, here, here + steps[event.key]);
+function undoneSamples({ position, also = [] }) {
+  return also.length > 0 ? samples(also.length + 1, state.kind) : titleOf(position);
+}
+
+function updateSelection() {
+  const count = grid.selected.size;
+  byId("selection").hidden = count === 0;
+  byId("select").setAttribute("aria-pressed", String(grid.selecting || count > 0));
+  byId("selected-count").textContent = text("review.selected", { count });
+}
+
+function onKey(event) {
+  const target = event.target instanceof Element ? event.target : document.body;
+  if (document.querySelector("dialog[open]:not(#large)") !== null || target.closest("input") !== null) return;
+  if (large.isOpen ? large.takesKey(event) : grid.takesKey(event)) {
     event.preventDefault();
-  } else {
-    onDecisionKey(event, at);
+    return;
   }
-}
-
-function focusOn(all, from, to) {
-  if (to < 0 || to >= all.length) return;
-  all[from].tabIndex = -1;
-  all[to].tabIndex = 0;
-  all[to].focus();
-}
-
-function onDecisionKey(event, at) {
   if (!isShortcut(event)) return;
-  const number = classOfKey(state.classes, event);
-  if (number >= 0) relabel(at, number);
-  else if (event.key.toLowerCase() === "f") flag(at);
-  else return;
+  const action = actionOf(event, large.isOpen ? large.at : Number(target.dataset?.at ?? -1));
+  if (action === null) return;
   event.preventDefault();
+  unlessBusy(action);
 }
 
-byId("grid").addEventListener("keydown", onGridKey);
-byId("large").addEventListener("keydown", (event) => onDecisionKey(event, opened));
-byId("large").addEventListener("close", () => buttonAt(opened)?.focus());
-byId("large-close").addEventListener("click", () => byId("large").close());
-byId("large-flag").addEventListener("click", () => flag(opened));
-byId("more").addEventListener("click", showMore);
+// The function that a key calls, or null. at: the sample that is shown large or has the focus; -1 for none
+function actionOf(event, at) {
+  if (event.key === "Backspace") return undo;
+  const chosen = !large.isOpen && grid.selected.size > 0 ? [...grid.selected] : [at];
+  const number = picker.classOf(event);
+  if (chosen[0] < 0) return null;
+  if (number >= 0) return () => relabel(chosen, number);
+  return !picker.searches && event.key.toLowerCase() === "f" && at >= 0 ? () => flag(at) : null;
+}
+
+onPress(byId("undo"), () => unlessBusy(undo));
+onPress(byId("select"), () => {
+  if (grid.selecting || grid.selected.size > 0) grid.clear();
+  else {
+    grid.selecting = true;
+    updateSelection();
+  }
+});
+onPress(byId("clear"), () => grid.clear());
+for (const id of ["undo", "select"]) byId(id).disabled = state.has_labels;
 byId("groups").replaceChildren(...groups.map(({ button }) => button));
+document.addEventListener("keydown", onKey);
 onBroadcastDecision(state.edition, (result) => {
   queue.apply(result);
-  updateGroups();
+  updateAll("");
 });
 watchDocuments("review", undefined, state.documents);
 open(groups.find((item) => positionsIn(item).length > 0) ?? groups[0]);
+doubtful.button.hidden = !(await secondLook.load());
+updateGroups();

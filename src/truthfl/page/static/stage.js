@@ -1,9 +1,14 @@
 // Display of one sample; the next few are loaded in advance.
 
-import { RequestError, SESSION_CLOSED, errorMessage } from "./api.js";
+import { errorOf } from "./api.js";
 import { make } from "./dom.js";
 
-export class UnreadableError extends Error {}
+const SCREEN_PX = 2400; // pictures with more pixels on a side are sent with so many; samples/shown_pictures.py
+
+// The server's reason why a sample cannot be read, in English.
+export class UnreadableError extends Error {
+  language = "en";
+}
 
 export class Stage {
   constructor(container, state) {
@@ -45,6 +50,18 @@ export class Stage {
     return image;
   }
 
+  // Replace a picture that is being zoomed into by the whole one, if it was made smaller for the screen.
+  async loadWhole(image, at) {
+    if (Math.max(image.naturalWidth, image.naturalHeight) < SCREEN_PX) return;
+    const whole = make("img", { src: `${this.address(at)}?whole` });
+    try {
+      await whole.decode();
+      image.src = whole.src;
+    } catch {
+      // the smaller one stays
+    }
+  }
+
   async text(at) {
     let response;
     try {
@@ -72,7 +89,6 @@ export class Stage {
 }
 
 async function responseError(response) {
-  if (response.status === 403) return new RequestError(403, SESSION_CLOSED);
-  const message = await errorMessage(response);
-  return response.status === 422 ? new UnreadableError(message) : new RequestError(response.status, message);
+  const error = await errorOf(response);
+  return response.status === 422 ? new UnreadableError(error.message) : error;
 }

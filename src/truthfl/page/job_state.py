@@ -1,0 +1,107 @@
+"""What goes on in the job that a participant takes part in, for all pages: stage, time left, rounds, news, connection.
+
+All of it is in her folder, where the node writes it. Imports the ledger's `connection_file`; when there are documents,
+`participant_folder`, `round_record` and `server_stage`.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from truthfl.ledger.connection_file import read_connection
+
+if TYPE_CHECKING:
+    from truthfl.ledger.participant_folder import News
+    from truthfl.ledger.terms import Offer
+
+RESUMED_SECONDS, EXTENDED_SECONDS, OVER_SECONDS = 600.0, 3600.0, 86_400.0  # how long such news matter
+FOR_LABELS = ("accepted", "labeling", "labeled")  # stages in which the server waits for labels, or will
+SOON_SHARE, SOON_SECONDS = 0.1, 3600.0
+
+
+def connection_view(home: Path) -> dict[str, Any] | None:
+    """Whether the node in this folder reaches the server, and since when; None if no node runs here."""
+    state, now = read_connection(home), time.time()
+    return None if state is None else {"state": state.in_words(now), "since": state.since}
+
+
+def job_view(home: Path, offer: Offer) -> dict[str, Any]:
+    """The stage of the job of an offer that she accepted.
+
+    stage    "accepted": others have not answered yet; "labeling", "labeled", "alone": her computer trains alone;
+             "tested_alone": that model is sent; "rounds"; "final": the final model is tested; "stopped": nothing more
+             is asked of her; "paid": there is a receipt; "over": the server said that there will be none
+    left     seconds until the server stops waiting; None if it is not known, or nothing is waited for
+    total    seconds that the offer gives for it
+    soon     whether a tenth of that is left or less, or an hour where there were more
+    round    the last round that she reported, from 1 on
+    """
+    from truthfl.ledger.round_record import last_round, rounds_file
+    from truthfl.ledger.server_stage import read_stage
+
+    known, report = read_stage(home, offer.hash), last_round(home, offer.hash)
+    stage = _stage(home, offer, None if known is None else known.stage, has_rounds=report is not None)
+    paused = known is not None and known.paused_at is not None
+    if known and paused and report is not None:  # a round since then says that it goes on
+        paused = rounds_file(home, offer.hash).stat().st_mtime < float(known.paused_at or 0.0)
+    total = {"alone": offer.job.audition_seconds}.get(stage, offer.job.label_seconds if stage in FOR_LABELS else None)
+    waits = known is not None and known.stage in ("labeling", "labeled", "auditioning") and total is not None
+    left = known.seconds_left(time.time()) if known is not None and waits else None
+    return {
+        "stage": stage,
+        "left": left,
+        "total": total,
+        "soon": left is not None and total is not None and is_soon(left, total),
+        "paused": paused,
+        "round": None if report is None else report.round + 1,
+        "rounds": offer.job.rounds,
+        "audition": offer.job.has_audition,
+    }
+
+
+def is_soon(left: float, total: float) -> bool:
+    """Whether so little time is left that she should be warned: a tenth, or an hour where there were more."""
+    return left <= SOON_SHARE * total or (left <= SOON_SECONDS < total)
+
+
+def _stage(home: Path, offer: Offer, told: str | None, *, has_rounds: bool) -> str:
+    """The stage, from the files in her folder and what the server told last."""
+    from truthfl.ledger import participant_folder
+
+    if participant_folder.receipt_files(home, offer.job.name):
+        return "paid"
+    news = participant_folder.last_news(home)
+    if news is not None and news.over:
+        return "over"
+    if told == "stopped":
+        return "stopped"
+    if participant_folder.has_final(home, offer):
+        return "final"
+    if has_rounds:
+        return "rounds"
+    if (home / "auditions" / f"{offer.hash}.npz").exists():
+        return "tested_alone"
+    return {None: "accepted", "auditioning": "alone"}.get(told, str(told))
+
+
+def news_in_force(home: Path, job: dict[str, Any] | None) -> News | None:
+    """The server's last message if it still matters; None if there is none, or what it is about is over.
+
+    job   as `job_view` gives it; None if she takes part in none
+    """
+    from truthfl.ledger import participant_folder
+
+    news = participant_folder.last_news(home)
+    if news is None:
+        return None
+    age, stage = time.time() - news.at, None if job is None else job["stage"]
+    receipts = [path.stat().st_mtime for path in (home / "receipts").glob("*.json")]
+    over = {
+        "paused": job is not None and not job["paused"] and stage != "accepted",
+        "resumed": age > RESUMED_SECONDS,
+        "extended": age > EXTENDED_SECONDS or (job is not None and job["left"] is None and stage != "accepted"),
+        "late labels": stage in ("rounds", "final"),
+    }.get(news.about, news.over and news.at > 0 and age > OVER_SECONDS)
+    return None if over or (news.at > 0 and max(receipts, default=0.0) > news.at) else news
