@@ -9,7 +9,7 @@ demo: $(READY)  ## a whole job: ten clients, real digits, four of them dishonest
 	$(BIN)/truthfl run
 
 test: check  ## all checks, all tests
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 check: $(READY)  ## ruff and mypy
 	$(BIN)/ruff check .

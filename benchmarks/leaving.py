@@ -25,6 +25,8 @@ from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.federation.simulated.audition_payoff import audition_costs
 from truthfl.federation.simulated.embedded import simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.flower_patches.constants import NODE_UNAVAILABLE
+from truthfl.flower_patches.message_ids import set_message_id
 from truthfl.job import read_job
 from truthfl.learning.behaviours import TRUTHFUL
 from truthfl.ledger.book import open_ledger
@@ -50,7 +52,6 @@ dataset_size = {sizes}
 label_cost = 1.0
 sample_cost = 0.002
 """
-UNREACHABLE = 1  # Flower's code of an error
 SIZES = (120, 120, 150)
 
 
@@ -67,8 +68,8 @@ class LeavingGrid(InProcessGrid):
     def _reply_to(self, message, number):
         if message.metadata.dst_node_id == self.leaver:
             if self.reports:
-                vars(message.metadata)["_message_id"] = number
-                return Message(Error(UNREACHABLE, "the node is not connected"), reply_to=message)
+                set_message_id(message, number)
+                return Message(Error(NODE_UNAVAILABLE, "the node is not connected"), reply_to=message)
             self.reports += message.metadata.message_type == MessageType.TRAIN
         return super()._reply_to(message, number)
 

@@ -142,7 +142,7 @@ def side_by_side(images, gap=24):
 def keep(image, name):
     """With few colours, so that it is small."""
     path = PICTURES / f"{name}.png"
-    image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+    image.convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.relative_to(ROOT)}: {image.width}×{image.height}, {path.stat().st_size / 1000:.0f} kB")
 
 

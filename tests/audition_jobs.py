@@ -11,6 +11,7 @@ from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.embedded import grid_of, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.flower_patches.message_ids import set_origin
 from truthfl.job import DataJob, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_ledger
@@ -104,7 +105,5 @@ class Meddler(InProcessGrid):
 def other_reply(content, like):
     """A reply with other contents to the same message."""
     made = Message(content, reply_to=like)
-    vars(made.metadata).update(
-        _src_node_id=like.metadata.src_node_id, _reply_to_message_id=like.metadata.reply_to_message_id
-    )
+    set_origin(made, like.metadata.src_node_id, like.metadata.reply_to_message_id)
     return made

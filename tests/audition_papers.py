@@ -6,8 +6,8 @@ from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.solo_evidence import passes
 from truthfl.ledger.tried_lies import TriedLie
@@ -64,7 +64,7 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
         book.append(job.name, "test", "test", tested)
         settle(book, job.name)
         rows = book.entries()
-        return make_receipt(offer, job_view(job.name, rows), rows, operator)
+        return signed_receipt(offer, job_view(job.name, rows), rows, operator)
 
 
 class AuditionedAda(Ada):

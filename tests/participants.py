@@ -10,14 +10,15 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import make_receipt
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.ledger.terms import ClientTerms, Offer
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.contract import Contract
+from truthfl.page import numbers
 
 SECRET = secret_from_seed(7)
 TEST_SET = "ab" * 32
@@ -116,7 +117,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
         book.append(offer.job.name, "test", "test", tested)
         settle(book, offer.job.name)
         rows = book.entries()
-        return make_receipt(offer, job_view(offer.job.name, rows), rows, operator)
+        return signed_receipt(offer, job_view(offer.job.name, rows), rows, operator)
 
 
 class Ada:
@@ -139,3 +140,12 @@ class Ada:
         paper = a_receipt(self.folder, offer, participant_folder.read_answer(self.home, offer), self.operator, **facts)
         participant_folder.put_receipt(self.home, paper, offer.job.name)
         return paper
+
+
+def written(step):
+    """The numbers and the result of a step of a receipt's calculation, as the page writes them in English."""
+    terms = [
+        term if isinstance(term, str) else numbers.number(term["number"], term["places"])
+        for term in [*step["numbers"], step["result"]]
+    ]
+    return " ".join(terms[:-1]), terms[-1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from audition_papers import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offer
 from messages import told
-from participants import an_offer, changed, draw_pictures
+from participants import an_offer, changed, draw_pictures, written
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
 from truthfl.learning.array_files import npz_bytes
 from truthfl.ledger import participant_folder
@@ -20,6 +20,7 @@ from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
+from truthfl.page.documents_summary import documents_summary
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, spread
 from truthfl.page.open_page import open_page
 from truthfl.page.receipt_check import asked_rounds_fault
@@ -120,10 +121,10 @@ def test_an_audition_that_expects_to_pay_nothing_is_not_negative_either():
 def test_the_offers_plot_is_by_solo_loss_and_falls_at_the_gate(ada):
     ada.gets_offer()
     plot = offer_view(ada)["plot"]
-    assert plot["axes"] == {"loss": "loss of your own model", "pay": "cent"}
+    assert plot["axes"] == {"loss": "plot.own_loss", "pay": "cent"}
     assert plot["band"] == pytest.approx([0.8, 1.2])
     assert plot["limit"] == 1.4
-    assert plot["points"] == [{"loss": 1.0, "pay": pytest.approx(130), "name": "honest work", "key": True}]
+    assert plot["points"] == [{"loss": 1.0, "pay": pytest.approx(130), "name": "plot.honest_work", "key": True}]
     for loss, pay in plot["curve"]:
         by_hand = 90 - 200 * (loss - 1) + (40 if loss <= 1.4 else -2)  # who is stopped is not paid for the audition
         assert pay == pytest.approx(max(by_hand, 0), abs=1e-6)
@@ -137,7 +138,7 @@ def test_another_contracts_plot_is_by_test_loss(ada):
     shown = offer_view(ada)
     assert shown["audition"] is None
     plot = shown["plot"]
-    assert plot["axes"] == {"loss": "test loss", "pay": "cent"}
+    assert plot["axes"] == {"loss": "plot.test_loss", "pay": "cent"}
     assert plot["limit"] is None
     assert plot["band"] == pytest.approx([1.0806 - 0.0542, 1.0806 + 0.0542])
     assert [point["loss"] for point in plot["points"]] == [1.0806]
@@ -151,14 +152,14 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"] == {
         "passed": True, "reason": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
-        "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "labels": "96.0 cent",
-        "computing": "34.4 cent",
+        "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "labels": pytest.approx(96),
+        "computing": pytest.approx(34.4),
     }  # fmt: skip
-    assert [step["result"] for step in shown["calculation"]] == ["96.0000", "34.4000", "130 cent"]
-    assert shown["calculation"][0]["numbers"] == "90.0000 + 200.0000 × ( 1.0500000 − 1.0200000 )"
-    assert (shown["paid"], shown["settlement"]) == ("130 cent", {"pay": 130, "delivered": 4, "asked": 5})
+    assert [written(step)[1] for step in shown["calculation"]] == ["96.0000", "34.4000", "130.4000"]
+    assert written(shown["calculation"][0])[0] == "90.0000 + 200.0000 × ( 1.0500000 − 1.0200000 )"
+    assert (shown["paid"], shown["settlement"]) == (130, {"pay": 130, "delivered": 4, "asked": 5})
     expected, hers = shown["plot"]["points"]
-    assert (expected["name"], hers["name"], hers["key"]) == ("expected", "your model", True)
+    assert (expected["name"], hers["name"], hers["key"]) == ("plot.expected", "plot.your_model", True)
     assert (expected["loss"], expected["pay"]) == pytest.approx((1.05, 90 + 34.4))
     assert (hers["loss"], hers["pay"]) == pytest.approx((1.02, 130.4))
     assert shown["plot"]["band"] == pytest.approx([0.85, 1.25])
@@ -174,7 +175,7 @@ def test_the_receipt_of_somebody_who_was_stopped(ada):
     ada.gets_receipt(offer, **ABOVE)
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"]["passed"] is False
-    assert (shown["audition"]["labels"], shown["audition"]["computing"]) == ("4.0 cent", "0.0 cent")
+    assert (shown["audition"]["labels"], shown["audition"]["computing"]) == (pytest.approx(4.0), 0.0)
     assert shown["settlement"] == {"pay": 4, "delivered": 0, "asked": 0}
     assert shown["calculation"][1]["formula"] == "for computing: you did not take part in the joint training"
     assert [point["pay"] for point in shown["plot"]["points"]] == pytest.approx([90, 4])
@@ -198,7 +199,7 @@ def test_the_receipt_of_somebody_without_a_model_has_the_servers_reason(ada):
     assert shown["audition"]["solo_loss"] is None
     assert shown["audition"]["reason"].startswith("No model was taken: it came late.")
     assert len(shown["audition"]["reason"]) == 300
-    assert (shown["paid"], len(shown["plot"]["points"])) == ("0 cent", 1)
+    assert (shown["paid"], len(shown["plot"]["points"])) == (0, 1)
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
 
 
@@ -340,7 +341,7 @@ def test_a_receipt_without_a_finite_solo_loss_is_a_sentence(ada):
     paper["document"]["settlement"]["solo_loss"] = math.nan
     (ada.home / "receipts" / f"{offer.job.name}.json").write_text(json.dumps(paper))
     assert "cannot be written down" in told(document_views.receipt_view, ada.home)
-    assert "cannot be written down" in document_views.documents_summary(ada.home)["trouble"]
+    assert "cannot be written down" in documents_summary(ada.home)["trouble"]
 
 
 def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # noqa: F811
@@ -348,10 +349,17 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
     offer = ada.gets_offer()
     data = draw_pictures(tmp_path / "data", 60)
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
-        page.wait_for_selector("text=First alone: the audition")
+        page.wait_for_selector("text=Before the common training comes a test, the audition")
+        summary = page.inner_text("main").lower()
+        assert not [term for term in ("loss", "batch", "deviation", "formula") if term in summary.split("what if")[0]]
+        page.click("text=The small print")
         words = page.inner_text("main")
         for sentence in (
-            "Label 50 of your pictures, once, in 10 classes.",
+            "Label 50 pictures, once, in 10 classes.",
+            "You have 7 days for the labels, counted from when everybody has answered. If they are not all there by",
+            "with honest work the chance of being stopped is about 1 in 5,800.",
+            "The offer does not say how and when the money reaches you; ask before you accept.",
+            "then together with the others in 5 rounds, each with about 4 of your pictures",
             "it trains a small model on your labels",
             "With honest labels about 1.0000 is expected, give or take 0.1000.",
             "Above 1.4000, as things are expected, you are stopped",
@@ -363,15 +371,21 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
             "Honest work costs you 72 cent and is expected to leave you 58 cent.",
         ):
             assert sentence in words, sentence
+        facts, bounds = (page.inner_text(part).replace("\n", " ") for part in ("#facts", "#bounds"))
+        assert "expected pay 130 cent per picture 2.6 cent labeling takes about 3 minutes if each takes 3 s" in facts
+        assert "per hour of labeling 3,120 cent" in facts
+        assert "at the least 0 cent you never owe anything" in bounds
+        assert "for 19 of 20 people who work honestly 81 cent to 179 cent at the most 222 cent" in bounds
         figures = page.inner_text("#pay-figures").replace("\n", " ")
         assert "for labels, expected 90 cent at most 152 cent" in figures
         assert "for computing, expected 40 cent at most 70 cent" in figures
         assert "in all, expected 130 cent at most 222 cent" in figures
         assert "at the least 0 cent you never owe anything" in figures
-        assert "negative" not in words
-        assert "below zero" not in words
+        assert "negative" not in summary
+        assert "below zero" not in summary
         ways = page.locator("#behaviours li").all_inner_texts()
-        assert ["stopped at the audition" in way for way in ways] == [False, False, False, True]
+        assert ["stopped at the audition" in way for way in ways] == [False, False, False, True, False]
+        assert "Decline\n0 cent\nDo nothing, and be paid nothing. Paid 0 cent, costs 0 cent.\n−58 cent" in ways[-1]
         assert "−26 cent ± 12" in ways[2]
         assert (
             page.locator("#plot svg")
@@ -379,7 +393,6 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
             .startswith("The line is your pay by the loss of your own model: 130 cent at the expected loss of 1.0000.")
         )
         assert {"loss of your own model", "stopped above"} <= set(page.locator("#plot text").all_text_contents())
-        page.click("text=The small print")
         print_ = page.inner_text("#print")
         assert "100 steps of 16 pictures each, drawn at random, step size 0.5, penalty 0.01; of each picture" in print_
         assert "10 minutes for the report of a round, 1 hour for the model that you train alone." in print_
@@ -393,10 +406,10 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
         assert "your pay 130 cent for labels 96.0 cent for computing 34.4 cent" in facts
         lead = page.inner_text("#lead")
         assert "The joint model ended at a test loss of 0.7900 and was right in 90.0% of the test; 0.8000 was" in lead
-        assert "expected of those who took part. 4 of your 5 reports were taken." in lead
+        assert "expected of those who took part. Your computer delivered 4 of 5 rounds." in lead
         assert page.locator("#plot circle").count() == 2
         page.click("#check")
-        page.wait_for_selector("#verdict.good >> text=your audition, as it stands in the chain")
+        page.wait_for_selector("#verdict.good >> text=your audition, as it stands in the ledger")
         assert axe(page) == []
 
 
@@ -415,6 +428,7 @@ def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):  # noqa: F811
         lead = page.inner_text("#lead")
         assert "a loss of 1.4700. About 1.0500 was expected, and up to 1.4500 passes" in lead
         assert "You are paid what the formula gives for labels alone." in lead
+        assert not page.locator("#why").is_visible()  # something is paid
         assert axe(page) == []
         page.goto(f"{opened.url.split('/?')[0]}/offer")
         page.wait_for_selector("#behaviours li")
@@ -431,6 +445,7 @@ def test_who_sent_no_model_is_told_why_on_a_phone(browser, tmp_path):  # noqa: F
         open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened,
         looking(browser, opened.url, **PHONE) as page,
     ):
+        page.wait_for_selector("#why >> text=What your computer learned alone did not reach the server in time")
         page.wait_for_selector(
             "text=The server’s reason: No model was taken: no commitment in time. Without a model, nothing is paid."
         )

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode
 
 from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from messages import told
@@ -32,6 +31,8 @@ from truthfl.federation.simulated.audition_payoff import federation_of_asked, si
 from truthfl.federation.simulated.client_labels import AskedLabels
 from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job
 from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.flower_patches.message_ids import set_origin
 from truthfl.job import DataJob, PrivacySettings, read_job
 from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
 from truthfl.learning.behaviour import from_strategy
@@ -286,10 +287,8 @@ def commitment_reply(change):
 
 
 def error(reply):
-    failed = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, "no memory"), reply_to=reply)
-    vars(failed.metadata).update(
-        _src_node_id=reply.metadata.src_node_id, _reply_to_message_id=reply.metadata.reply_to_message_id
-    )
+    failed = Message(Error(CLIENT_APP_FAILED, "no memory"), reply_to=reply)
+    set_origin(failed, reply.metadata.src_node_id, reply.metadata.reply_to_message_id)
     return [failed]
 
 
@@ -549,8 +548,8 @@ def test_losses_and_commitments_that_are_not_the_models_are_found(stopped):
         (lambda d: d["settlement"].update(asked=0), "other rounds"),
         (lambda d: d["audition"]["result"].update(offer="ab"), "another client or offer"),
         (lambda d: d["audition"].update(commitment=None), "was not committed to"),
-        (lambda d: d["audition"]["result"].update(model="ab"), "its audition is not the one in the chain"),
-        (lambda d: d["audition"]["commitment"].update(commitment="ab"), "its commitment is not the one in the chain"),
+        (lambda d: d["audition"]["result"].update(model="ab"), "its audition is not the one in the ledger"),
+        (lambda d: d["audition"]["commitment"].update(commitment="ab"), "its commitment is not the one in the ledger"),
         (lambda d: d.pop("audition"), "it has an audition and its offer none, or the other way round"),
     ],
 )

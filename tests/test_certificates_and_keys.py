@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
+from truthfl import certificate_parts
 from truthfl.cli.keys import keys
 from truthfl.errors import InputError
-from truthfl.federation.deployed import certificates
 from truthfl.federation.deployed.certificates import (
     certificates_in,
     hosts_in,
@@ -107,7 +107,7 @@ def test_sentences_for_what_cannot_be_used(made, tmp_path, monkeypatch):
         ("past", timedelta(days=900), "was valid until"),
         ("future", -timedelta(days=2), "clock"),
     ):
-        monkeypatch.setattr(certificates, "CLOCK_TOLERANCE", begun)
+        monkeypatch.setattr(certificate_parts, "CLOCK_TOLERANCE", begun)
         make_certificates(tmp_path / name)
         with pytest.raises(InputError, match=said):
             read_certificates(tmp_path / name, "localhost")

@@ -217,18 +217,22 @@ def test_a_killed_node_is_missed_and_comes_back_with_the_same_id(keys, monkeypat
 
 def test_a_server_that_is_started_again_is_found_again(keys, monkeypatch):
     monkeypatch.setattr(node_module, "LAST_RETRY_SECONDS", 0.3)
-    port, told = free_port(), []
+    port, told, reached = free_port(), [], []
     with open_job_server(HOST, port, keys / "server") as server:
         server.registry.register(line_of(keys, "ann"), "ann")
         node = node_of(keys, "ann", port, tell=told.append)
+        node.connection.reached = reached.append
         node.__enter__()
         wait(lambda: server.grid.get_node_ids())
+        assert reached[-1]
+    wait(lambda: not reached[-1])
     wait(lambda: told == [node_module.LOST])
     with open_job_server(HOST, port, keys / "server", {"ann": line_of(keys, "ann")}) as server:
         known = node.connection.node_id
         wait(lambda: server.grid.get_node_ids() == [known])
         assert names_of(server.grid) == {known: "ann"}
         assert told[1] == node_module.AGAIN
+        assert reached[-1]
         assert node.failed is None
         node.__exit__()
 

@@ -60,7 +60,8 @@ def test_commands(page, block, tmp_path):
             done = subprocess.run(
                 ["make", "--dry-run", "--no-print-directory", *words[1:]], cwd=ROOT, capture_output=True, text=True
             )
-            assert done.stdout.rstrip().endswith({"demo": "truthfl run", "test": "pytest -n 3"}[words[1]]), done.stderr
+            last = {"demo": "truthfl run", "test": "pytest -n 3 --dist worksteal"}[words[1]]
+            assert done.stdout.rstrip().endswith(last), done.stderr
             continue
         assert words[0] == "truthfl"
         where = tmp_path if "$ truthfl run" in block else ROOT

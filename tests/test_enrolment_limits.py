@@ -215,7 +215,7 @@ def roster_of(job, **said):
 
 def offered(job, make_plan, **said):
     opening, names = Opening(1, "ab" * 32, public_line(new_key())), list(job.clients.name)
-    return planned_offers(roster_of(job, **said), job, make_plan, opening, names, 1)
+    return planned_offers(roster_of(job, **said), job, make_plan, opening, None, names, 1)
 
 
 def test_who_has_no_feasible_offer_is_left_out(tmp_path, plans):

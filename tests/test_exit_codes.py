@@ -17,7 +17,8 @@ from truthfl.federation.protocol import server
 from truthfl.federation.protocol.operator_folder import keep_ledger_address, take_failure
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
-from truthfl.page.document_views import documents_summary, offer_in_force
+from truthfl.page.document_views import offer_in_force
+from truthfl.page.documents_summary import documents_summary
 from truthfl.page.open_page import open_page
 from truthfl.page.work import Work
 from truthfl.samples import label_store

@@ -202,6 +202,7 @@ def test_help_shows_all_commands():
         "anchor",
         "app",
         "audition_output",
+        "entry",
         "exit_codes",
         "job_log",
         "narrator",
@@ -210,11 +211,13 @@ def test_help_shows_all_commands():
         "status_output",
         "ledger_options",
         "output",
+        "phone",
         "plan_approval",
         "plan_output",
         "planned",
         "privacy_output",
         "progress",
+        "qr_code",
         "receipt",
     }
     shown = run("--help").stdout

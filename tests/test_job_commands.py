@@ -17,6 +17,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.server_stage import read_stage
 from truthfl.ledger.signing import new_key, read_key
 
 
@@ -142,12 +143,13 @@ def test_a_job_that_was_paused_while_its_server_was_stopped_waits_when_it_goes_o
 def test_an_extension_gives_time_to_label_and_is_told(tmp_path, plans):
     setting = Commanded(tmp_path, plans, label_seconds=0.3)
     ben, began = setting.people[setting.node("Ben")], time.monotonic()
-    made_labels, told = ben.labels, []
+    made_labels, told, left = ben.labels, [], []
 
     def labels(offer):
         if time.monotonic() < began_labeling[0] + 1.0:
             return None
         told.append(papers.news(setting.home("Ben"))[0])
+        left.append(read_stage(setting.home("Ben"), offer.hash).seconds_left(time.time()))
         return made_labels(offer)
 
     began_labeling = [began + 1000]
@@ -161,6 +163,7 @@ def test_an_extension_gives_time_to_label_and_is_told(tmp_path, plans):
     assert view.auditions["Ben"].document["passed"]
     assert told[0].startswith("The operator gives you until ")
     assert told[0].endswith(" UTC to label.")
+    assert 20 < left[0] <= 30  # her page knows the later end
     assert_all_holds(setting, view)
 
 

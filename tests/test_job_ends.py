@@ -4,21 +4,22 @@ from dataclasses import replace
 
 import pytest
 from flwr.app import Error
-from flwr.common.constant import ErrorCode
 
 from audition_jobs import Plans, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.server import is_complete, job_name
+from truthfl.flower_patches.constants import NODE_UNAVAILABLE
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_checks import end_faults
 from truthfl.ledger.documents import signed
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.receipts import make_receipt, receipt_fault
+from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.signing import new_key, read_key
 
@@ -75,7 +76,7 @@ def test_a_receipt_without_the_signed_command_does_not_hold(tmp_path, plans):
     setting = Commanded(tmp_path, plans)
     view = setting.go(setting.commanding("train", 3, "end"))
     entries, key = setting.entries(), read_key(setting.folder / "operator")
-    receipt = make_receipt(view.agreement.offers[0], view, entries, key)
+    receipt = signed_receipt(view.agreement.offers[0], view, entries, key)
     assert receipt_fault(receipt) is None
     (number,) = receipt["document"]["commands"]
 
@@ -87,7 +88,7 @@ def test_a_receipt_without_the_signed_command_does_not_hold(tmp_path, plans):
     forged = signed(new_key(), receipt["document"]["commands"][number]["document"])
     assert "signature is not of the job's operator" in faulty(commands={number: forged})
     again = signed(key, {**receipt["document"]["commands"][number]["document"], "why": "another reason"})
-    assert "its command is not the one in the chain" in faulty(commands={number: again})
+    assert "its command is not the one in the ledger" in faulty(commands={number: again})
 
 
 def test_a_job_that_is_ended_while_people_label_pays_those_who_did(tmp_path, plans):
@@ -113,7 +114,7 @@ class AwayAtFirst(At):
         return self.word in reply.metadata.message_type and self.count < 3 and reply.metadata.src_node_id == self.node
 
     def _lost(self, reply):
-        return other_reply(Error(ErrorCode.NODE_UNAVAILABLE, "gone"), reply)
+        return other_reply(Error(NODE_UNAVAILABLE, "gone"), reply)
 
 
 def test_an_end_during_the_audition_leaves_everybody_the_time_to_send_her_model(tmp_path, plans):

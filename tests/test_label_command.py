@@ -14,6 +14,7 @@ import pytest
 
 from participants import Ada, draw_pictures
 from truthfl.ledger.signing import write_key
+from truthfl.samples.formats import NAMES
 from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.open_samples import open_samples
@@ -43,7 +44,7 @@ def test_it_serves_a_page_until_it_is_stopped(tmp_path, data):
         out, err = process.communicate(timeout=30)
     assert lines[0].startswith("3 pictures from ")
     assert out.strip() == "Stopped. All decisions are kept."
-    assert err == "truthfl: passed over: broken.png is no PNG or JPEG picture, whatever its name says.\n"
+    assert err == f"truthfl: passed over: broken.png is no {NAMES} picture, whatever its name says.\n"
     assert process.returncode == 0
     assert not (tmp_path / "home" / "labels.db-wal").exists()  # it was closed properly
     assert (tmp_path / "home").stat().st_mode & 0o077 == 0  # for her eyes alone

@@ -409,11 +409,15 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         assert axe(page) == []
         offer = ada.gets_offer(samples=4)
         page.wait_for_selector("text=An offer to Ada")  # it noticed by itself
+        page.wait_for_selector("#bounds >> text=nothing is sure: it can even be negative")
+        page.click("text=The small print")
         words = page.inner_text("main")
         for told in ("Label 4 pictures", "310 cent", "104 cent", "about 1 in 720", "−4,360 cent", "38 cent"):
             assert told in words, told
         ways = page.locator("#behaviours li").all_inner_texts()
-        assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == ["170 cent", "275 cent", "176 cent", "158 cent"]
+        assert [re.findall(r"−?\d+ cent", way)[0] for way in ways] == [
+            "170 cent", "275 cent", "176 cent", "158 cent", "0 cent",
+        ]  # fmt: skip
         assert "What if I cut corners?" in words
         assert "the server tried 32 lies" in words
         known = "1 is known to leave you more than honest work: this contract does not make honesty your best choice."
@@ -431,7 +435,6 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         )
         assert line[0] < line[2]  # to the right, more loss
         assert line[1] < line[3]  # and down, less pay: heights are counted from the top
-        page.click("text=The small print")
         assert offer.job.commitment in page.inner_text("#print")
         assert axe(page) == []
         page.keyboard.press("Tab")
@@ -557,7 +560,7 @@ def test_contrast_and_labels_on_a_wide_screen(browser, tmp_path, scheme):
         ada.accepts(offer)
         ada.gets_receipt(offer, loss=1.5)
         page.goto(f"{base}/receipt")
-        page.wait_for_selector("text=The amount is negative")
+        page.wait_for_selector("text=Why the amount is below zero")
         assert axe(page) == []
 
 
@@ -573,7 +576,7 @@ def test_a_receipt_without_accuracy_is_shown(browser, tmp_path):
         looking(browser, opened.url) as page,
     ):
         page.goto(f"{opened.url.split('/?')[0]}/receipt")
-        page.wait_for_selector("text=reports taken")
+        page.wait_for_selector("text=rounds delivered")
         facts = page.inner_text("#facts")
         assert "test loss" in facts
         assert "right in the test" not in facts

@@ -15,6 +15,7 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.page.serving import listen
+from truthfl.samples.formats import NAMES
 from truthfl.samples.open_samples import open_samples
 
 DIGITS = tuple("0123456789")
@@ -217,7 +218,7 @@ def test_no_path_leads_anywhere_else(inside, address, path):
 def test_a_picture_over_the_limit_and_a_broken_one_are_refused_and_reported(inside):
     edition = inside.work["edition"]
     assert inside.work["total"] == 6
-    assert inside.work["problems"] == ["junk.png is no PNG or JPEG picture, whatever its name says."]
+    assert inside.work["problems"] == [f"junk.png is no {NAMES} picture, whatever its name says."]
     answer = inside.get(f"/samples/{edition}/5")
     assert answer.status_code == 422
     assert answer.json() == {"error": "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."}
@@ -246,7 +247,7 @@ def test_nonsense_is_refused_in_one_sentence(inside, changes):
     before = inside.get("/export/labels.csv").text
     answer = a_decision(inside, **changes)
     assert answer.status_code == 422
-    assert list(answer.json()) == ["error"]
+    assert list(answer.json()) == ["error", "message"]
     assert inside.get("/export/labels.csv").text == before
 
 

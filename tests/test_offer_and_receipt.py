@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messages import told
-from participants import Ada, a_receipt, an_offer, changed, draw_pictures
+from participants import Ada, a_receipt, an_offer, changed, draw_pictures, written
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
@@ -22,6 +22,7 @@ from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.page import document_views
+from truthfl.page.documents_summary import documents_summary
 from truthfl.page.offer_outlook import Costs, assumed_costs, outlooks, own_costs, spread
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
@@ -196,7 +197,8 @@ def test_an_offer_that_cannot_be_paid_is_neither_shown_nor_accepted(ada, changes
 
 
 def test_a_desk_with_nothing_on_it(ada):
-    assert document_views.documents_summary(ada.home) == {"offer": None, "answer": None, "receipt": None, "news": None}
+    nothing = dict.fromkeys(("offer", "answer", "receipt", "news", "job", "connection")) | {"news_about": ""}
+    assert documents_summary(ada.home) == nothing
     assert document_views.offer_view(ada.home, ada.key, None, None) == {"offer": None}
     assert document_views.receipt_view(ada.home) == {"receipt": None}
     assert "no receipt" in told(document_views.receipt_check, ada.home, ada.key)
@@ -209,14 +211,14 @@ def test_an_honest_receipt_holds(ada):
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
     shown = document_views.receipt_view(ada.home)
     assert shown["settlement"] == {"pay": 236, "delivered": 3, "asked": 3}
-    assert shown["paid"] == "236 cent"
-    assert [(step["formula"], step["numbers"], step["result"]) for step in shown["calculation"]] == [
+    assert shown["paid"] == 236
+    assert [(step["formula"], *written(step)) for step in shown["calculation"]] == [
         (
             "reward = base − slope × test loss + labeling cost",
             "4,319.6556 − 3,821.8232 × 1.1000000 + 120.0000",
             "235.6501",
         ),
-        ("pay = reward × reports taken / asked for, rounded", "235.6501 × 3 / 3", "236 cent"),
+        ("pay = reward × reports taken / asked for", "235.6501 × 3 / 3", "235.6501"),
     ]
     assert json.loads(json.dumps(shown)) == shown
 
@@ -247,9 +249,9 @@ TAMPERED = {
     "loss": (poke(("document", "test", "loss"), 0.9), "signature"),
     "slope": (poke(("document", "offer", "document", "client", "pay", "slope"), 1.0), "signature"),
     "secret": (poke(("document", "test", "secret"), "00" * 32), "signature"),
-    "link": (poke(("document", "chain", 1, "payload"), "0" * 64), "signature"),
+    "link": (poke(("document", "proof", "links", 1, "payload"), "0" * 64), "signature"),
     "signature": (poke(("signature",), "AAAA"), "signature"),
-    "a part": (lambda paper: paper["document"].pop("chain"), "parts of a receipt"),
+    "a part": (lambda paper: paper["document"].pop("proof"), "parts of a receipt"),
     "the document": (lambda paper: paper.pop("document"), "no signed document"),
     "a type": (poke(("document", "offer"), []), "not a receipt"),
 }
@@ -265,7 +267,7 @@ def test_a_tampered_receipt_is_refused_with_the_mismatch(ada, part):
     participant_folder.put_receipt(ada.home, paper, offer.job.name)
     assert words in document_views.receipt_check(ada.home, ada.key)["fault"]
     document_views.receipt_view(ada.home)
-    document_views.documents_summary(ada.home)
+    documents_summary(ada.home)
 
 
 def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
@@ -287,7 +289,7 @@ def test_a_receipt_that_holds_by_itself_must_also_be_hers(ada, tmp_path):
 def test_papers_that_cannot_be_read_become_sentences(ada):
     (ada.home / "offers").mkdir()
     (ada.home / "offers" / "x.json").write_text("{")
-    assert "not valid JSON" in document_views.documents_summary(ada.home)["trouble"]
+    assert "not valid JSON" in documents_summary(ada.home)["trouble"]
     assert document_views.offer_in_force(ada.home) is None
     assert "not valid JSON" in told(document_views.offer_view, ada.home, ada.key, None, None)
     (ada.home / "offers" / "x.json").unlink()
@@ -297,8 +299,8 @@ def test_papers_that_cannot_be_read_become_sentences(ada):
 
 def test_another_key_cannot_answer(ada):
     ada.gets_offer()
-    assert "another key" in document_views.offer_view(ada.home, new_key(), None, None)["cannot_sign"]
-    assert "--key" in document_views.offer_view(ada.home, None, None, None)["cannot_sign"]
+    assert document_views.offer_view(ada.home, new_key(), None, None)["cannot_sign"]["key"] == "offer.other_key"
+    assert document_views.offer_view(ada.home, None, None, None)["cannot_sign"]["key"] == "offer.no_key"
     assert document_views.offer_view(ada.home, ada.key, None, None)["cannot_sign"] is None
 
 

@@ -99,7 +99,7 @@ def test_a_contract_of_ones_own_goes_all_the_way(bonus, tmp_path):
     shown = offer_view(ada, read_key(ada / "key"), None, None)
     assert shown["explanation"] == [f"{bonus.formula.capitalize()}."]
     assert shown["spread"]["worst"] == pytest.approx(outcome.agreement.offers[0].client.pay["cost"], rel=0.05)
-    assert receipt_view(ada)["calculation"][-1]["result"] == f"{outcome.pay[0]:.0f} cent"
+    assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
 
     unregister("cost and bonus")  # somebody who has not installed it is told so
     assert "must be one of: audition, lceme, flat" in receipt_fault(participant_folder.receipts(ada)[0])

@@ -171,7 +171,7 @@ def test_fields_that_are_no_json_values_are_named(tmp_path):
     assert task.document() == {"classes": [], "penalty": 1e-3, "weights": None}
     with pytest.raises(InputError, match="Wines's field weights is no JSON value"):
         replace(task, weights=np.ones(2)).document()
-    with pytest.raises(InputError, match="Wines has no field 'depth'; its fields are classes, penalty, weights"):
+    with pytest.raises(InputError, match="Wines has no field 'depth'; its fields are classes, penalty, several_labels"):
         task_choice("wines.py:Wines", {"depth": 3}, tmp_path).load()
 
 

@@ -29,6 +29,7 @@ from truthfl.federation.simulated.embedded import (
     simulated_participants,
 )
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.flower_patches.message_ids import set_origin
 from truthfl.job import PrivacySettings, ServerSettings, read_job
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour
@@ -121,7 +122,7 @@ def sent_by(node, content, like):
     """A reply with other contents, or from another node."""
     made = Message(content, reply_to=like)
     question = like.metadata.reply_to_message_id if node == like.metadata.src_node_id else "another"
-    vars(made.metadata).update(_src_node_id=node, _reply_to_message_id=question)
+    set_origin(made, node, question)
     return made
 
 
@@ -254,7 +255,7 @@ def test_clients_are_asked_as_often_as_they_take_part(tmp_path, plans):
     receipt["document"]["settlement"]["asked"] += 1
     assert "the job's seed draws" in asked_rounds_fault(receipt)
     receipt["document"]["offer"]["document"]["job"]["rounds"] = 10**15  # is not counted to
-    assert "fewer rows than the job has rounds" in asked_rounds_fault(receipt)
+    assert "truthfl runs none of more than 100,000" in asked_rounds_fault(receipt)
     asked = [entry for entry in found.rounds if "asked" in entry.document]
     asked[0].document["asked"] = ["Ada"]
     assert "asked other clients than the seed draws" in audit(found, *published_files(setting.folder, found.name))

@@ -34,10 +34,11 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"errors", "files", "texts"}
+FOR_ALL = {"certificate_parts", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
     "mechanism": set(),
-    "learning": {"mechanism"},
+    "flower_patches": set(),
+    "learning": {"flower_patches", "mechanism"},
     "adversary": {"learning", "mechanism"},
     "reporting": set(),
     "simulate": {"federation", "job", "learning", "samples", "studies"},
@@ -46,8 +47,18 @@ MAY_IMPORT = {
     "ledger": {"mechanism"},
     "samples": {"learning", "mechanism"},
     "page": {"samples", "learning", "ledger", "mechanism"},
-    "federation": {"adversary", "job", "samples", "ledger", "reporting", "learning", "mechanism"},
+    "federation": {
+        "adversary",
+        "flower_patches",
+        "job",
+        "samples",
+        "ledger",
+        "reporting",
+        "learning",
+        "mechanism",
+    },
     "console": {"federation", "page", "ledger"},
+    "certificate_parts": set(),
     "files": set(),
     "flower": {"federation", "ledger"},
     "cli": {
@@ -67,11 +78,10 @@ MAY_IMPORT = {
 }
 
 INSIDE_FEDERATION = {
-    "flower_patches": set(),
-    "protocol": {"participant", "flower_patches"},
+    "protocol": {"participant"},
     "participant": {"protocol"},
     "simulated": {"protocol", "participant"},
-    "deployed": {"protocol", "participant", "flower_patches"},
+    "deployed": {"protocol", "participant"},
 }
 
 
@@ -120,12 +130,14 @@ def test_the_public_names_load_nothing_heavier_than_numpy_and_scipy():
 
 def test_the_commands_are_there_without_numpy():
     """So that a page opens, and help is shown, at once."""
-    assert {"numpy", "rich", "starlette"} & loaded_by("import truthfl.cli.app") == set()
+    assert {"numpy", "rich", "starlette", "flwr"} & loaded_by("import truthfl.cli.app") == set()
 
 
 def test_a_page_of_pictures_is_served_before_what_it_may_never_need_is_loaded():
-    page = "import truthfl.page.application, truthfl.page.open_page, truthfl.samples.folder"
-    assert {"numpy", "rich", "PIL", "cryptography"} & loaded_by(page) == set()
+    page = (
+        "import truthfl.page.application, truthfl.page.open_page, truthfl.samples.folder, truthfl.samples.label_names"
+    )
+    assert {"numpy", "rich", "PIL", "cryptography", "flwr"} & loaded_by(page) == set()
 
 
 def test_documents_are_listed_without_numpy():

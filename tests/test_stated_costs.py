@@ -21,7 +21,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.terms import offer_from
-from truthfl.page.document_views import STATED_COST, offer_view
+from truthfl.page.document_views import offer_view
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
 UNIFORM = '{name = "uniform", loc = 0.02, scale = 0.06}'
@@ -70,8 +70,9 @@ def test_who_states_her_cost_is_offered_her_item_and_the_others_the_usual(tmp_pa
     assert left > made.training.rounds * made.contract.batch_size[0] * 0.01  # a rent: she might have stated 0.08
     news, _ = papers.news(people[FIRST_NODE + 1].folder)
     assert news.endswith("sample_cost is 0.5; the job takes costs from 0.02 to 0.08.")
-    assert STATED_COST in offer_view(people[FIRST_NODE].folder, None, None, None)["explanation"]
-    assert STATED_COST not in offer_view(people[FIRST_NODE + 2].folder, None, None, None)["explanation"]
+    stated_cost = {"key": "explanation.stated_cost", "values": {}}
+    assert stated_cost in offer_view(people[FIRST_NODE].folder, None, None, None)["explanation"]
+    assert stated_cost not in offer_view(people[FIRST_NODE + 2].folder, None, None, None)["explanation"]
 
 
 def test_a_stated_cost_is_taken_as_it_is_within_the_range(tmp_path):

@@ -107,7 +107,7 @@ def test_offers_of_a_job_on_pictures_have_no_task(done, tmp_path):
         ('use = "tables"\nmeans = [1.0]', r"\[task\] means is measured on the operator's data; the fields are use, cl"),
         (
             'use = "tables"\ncolumns = ["a"]',
-            r"\[task\] has no field 'columns'; its fields are use, classes, label, numbers, categories, ignore\.",
+            r"\[task\] has no field 'columns'; its fields are use, classes, several_labels, label_separator, label, n",
         ),
         ('use = "texts"\nbuckets = 3', r"\[task\] buckets is 3; it must be from 16 to 65,536"),
         ('use = "sounds"', r"\[task\] use is 'sounds'; it must be"),

@@ -43,6 +43,10 @@ round_seconds = 120
 [contract]
 kind = "lceme"
 
+[classes]
+examples = "examples"
+instructions = "Label the digit."
+
 [clients]
 name = ["Ada", "Ben", "Cleo"]
 dataset_size = 30
@@ -78,6 +82,15 @@ def digits_of(folder, first):
     return bundle.target[first : first + EACH].tolist()
 
 
+def example_pictures(folder):
+    """Examples of two classes: a noisy photo, which takes some bytes on the way, and a digit."""
+    for name in ("3", "7"):
+        (folder / name).mkdir(parents=True)
+    noise = np.random.default_rng(0).integers(0, 256, (1000, 1500, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(folder / "3" / "photo.jpg")
+    Image.fromarray(np.round(load_digits().images[7] * (255 / 16)).astype(np.uint8)).save(folder / "7" / "seven.png")
+
+
 def answered_and_labeled(browser, url, labels):
     """What a person does: read the offer, accept, press a key for every picture."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
@@ -90,6 +103,12 @@ def answered_and_labeled(browser, url, labels):
         state="detached"
     )  # a polled expression would need eval, which the page forbids
     page.goto(re.sub(r"/\?.*", "/label", url))
+    page.wait_for_selector("body[data-at='0']")
+    page.keyboard.press("i")
+    page.wait_for_selector("#instructions[open]")
+    examples = page.locator("#instructions img").all()
+    assert [image.evaluate("image => image.decode().then(() => image.naturalWidth)") for image in examples] == [480, 8]
+    page.keyboard.press("Escape")
     for position, label in enumerate(labels):
         page.wait_for_selector(f"body[data-at='{position}']")
         page.keyboard.press(str(label))
@@ -105,6 +124,7 @@ def browser():
 
 def test_from_labels_typed_in_a_page_to_rows_in_the_ledger(browser, tmp_path):
     (tmp_path / "job.toml").write_text(JOB, encoding="utf-8")
+    example_pictures(tmp_path / "examples")
     port, started, labels = free_port(), [], {}
     try:
         started.append(truthfl(tmp_path, "serve", "serve", "job.toml", "--port", port, "--out", "served", "--yes"))
