@@ -11,7 +11,7 @@ from audition_papers import AuditionedAda
 from participants import Ada, draw_pictures
 from ports import free_port
 from test_federation_guide import ended_whatever_happens, start
-from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking  # noqa: F401
+from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from truthfl.ledger import participant_folder
 from truthfl.ledger.connection_file import ConnectionFile
 from truthfl.ledger.round_record import RoundRecord, open_rounds
@@ -122,8 +122,8 @@ def test_the_time_left_is_on_every_page_from_acceptance_to_the_receipt(browser, 
             page.goto(f"{base}/{name}")
             page.wait_for_selector("#clock.soon >> text=minutes")
         for key in "012":
+            page.wait_for_selector(showing(int(key)))
             page.keyboard.press(key)
-            page.wait_for_timeout(200)
         page.wait_for_selector("#done li[aria-current=step] >> text=You label")
         assert "Worth about 130 cent so far" in page.inner_text("#worth")
         participant_folder.put_news(ada.home, "The operator resumed the job.", over=False, about="resumed")
@@ -154,10 +154,10 @@ def test_what_is_said_of_pay_follows_her_pace_and_the_operators_note(browser, tm
     with open_page(ada.home, open_samples(data), DIGITS, ada.key) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector("#stage img")
         for key in "01234":
-            before = page.evaluate("document.body.dataset.at")
-            page.wait_for_timeout(300)
+            page.wait_for_selector(showing(int(key)))
+            page.wait_for_timeout(300)  # a pace to be told
             page.keyboard.press(key)
-            page.wait_for_selector(f"body:not([data-at='{before}'])")
+        page.wait_for_selector(showing(5))
         ada.gets_offer(payment_note="By bank transfer, on Fridays <b>.")
         page.goto(f"{opened.url.split('/?')[0]}/offer")
         page.wait_for_selector("#payment-words >> text=By bank transfer, on Fridays <b>.")
