@@ -17,7 +17,7 @@ from truthfl.cli.app import COMMANDS
 from truthfl.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, SERVICE_FAILED
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.deployed.job_server import open_job_server
-from truthfl.federation.deployed.node_requests import HEALTH
+from truthfl.federation.deployed.node_hello import HEALTH
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
 

@@ -10,6 +10,7 @@ import pytest
 from audition_papers import AuditionedAda
 from participants import Ada, draw_pictures
 from ports import free_port
+from small_jobs import small_job_file
 from test_federation_guide import ended_whatever_happens, start
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, command, looking, showing  # noqa: F401
 from truthfl.ledger import participant_folder
@@ -84,6 +85,30 @@ def test_a_node_without_its_operators_server_says_so(browser, tmp_path):  # noqa
         page.goto(f"{opened.url.split('/?')[0]}/receipt")
         page.wait_for_selector("text=Receipts come to truthfl join.")
         assert not page.locator(BY_ITSELF).is_visible()
+
+
+def test_an_operators_server_that_hangs_is_seen_in_three_seconds(browser, tmp_path):  # noqa: F811
+    """Stopped without an end: its connections stay open, and nothing but its silence tells."""
+    draw_pictures(tmp_path / "data", 12)  # at least as many as the job asks for
+    write_key(new_key(), tmp_path / "ada.key", "Ada")
+    port = free_port()
+    server = f"serve {small_job_file(tmp_path)} --port {port} --yes --no-page"
+    words = f"join --server 127.0.0.1:{port} --name Ada --key ada.key --data data --home home --no-browser"
+    started = {"server": start(tmp_path, server.split(), "server"), "Ada": start(tmp_path, words.split(), "Ada")}
+    with ended_whatever_happens(started), looking(browser, _address(tmp_path / "Ada.log")) as page:
+        page.wait_for_selector(showing(0))
+        while "connected" not in (tmp_path / "Ada.log").read_text():
+            page.wait_for_timeout(20)
+        page.wait_for_selector("body:not(.lost):not(.alone)")
+        try:
+            for _ in range(2):
+                os.kill(started["server"].pid, signal.SIGSTOP)
+                with seen_in_time():
+                    page.wait_for_selector("#lost >> text=The operator’s server cannot be reached since")
+                os.kill(started["server"].pid, signal.SIGCONT)
+                page.wait_for_selector("#lost", state="hidden")
+        finally:
+            os.kill(started["server"].pid, signal.SIGCONT)
 
 
 def _address(log):

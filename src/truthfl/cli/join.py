@@ -79,6 +79,7 @@ def join(
     """
     from truthfl.federation.deployed.connect_node import admit_once, node_connection, open_node, wait_for_server
     from truthfl.federation.deployed.meeting_place import meeting_place
+    from truthfl.federation.deployed.watch_server import watch_server
     from truthfl.federation.participant.node_settings import (
         ACCEPT_ALL,
         ACCEPT_IF_IT_PAYS,
@@ -124,9 +125,12 @@ def join(
                 is_own = wait_for_server(connection, _tell)
                 if place.invitation is not None:
                     admit_once(connection, place.invitation)
-                with open_node(connection, settings, is_own=is_own, tell=_tell) as node:
+                with ExitStack() as connected:
+                    node = connected.enter_context(open_node(connection, settings, is_own=is_own, tell=_tell))
                     print("truthfl: connected", flush=True)
                     state.note(True)
+                    if is_own:
+                        connected.enter_context(watch_server(connection, state))
                     ask = accept_policy == ASK and not with_page
                     while not _show_new_documents(home, key, shown, ask=ask) or stay:
                         if node.failed is not None:

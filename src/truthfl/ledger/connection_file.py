@@ -1,7 +1,8 @@
 """Whether a participant's node reaches the operator's server, in a file of her folder that her page reads.
 
 The file is written when that changes, and every two seconds, so that one who reads it knows whether the node still
-runs. Imports `files` alone, so that the page can start without the rest of the ledger.
+runs. A page that reads it says so by the time of another file: only then the node asks the server every moment whether
+it answers. Imports `files` alone, so that the page can start without the rest of the ledger.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from pathlib import Path
 from truthfl.errors import TruthflError
 from truthfl.files import write_file
 
-FOLDER, FILE_NAME = "state", "connection.json"
+FOLDER, FILE_NAME, READ_FILE_NAME = "state", "connection.json", "connection_read"
 SECONDS_BETWEEN_SIGNS = 2.0
 STALE_SECONDS = 6.0
 CONNECTED, LOST, ENDED = "connected", "lost", "ended"
 BRIEF_SECONDS = 0.4  # a connection that is closed and opened again is not lost
+READ_SECONDS = 5.0  # after a reading, a page is taken to be looked at for so long
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,22 @@ class ConnectionFile:
         self._ended.set()
         self._thread.join()
         self.path.unlink(missing_ok=True)
+        (self.path.parent / READ_FILE_NAME).unlink(missing_ok=True)
 
-    def note(self, connected: bool) -> None:
-        """Note whether the server was reached just now."""
+    def note(self, connected: bool, seconds_ago: float = 0.0) -> None:
+        """Note whether the server was reached, now or so many seconds ago."""
         if connected == self._connected or self._ended.is_set():
             return
-        self._connected, self._since = connected, time.time()
+        self._connected, self._since = connected, time.time() - seconds_ago
         self._write()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether a page is looked at that shows the connection."""
+        try:
+            return time.time() - (self.path.parent / READ_FILE_NAME).stat().st_mtime < READ_SECONDS
+        except OSError:
+            return False
 
     def _write_signs(self) -> None:
         while not self._ended.wait(SECONDS_BETWEEN_SIGNS):
@@ -83,8 +94,10 @@ class ConnectionFile:
 
 
 def read_connection(home: Path) -> NodeState | None:
-    """What the node in this folder wrote last; None if none runs or ran to its end."""
+    """What the node in this folder wrote last, which learns that it is read; None if none runs or ran to its end."""
     try:
-        return NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
+        state = NodeState(**json.loads((home / FOLDER / FILE_NAME).read_bytes()))
+        (home / FOLDER / READ_FILE_NAME).touch(mode=0o600)
+        return state
     except (OSError, ValueError, TypeError):
         return None

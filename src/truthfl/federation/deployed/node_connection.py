@@ -20,6 +20,7 @@ from typing import Any
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.node_hello import (
     ADMIT,
+    HEALTH,
     HELLO,
     JSON,
     LEAVE,
@@ -68,7 +69,7 @@ class NodeConnection:
     root  the file of the authority's certificate; None connects without TLS
     key   the participant's
     node_id, name, token  as the server said when it was greeted
-    reached  called with whether the server was reached, by each attempt
+    reached  called with whether the server answered, by each request
     """
 
     host: str
@@ -114,6 +115,18 @@ class NodeConnection:
     def admit(self, document: Mapping[str, Any]) -> str:
         """Send an invitation's code with the key; return what the server says."""
         return str(self._json(ADMIT, document)["admitted"])
+
+    def answers_within(self, seconds: float) -> bool:
+        """Whether the server answers a short request in this time. A thread that asks this sends no other requests."""
+        try:
+            connection = self._connection(seconds, seconds)
+            connection.request("GET", HEALTH)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return False
 
     def leave(self) -> None:
         """Tell the server that this node leaves; nothing happens if it does not answer."""
@@ -198,18 +211,19 @@ class NodeConnection:
             self.close()
             raise NotReachedError from None
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(
+        self, connect_seconds: float = CONNECT_SECONDS, read_seconds: float = READ_SECONDS
+    ) -> http.client.HTTPConnection:
         connection: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         if connection is None:
             if self.root is None:
-                connection = http.client.HTTPConnection(self.host, self.port, timeout=CONNECT_SECONDS)
+                connection = http.client.HTTPConnection(self.host, self.port, timeout=connect_seconds)
             else:
                 trust = ssl.create_default_context(cafile=str(self.root))
-                connection = http.client.HTTPSConnection(self.host, self.port, timeout=CONNECT_SECONDS, context=trust)
+                connection = http.client.HTTPSConnection(self.host, self.port, timeout=connect_seconds, context=trust)
             connection.connect()
             _notice_silence(connection.sock)
-            connection.sock.settimeout(READ_SECONDS)
-            self.reached(True)
+            connection.sock.settimeout(read_seconds)
             self._own.connection = connection
             self._open.add(connection)
         return connection

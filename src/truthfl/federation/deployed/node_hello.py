@@ -19,6 +19,7 @@ from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
 # Paths of the server. All requests are POST.
 PREFIX = "/v1/fleet/truthfl/"
 HELLO, NEXT, REPLY, LEAVE, ADMIT = (PREFIX + name for name in ("hello", "next", "reply", "leave", "admit"))
+HEALTH = "/health"  # answered to everybody, also to GET
 NUMBER_HEADER = "truthfl-number"  # of a message, in responses to NEXT
 JSON, BYTES = "application/json", "application/octet-stream"
 

@@ -37,7 +37,7 @@ from truthfl.federation.deployed.asgi_messages import (
 )
 from truthfl.federation.deployed.connection_limits import OpenConnections
 from truthfl.federation.deployed.mailboxes import Mailboxes
-from truthfl.federation.deployed.node_hello import ADMIT, HELLO, LEAVE, NEXT, REPLY, proves_key
+from truthfl.federation.deployed.node_hello import ADMIT, HEALTH, HELLO, LEAVE, NEXT, REPLY, proves_key
 from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.flower_patches.message_bytes import message_bytes
 from truthfl.ledger.signing import normal_public_line
@@ -45,7 +45,6 @@ from truthfl.texts import plain
 
 Admit = Callable[[Mapping[str, Any]], str]
 
-HEALTH = "/health"
 WAIT_SECONDS = 20.0  # a request for the next message is answered after this time at the latest
 MOST_DELIVERIES = 16  # at the same time, so that few messages are in memory as bytes
 MOST_REPLY_BYTES = 16_000_000  # unless a larger model was announced
