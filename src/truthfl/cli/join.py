@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -125,12 +125,10 @@ def join(
                 is_own = wait_for_server(connection, _tell)
                 if place.invitation is not None:
                     admit_once(connection, place.invitation)
-                with ExitStack() as connected:
-                    node = connected.enter_context(open_node(connection, settings, is_own=is_own, tell=_tell))
+                watched = watch_server(connection, state) if is_own else nullcontext()
+                with open_node(connection, settings, is_own=is_own, tell=_tell) as node, watched:
                     print("truthfl: connected", flush=True)
                     state.note(True)
-                    if is_own:
-                        connected.enter_context(watch_server(connection, state))
                     ask = accept_policy == ASK and not with_page
                     while not _show_new_documents(home, key, shown, ask=ask) or stay:
                         if node.failed is not None:

@@ -47,7 +47,7 @@ def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None
     access   secrets that a request must have
     """
     shared = static_files()
-    files = {name: shared[name] for name in SHARED_FILES} | static_files("truthfl.console")
+    files = {name: shared[name] for name in SHARED_FILES} | dict(static_files("truthfl.console"))
     files[CATALOGUE] = catalogue_file(ENGLISH)
     board = StatusBoard(watched, can_act=key is not None)
 

@@ -24,7 +24,7 @@ from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.catalogue import chosen_language
 from truthfl.page.document_routes import document_routes, documents_summary, first_page
 from truthfl.page.instructions_view import instructions_routes
-from truthfl.page.localized_files import CATALOGUE, localized_files
+from truthfl.page.localized_files import localized_file
 from truthfl.page.request_guard import Guard
 from truthfl.page.requests import BulkRequest, DecisionRequest, UndoRequest, parse_bulk, parse_decision, parse_undo
 from truthfl.page.responses import error_handlers, file_response, static_route
@@ -70,13 +70,14 @@ def page(
 
 
 def _file_routes(home: Path) -> list[Route]:
-    files = {name: file for name, file in static_files().items() if not name.endswith(".html")}
+    files = {name: file for name, file in static_files().items() if not name.endswith((".html", ".js"))}
 
     def redirect(_: Request) -> Response:
         return RedirectResponse(first_page(home), 303)
 
     pages = [Route(f"/{name}", _page(f"{name}.html")) for name in PAGES]
-    return [get_route("/", redirect), Route(f"/static/{CATALOGUE}", _strings), static_route(files), *pages]
+    scripts = [Route(f"/static/{name}.js", _script(f"{name}.js")) for name in PAGES]
+    return [get_route("/", redirect), *scripts, static_route(files), *pages]
 
 
 def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
@@ -135,14 +136,17 @@ def _page(name: str) -> Endpoint:
     return show
 
 
-async def _strings(request: Request) -> Response:
-    return _localized(request, CATALOGUE)
+def _script(name: str) -> Endpoint:
+    async def script(request: Request) -> Response:
+        return _localized(request, name)
+
+    return script
 
 
 def _localized(request: Request, name: str) -> Response:
     """The file in the browser's language."""
     language = chosen_language(request.headers.get("accept-language", ""))
-    return file_response(request, localized_files(language)[name], vary="Accept-Language")
+    return file_response(request, localized_file(name, language), vary="Accept-Language")
 
 
 def _import_pictures() -> None:

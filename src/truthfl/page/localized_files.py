@@ -1,6 +1,6 @@
-"""The page's files that have sentences: HTML pages, and the catalogue for scripts.
+"""The page's files that have sentences: HTML pages, and the script of each with the catalogue in it.
 
-Imports `catalogue` and `static_files`.
+Imports `catalogue`, `script_bundle` and `static_files`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Mapping
 from functools import cache
 
 from truthfl.page.catalogue import strings
+from truthfl.page.script_bundle import bundled
 from truthfl.page.static_files import StaticFile, static_file, static_files
 
 KEY = re.compile(r"\{\{([a-z_.]+)\}\}")
@@ -19,11 +19,17 @@ CATALOGUE = "strings.js"
 
 
 @cache
-def localized_files(language: str) -> Mapping[str, StaticFile]:
-    """The HTML pages and `strings.js` in a language, by name."""
-    pages = {name: file for name, file in static_files().items() if name.endswith(".html")}
-    filled = {name: static_file(name, filled_in(file.content.decode(), language)) for name, file in pages.items()}
-    return {**filled, CATALOGUE: catalogue_file(language)}
+def localized_file(name: str, language: str) -> StaticFile:
+    """An HTML page, or the script of one, in a language."""
+    if name.endswith(".html"):
+        return static_file(name, filled_in(_text(name), language))
+    modules = {file.removesuffix(".js"): _text(file) for file in static_files() if file.endswith(".js")}
+    catalogue = catalogue_file(language).content.decode()
+    return static_file(name, bundled(name.removesuffix(".js"), modules | {CATALOGUE.removesuffix(".js"): catalogue}))
+
+
+def _text(name: str) -> str:
+    return static_files()[name].content.decode()
 
 
 def catalogue_file(language: str) -> StaticFile:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.catalogue import ENGLISH
-from truthfl.page.localized_files import localized_files
+from truthfl.page.localized_files import localized_file
 from truthfl.page.one_time_login import LoginOutcome
 
 MAX_BODY_BYTES = 64 * 1024
@@ -133,7 +133,7 @@ class Guard:
 
     def _own_page(self, name: str, status: int, headers: Headers) -> Response:
         language = self.language_for(headers.get("accept-language", ""))
-        return HTMLResponse(localized_files(language)[name].content, status, {"vary": "Accept-Language"})
+        return HTMLResponse(localized_file(name, language).content, status, {"vary": "Accept-Language"})
 
     def _forbidden_change(self, headers: Headers, origin: str) -> Response | None:
         """The response to a POST request with a wrong origin, CSRF token or size; None if it is allowed."""

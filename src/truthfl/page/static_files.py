@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from importlib import resources
 
@@ -24,7 +26,8 @@ class StaticFile:
     etag: str
 
 
-def static_files(package: str = "truthfl.page") -> dict[str, StaticFile]:
+@cache
+def static_files(package: str = "truthfl.page") -> Mapping[str, StaticFile]:
     """All files in this package's folder `static`, by name. Only these are served, so a request cannot name a path."""
     files = (file for file in resources.files(package).joinpath("static").iterdir() if file.is_file())
     return {file.name: static_file(file.name, file.read_bytes()) for file in files if _suffix(file.name) in MEDIA_TYPES}

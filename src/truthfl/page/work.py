@@ -16,7 +16,6 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from truthfl.instructions import Instructions
@@ -141,7 +140,11 @@ class Work:
     def pace(self) -> float | None:
         """The seconds that she takes for a label: the median of the last ones without breaks; None if few are known."""
         pauses = [pause for pause in self._pauses() if pause < BREAK_SECONDS]
-        return max(median(pauses), SHORTEST_PACE) if len(pauses) >= FEWEST_PAUSES else None
+        if len(pauses) < FEWEST_PAUSES:
+            return None
+        from statistics import median  # not before somebody labels: it takes milliseconds of the page's start
+
+        return max(median(pauses), SHORTEST_PACE)
 
     def _pauses(self) -> list[float]:
         """Seconds between her last labels."""

@@ -1,5 +1,6 @@
 // Choice of a class: by buttons with keyboard shortcuts, or by a search where there are more classes than keys.
 
+import { ClassSearch } from "./class_search.js";
 import { swatch } from "./class_colours.js";
 import { make } from "./dom.js";
 import { numbersOf } from "./label_value.js";
@@ -9,9 +10,8 @@ const SHORT = 2; // letters; if all names are this short, the buttons are laid o
 const FLASH_MS = 140;
 
 // Fill the container with a way to choose a class; choose(number) is called when one is chosen.
-export async function classPicker(container, classes, choose) {
+export function classPicker(container, classes, choose) {
   if (classes.every(({ key }) => key !== null)) return new ClassButtons(container, classes, choose);
-  const { ClassSearch } = await import("./class_search.js");
   return new ClassSearch(container, classes, choose);
 }
 

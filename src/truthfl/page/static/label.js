@@ -7,8 +7,10 @@ import { Decisions } from "./decisions.js";
 import { alarm, byId, make } from "./dom.js";
 import { showError } from "./error_message.js";
 import { money } from "./format.js";
+import { fillHelp } from "./help_dialog.js";
 import { openInstructions, prepareDialog } from "./instructions.js";
 import { isLabeled, namesOf } from "./label_value.js";
+import { LastDecision } from "./last_decision.js";
 import { lookAction, zoomStep } from "./look_keys.js";
 import { Pace } from "./pace.js";
 import { Queue } from "./queue.js";
@@ -33,14 +35,11 @@ const first = queue.next(-1);
 stage.prepare(first === null ? [] : [first]);
 const pace = new Pace(state.pauses);
 const zoom = new Zoom(byId("stage"), (picture) => stage.loadWhole(picture, current));
-let firstShown;
-// the decision that undo would take back; its code is loaded after the first sample
-const last = new Promise((resolve) => { firstShown = resolve; }).then(() => import("./last_decision.js"))
-  .then(({ LastDecision }) => new LastDecision(state));
+const last = new LastDecision(state); // the decision that undo would take back
 let current = null;
 let busy = false;
 let worth = null; // what a label is expected to bring
-const picker = await classPicker(byId("classes"), state.classes, (number) => unlessBusy(() => choose(number)));
+const picker = classPicker(byId("classes"), state.classes, (number) => unlessBusy(() => choose(number)));
 
 // Run an action unless another one is running, then return false: a key pressed before the next sample is shown is ignored.
 async function unlessBusy(act) {
@@ -100,7 +99,7 @@ async function undo() {
     announce(text("label.nothing_to_undo"));
     return;
   }
-  last.then((one) => one.takeBack());
+  last.takeBack();
   choices.forget(result.position);
   await show(result.position, text(`label.undone.${result.action}`));
 }
@@ -121,7 +120,7 @@ async function decide(action, given) {
   if (result === null) updateState("");
   else {
     const shown = byId("stage").firstElementChild;
-    last.then((one) => one.add(result, shown));
+    last.add(result, shown);
   }
   return result !== null;
 }
@@ -278,8 +277,8 @@ byId("zoom").hidden = state.kind !== "picture";
 document.addEventListener("keydown", onKey);
 onBroadcastDecision(state.edition, (result) => {
   queue.apply(result);
-  if (result.undone) last.then((one) => one.takeBack());
-  else last.then((one) => one.add(result, null));
+  if (result.undone) last.takeBack();
+  else last.add(result, null);
   if (current === null && queue.labeled < queue.target) unlessBusy(() => show(queue.next(-1)));
   else updateState("");
 });
@@ -298,6 +297,4 @@ listUnreadable(state, queue);
 tellOtherClasses(state);
 await unlessBusy(() => show(first));
 if (state.accepted && !state.has_labels) loadWorth();
-firstShown();
-const { fillHelp } = await import("./help_dialog.js");
 fillHelp(state, picker.searches);

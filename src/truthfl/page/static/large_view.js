@@ -9,18 +9,13 @@ import { Zoom } from "./zoom.js";
 
 export class LargeView {
   // titleOf(at), aboutOf(at): texts; onLabel(at, number), onFlag(at), onClose(at): callbacks
-  static async create(state, queue, texts, callbacks) {
-    const view = new LargeView(state, queue, texts, callbacks);
-    view.picker = await classPicker(byId("large-classes"), state.classes, (number) => callbacks.onLabel(view.at, number));
-    view.picker.disable(state.has_labels);
-    return view;
-  }
-
-  constructor(state, queue, { titleOf, aboutOf }, { onFlag, onClose }) {
+  constructor(state, queue, { titleOf, aboutOf }, { onLabel, onFlag, onClose }) {
     Object.assign(this, { state, queue, titleOf, aboutOf });
     this.at = null;
     this.stage = new Stage(byId("large-stage"), state);
     this.zoom = new Zoom(byId("large-stage"), (picture) => this.stage.loadWhole(picture, this.at));
+    this.picker = classPicker(byId("large-classes"), state.classes, (number) => onLabel(this.at, number));
+    this.picker.disable(state.has_labels);
     byId("large").addEventListener("close", () => onClose(this.at));
     byId("large-close").addEventListener("click", () => this.close());
     byId("large-flag").addEventListener("click", () => onFlag(this.at));

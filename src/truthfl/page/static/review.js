@@ -39,10 +39,10 @@ const groups = [
 for (const item of groups) item.button = groupButton(item);
 doubtful.button.hidden = true;
 const grid = new ReviewGrid(state, queue, { titleOf, noteOf, onOpen: (at) => large.open(at), onSelect: updateSelection });
-const large = await LargeView.create(state, queue, { titleOf, aboutOf: (at) => secondLook.about(at) },
+const large = new LargeView(state, queue, { titleOf, aboutOf: (at) => secondLook.about(at) },
   { onLabel: (at, number) => unlessBusy(() => relabel([at], number)), onFlag: (at) => unlessBusy(() => flag(at)),
     onClose: (at) => grid.focus(at) });
-const picker = await classPicker(byId("selection-classes"), state.classes, (number) => unlessBusy(() => relabel([...grid.selected], number)));
+const picker = classPicker(byId("selection-classes"), state.classes, (number) => unlessBusy(() => relabel([...grid.selected], number)));
 
 // Run an action unless another one is running, then return false.
 async function unlessBusy(act) {

@@ -1,0 +1,66 @@
+"""The scripts of a page as one file: the same modules in the right order, and nothing that it would not understand."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from truthfl.page.catalogue import languages
+from truthfl.page.localized_files import localized_file
+from truthfl.page.script_bundle import bundled
+from truthfl.page.static_files import PAGES, static_files
+
+MODULES = {
+    "start": 'import { double as twice } from "./arithmetic.js";\nimport { last } from "./late.js";\n'
+    'export const found = [twice(4), last()];\nconsole.log((await found).join(" "));\n',
+    "arithmetic": 'import { TWO } from "./numbers.js";\nexport function double(x) {\n  return TWO * x;\n}\n',
+    "late": 'import { TWO } from "./numbers.js";\nconst own = TWO + 1;\nexport function last() {\n  return own;\n}\n',
+    "numbers": "export const TWO = 2;\nconst own = 0;\n",
+}
+
+
+def test_modules_run_once_after_those_they_import():
+    source = bundled("start", MODULES)
+    order = re.findall(r"^const \$(\w+) =", source, re.MULTILINE)
+    assert order == ["numbers", "arithmetic", "late", "start"]
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node here to run it")
+    done = subprocess.run([node, "--input-type=module"], input=source, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("8 3\n", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ('import one from "./numbers.js";\n', "import one"),
+        ('import {\n  TWO } from "./numbers.js";\n', "import {"),
+        ("export let x = 1;\n", "export let"),
+        ("export { y };\n", "export {"),
+        ("import(path);\n", "import\\(path"),
+        ('import { found } from "./start.js";\n', "start → numbers → start|import each other"),
+    ],
+)
+def test_other_forms_are_refused(source, words):
+    with pytest.raises(ValueError, match=words):
+        bundled("start", MODULES | {"numbers": source})
+
+
+def test_each_page_has_its_modules_in_each_language():
+    for language in languages():
+        for page in PAGES:
+            source = localized_file(f"{page}.js", language).content.decode()
+            assert f'const language = "{language}";' in source
+            assert source.rstrip().rsplit("const $", 1)[1].startswith(f"{page} =")
+            assert re.findall(r"^\s*(?:import|export)\b.*", source, re.MULTILINE) == []
+
+
+def test_no_module_is_left_out_of_all_pages():
+    used = {name for page in PAGES for name in re.findall(r"^const \$(\w+) =", _script(page), re.MULTILINE)}
+    modules = {name.removesuffix(".js") for name in static_files() if name.endswith(".js")}
+    assert used == modules | {"strings"}
+
+
+def _script(page):
+    return localized_file(f"{page}.js", "en").content.decode()
