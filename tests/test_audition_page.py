@@ -236,8 +236,8 @@ BAD_TERMS = [
     ({"solo_level": "good"}, "not all numbers"),
     ({"joint_curve": [1.0]}, "not all numbers"),
     ({"bonus": 1.0}, "they must be audition_pay, gate, joint_base"),
-    ({"label_slope": 1e308, "joint_slope": 1e308}, "the offer"),
-    ({"solo_level": 1e308, "gate": 1e308}, "the offer"),
+    ({"label_slope": 1e308, "joint_slope": 1e308}, "offer"),
+    ({"solo_level": 1e308, "gate": 1e308}, "offer"),
 ]
 
 
