@@ -366,7 +366,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
             "With honest work the chance of that is about 1 in 5,800.",
             "Who sends no model within 1 hour is stopped, too",
             "You never owe anything, and the most you can be paid is 222 cent.",
-            "unusually hard ones is paid less, who holds easy ones more, about 20 cent give or take",
+            "unusually hard ones is paid less, whoever holds easy ones more, about 20 cent give or take",
             "Computing, in all: rounds and audition (cent)",
             "Honest work costs you 72 cent and is expected to leave you 58 cent.",
         ):
