@@ -151,7 +151,7 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     ada.gets_receipt(offer, solo_loss=1.02)
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"] == {
-        "passed": True, "reason": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
+        "passed": True, "reason": None, "reason_message": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
         "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "labels": pytest.approx(96),
         "computing": pytest.approx(34.4),
     }  # fmt: skip

@@ -15,6 +15,7 @@ from truthfl.adversary.lie_space import LieSpace
 from truthfl.coded_text import CodedText, coded, quoted, sentence_of
 from truthfl.coded_text import english as in_english
 from truthfl.errors import InputError
+from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
 from truthfl.ledger.early_end import early_end_in_words
 from truthfl.mechanism.audition import Audition
@@ -93,6 +94,22 @@ def test_a_coded_text_stays_one_in_news_and_in_errors(tmp_path):
     assert english(Message(**sentence.form)) == sentence
     participant_folder.put_news(tmp_path, "A sentence of an earlier server.", over=True)
     assert shown(participant_folder.last_news(tmp_path).sentence) == {"english": "A sentence of an earlier server."}
+
+
+def test_news_of_earlier_and_of_later_servers_are_understood(tmp_path):
+    ada = Ada(tmp_path)
+    node = Signatory(name="Ada", samples=3, key=ada.key, folder=ada.home, decide=lambda _: None)
+    paused = {"key": "news.paused_reason", "values": {"reason": {"quoted": "lunch"}}}
+    for message, told in (
+        (paused, paused),
+        (None, {"english": "It is paused."}),
+        ("paused", {"english": "It is paused."}),
+        ({"key": "news.of_tomorrow", "values": {}}, {"english": "It is paused."}),
+        ({"key": "news.paused_reason", "values": {"reason": "x" * 10_000}}, {"english": "It is paused."}),
+    ):
+        node.keep_news({"sentence": "It is paused.", "over": False, **({"message": message} if message else {})})
+        news = participant_folder.last_news(ada.home)
+        assert (str(news.sentence), shown(news.sentence)) == ("It is paused.", told)
 
 
 def test_the_words_of_every_lie_are_known():
