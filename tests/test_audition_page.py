@@ -151,7 +151,7 @@ def test_the_receipt_of_an_audition_has_two_lines_and_their_sum(ada):
     ada.gets_receipt(offer, solo_loss=1.02)
     shown = document_views.receipt_view(ada.home)
     assert shown["audition"] == {
-        "passed": True, "reason": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
+        "passed": True, "reason": None, "reason_message": None, "solo_loss": 1.02, "expected": pytest.approx(1.05),
         "limit": pytest.approx(1.45), "expected_joint_loss": pytest.approx(0.8), "labels": pytest.approx(96),
         "computing": pytest.approx(34.4),
     }  # fmt: skip
@@ -236,8 +236,8 @@ BAD_TERMS = [
     ({"solo_level": "good"}, "not all numbers"),
     ({"joint_curve": [1.0]}, "not all numbers"),
     ({"bonus": 1.0}, "they must be audition_pay, gate, joint_base"),
-    ({"label_slope": 1e308, "joint_slope": 1e308}, "the offer"),
-    ({"solo_level": 1e308, "gate": 1e308}, "the offer"),
+    ({"label_slope": 1e308, "joint_slope": 1e308}, "offer"),
+    ({"solo_level": 1e308, "gate": 1e308}, "offer"),
 ]
 
 
@@ -366,7 +366,7 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
             "With honest work the chance of that is about 1 in 5,800.",
             "Who sends no model within 1 hour is stopped, too",
             "You never owe anything, and the most you can be paid is 222 cent.",
-            "unusually hard ones is paid less, who holds easy ones more, about 20 cent give or take",
+            "unusually hard ones is paid less, whoever holds easy ones more, about 20 cent give or take",
             "Computing, in all: rounds and audition (cent)",
             "Honest work costs you 72 cent and is expected to leave you 58 cent.",
         ):

@@ -423,7 +423,7 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         known = "1 is known to leave you more than honest work: this contract does not make honesty your best choice."
         assert known in words
         assert "Let a machine label" in ways[1]
-        assert "Best found: no labels, rest by the common model." in ways[1]
+        assert "Best found: nothing labeled by hand, the rest by the common model." in ways[1]
         assert "+105 cent ± 8" in ways[1]
         assert "−12 cent ± 8" in ways[3]
         page.fill("#cost-labeling", "1000")
@@ -465,7 +465,7 @@ def test_offer_accepted_receipt_verified_and_a_tampered_one_refused(browser, tmp
         page.wait_for_selector("text=237 cent")
         page.click("#check")
         page.wait_for_selector("#verdict.bad")
-        assert "its signature is not of the operator's key, or something in it was changed" in page.inner_text(
+        assert "its signature is not of the operator’s key, or something in it was changed" in page.inner_text(
             "#verdict"
         )
         assert axe(page) == []

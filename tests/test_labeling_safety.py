@@ -12,6 +12,7 @@ import pytest
 from participants import Ada, draw_pictures
 from test_samples import png_that_says
 from truthfl.errors import InputError, ServiceError
+from truthfl.page.catalogue import Message, english
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
 from truthfl.page.serving import listen
@@ -218,12 +219,13 @@ def test_no_path_leads_anywhere_else(inside, address, path):
 def test_a_picture_over_the_limit_and_a_broken_one_are_refused_and_reported(inside):
     edition = inside.work["edition"]
     assert inside.work["total"] == 6
-    assert inside.work["problems"] == [f"junk.png is no {NAMES} picture, whatever its name says."]
+    (junk,) = inside.work["problems"]
+    assert english(Message(**junk)) == f"junk.png is no {NAMES} picture, whatever its name says."
     answer = inside.get(f"/samples/{edition}/5")
     assert answer.status_code == 422
-    assert answer.json() == {"error": "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."}
+    assert answer.json()["error"] == "bomb.png is of 60,000×60,000 pixels; at most 50 million are decoded."
     assert inside.get(f"/thumbs/{edition}/5").status_code == 422
-    assert inside.get("/api/work").json()["unreadable"] == {"5": answer.json()["error"]}
+    assert inside.get("/api/work").json()["unreadable"] == {"5": answer.json()["message"]}
     assert inside.get(f"/samples/{edition}/0").headers["content-type"] == "image/png"
 
 

@@ -89,7 +89,7 @@ def test_lies_with_absurd_numbers_are_a_sentence(ada):
     ada.gets_offer(lies=(huge,))
     assert "is no finite amount" in told(document_views.offer_view, ada.home, ada.key, None, None)
     ada.gets_offer(loss_error=1e308, version=2)
-    assert "the offer cannot be read" in told(document_views.offer_view, ada.home, ada.key, None, None)
+    assert "The offer cannot be read" in told(document_views.offer_view, ada.home, ada.key, None, None)
 
 
 BAD_LIES = [

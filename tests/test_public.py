@@ -34,7 +34,7 @@ ASKED_FOR = [
     "is_individually_rational",
 ]
 
-FOR_ALL = {"certificate_parts", "errors", "files", "instructions", "texts"}
+FOR_ALL = {"certificate_parts", "coded_text", "errors", "files", "instructions", "texts"}
 MAY_IMPORT = {
     "mechanism": set(),
     "flower_patches": set(),

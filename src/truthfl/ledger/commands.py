@@ -1,6 +1,6 @@
 """What the operator does to a job while it runs, as signed rows of the ledger: pause, resume, end, remove, extend …
 
-Imports `canonical`, `signing` and `texts`; no database, since participants' pages read commands too.
+Imports `coded_text`, `canonical`, `signing` and `texts`; no database, since participants' pages read commands too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from truthfl.coded_text import coded
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.signing import signed_by
@@ -80,10 +81,10 @@ def command_fault(signed_command: Document, job: str, operator_key: str) -> str 
     """The first fault of an untrusted signed command to this job; None if it is well-formed and the operator's."""
     document = signed_command.get("document")
     if set(signed_command) != {"document", "signature"} or not isinstance(document, Mapping):
-        return "it is no signed document"
+        return coded("fault.unsigned", "it is no signed document")
     fault = _form_fault(document, job)
     if fault is None and not signed_by(operator_key, document, str(signed_command["signature"])):
-        return "its signature is not of the job's operator"
+        return coded("fault.command_signature", "its signature is not of the job's operator")
     return fault
 
 
@@ -128,7 +129,7 @@ def _form_fault(document: Mapping[str, Any], job: str) -> str | None:
     if set(document) != {*COMMON_FIELDS, *OWN_FIELDS[kind]}:
         return f"it does not have the parts of the command {kind}"
     if document["job"] != job:
-        return "it is for another job"
+        return coded("fault.command_job", "it is for another job")
     for name, value in document.items():
         longest = LONGEST_SENTENCE if name == "why" else LONGEST_NAME
         if not is_plain(value, longest) or (name != "why" and not value.strip()):

@@ -1,7 +1,7 @@
 """Signed documents: the operator's offers, a client's answer to hers, and her word that she knows the final model.
 
 A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it. Imports
-`agreement_keys`, `canonical`, `signing`, `terms`.
+`coded_text`, `agreement_keys`, `canonical`, `signing`, `terms`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from truthfl.coded_text import coded, english
 from truthfl.errors import InputError
 from truthfl.ledger.agreement_keys import is_agreement_line
 from truthfl.ledger.canonical import Document
@@ -32,9 +33,9 @@ def signed_offer(offer: Offer, key: PrivateKey) -> Offer:
 def offer_fault(offer: Offer) -> str | None:
     """The fault of an untrusted offer's signature; None if the operator's key that it names signed it."""
     if not offer.signature:
-        return "the operator did not sign it"
+        return coded("fault.offer_unsigned", "the operator did not sign it")
     if not signed_by(str(offer.job.operator_key), offer.document(), offer.signature):
-        return "its signature is not of the operator's key that it names"
+        return coded("fault.offer_signature", "its signature is not of the operator's key that it names")
     return None
 
 
@@ -61,7 +62,7 @@ def final_fault(word: Document, offer: Offer) -> str | None:
     """The first fault of an untrusted word on the final model by the client with this offer; None if it is valid."""
     document = word.get("document")
     if set(word) != {"document", "signature"} or not isinstance(document, Mapping):
-        return "it is no signed document"
+        return coded("fault.unsigned", "it is no signed document")
     expected = {
         "kind": "final",
         "job": offer.job.name,
@@ -70,11 +71,11 @@ def final_fault(word: Document, offer: Offer) -> str | None:
         "public_key": offer.client.public_key,
     }
     if set(document) != {"model", *expected} or any(document[name] != value for name, value in expected.items()):
-        return "it is not her word on the final model of this offer"
+        return coded("fault.final_other", "it is not her word on the final model of this offer")
     if not isinstance(document["model"], str) or not signed_by(
         offer.client.public_key, document, str(word["signature"])
     ):
-        return "its signature is not of the offer's public key"
+        return coded("fault.client_signature", "its signature is not of the offer's public key")
     return None
 
 
@@ -82,7 +83,7 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
     """The first fault of an untrusted answer to this offer; None if it is valid. `of_old_entry` as in `signed_by`."""
     document = signed_answer.get("document")
     if set(signed_answer) != {"document", "signature"} or not isinstance(document, Mapping):
-        return "it is no signed document"
+        return coded("fault.unsigned", "it is no signed document")
     expected = {
         "job": offer.job.name,
         "client": offer.client.name,
@@ -90,16 +91,16 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
         "public_key": offer.client.public_key,
     }
     if document.get("kind") not in ("acceptance", "refusal"):
-        return "it neither accepts nor refuses"
+        return coded("fault.answer_kind", "it neither accepts nor refuses")
     has_key = document["kind"] == "acceptance" and bool(offer.job.agreement_key)
     if set(document) != {"kind", *expected, *(["agreement_key"] if has_key else [])}:
-        return "it does not have the parts of an answer"
+        return coded("fault.answer_parts", "it does not have the parts of an answer")
     for name, value in expected.items():
         if document.get(name) != value:
-            return f"its {name} is not the offer's"
+            return coded("fault.answer_field", "its {name} is not the offer's", name=english(name))
     if has_key and not is_agreement_line(document["agreement_key"]):
-        return "its agreement_key is no public key of X25519"
+        return coded("fault.answer_agreement_key", "its agreement_key is no public key of X25519")
     signature = str(signed_answer["signature"])
     if not signed_by(offer.client.public_key, document, signature, of_old_entry=of_old_entry):
-        return "its signature is not of the offer's public key"
+        return coded("fault.client_signature", "its signature is not of the offer's public key")
     return None

@@ -2,7 +2,7 @@
 
 Computing is paid by the share of all rounds of the contract that she delivered. So that nobody loses by the operator's
 decision, the expected loss is higher by what so few rounds do on the pilot; under a contract that does not say what,
-the tested loss counts only where it is below the expected one. Imports `canonical`, `command_state`,
+the tested loss counts only where it is below the expected one. Imports `coded_text`, `canonical`, `command_state`,
 `commands` and `receipt_proof`; no database, since participants' pages read receipts.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.commands import END, REMOVE, command_fault
@@ -73,20 +74,20 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
     """The first fault of a receipt's commands; None if they are the operator's, about her, and explain her rounds."""
     commands = document.get("commands", {})
     if not isinstance(commands, Mapping) or ("commands" in document and not commands):
-        return "its commands are none"
+        return coded("fault.no_commands", "its commands are none")
     kinds = []
     for one in commands.values():
         fault = command_fault(one, offer.job.name, offer.job.operator_key)
         if fault is not None:
-            return f"a command in it does not hold: {fault}"
+            return coded("fault.command", "a command in it does not hold: {fault}", fault=english(fault))
         kinds.append(one["document"]["kind"])
         if kinds[-1] not in (END, REMOVE) or one["document"].get("client", offer.client.name) != offer.client.name:
-            return "it has a command that does not concern her pay"
+            return coded("fault.command_other", "it has a command that does not concern her pay")
     if len(set(kinds)) != len(kinds):
-        return "it has two commands of the same kind"
+        return coded("fault.commands_twice", "it has two commands of the same kind")
     removed = any(str(one.get("reason", "")).startswith(REMOVED) for one in document.get("rounds", ()))
     if removed and REMOVE not in kinds:
-        return "it says that you were removed, and has no signed command for it"
+        return coded("fault.removed_unsigned", "it says that you were removed, and has no signed command for it")
     if END in kinds and trained_rounds(document) >= offer.job.rounds:
-        return "it has a command that ended the job, and all of its rounds"
+        return coded("fault.ended_complete", "it has a command that ended the job, and all of its rounds")
     return None

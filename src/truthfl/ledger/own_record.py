@@ -1,12 +1,13 @@
 """A receipt compared with what the participant's computer kept: its reports, and the final model she signed for.
 
-Imports `canonical`, `command_state`, `early_end`, `participant_folder`, `round_record`, `terms`.
+Imports `coded_text`, `canonical`, `command_state`, `early_end`, `participant_folder`, `round_record`, `terms`.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from truthfl.coded_text import coded, english, listed
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
@@ -16,6 +17,8 @@ from truthfl.ledger.terms import Offer, offer_from
 
 MOST_NAMED = 5  # rounds in a sentence
 LONGEST_REASON = 200
+ENDED_BEFORE = coded("fault.ended_before", "the job was ended before it")
+NOT_ASKED = coded("fault.not_asked", "you were not asked")
 
 
 def record_fault(home: Path, document: Document) -> str | None:
@@ -32,7 +35,7 @@ def record_fault(home: Path, document: Document) -> str | None:
         one = stated.get(own.round + 1)
         if one is None:
             after_end = was_ended(document) and own.round >= trained_rounds(document)
-            uncounted.append((own.round + 1, "the job was ended before it" if after_end else "you were not asked"))
+            uncounted.append((own.round + 1, ENDED_BEFORE if after_end else NOT_ASKED))
             continue
         attempt = one.get("attempt", 0)
         if own.attempt < attempt:  # the server was stopped, and asked for the round again
@@ -41,11 +44,20 @@ def record_fault(home: Path, document: Document) -> str | None:
         if fault is not None:
             return fault
         if one["taken"] is not True:
-            uncounted.append((own.round + 1, str(one.get("reason"))[:LONGEST_REASON]))
+            uncounted.append((own.round + 1, english(str(one.get("reason"))[:LONGEST_REASON])))
     if uncounted:
-        named = "; ".join(f"round {number}: {reason}" for number, reason in uncounted[:MOST_NAMED])
-        more = f"; and {len(uncounted) - MOST_NAMED} more" if len(uncounted) > MOST_NAMED else ""
-        return f"your computer sent {len(uncounted)} reports that are not counted ({named}{more})"
+        named: list[str] = [
+            coded("fault.uncounted_round", "round {round}: {reason}", round=number, reason=reason)
+            for number, reason in uncounted[:MOST_NAMED]
+        ]
+        if len(uncounted) > MOST_NAMED:
+            named.append(coded("fault.uncounted_more", "and {number} more", number=len(uncounted) - MOST_NAMED))
+        return coded(
+            "fault.uncounted",
+            "your computer sent {number} reports that are not counted ({rounds})",
+            number=len(uncounted),
+            rounds=listed(named),
+        )
     return _final_model_fault(home, offer, document)
 
 
@@ -64,14 +76,20 @@ def unasked_rounds(home: Path, document: Document) -> int:
 def _round_fault(own: RoundRecord, one: Document, attempt: int) -> str | None:
     number = own.round + 1
     if own.attempt > attempt:
-        return f"round {number} was asked for again after the one that it counts"
+        return coded(
+            "fault.round_again", "round {round} was asked for again after the one that it counts", round=number
+        )
     if own.received != one["previous"]:
-        return f"round {number} started from another model than the one that your computer received"
+        return coded(
+            "fault.round_model",
+            "round {round} started from another model than the one that your computer received",
+            round=number,
+        )
     return None
 
 
 def _final_model_fault(home: Path, offer: Offer, document: Document) -> str | None:
     word = participant_folder.read_final(home, offer)
     if word is not None and word["document"]["model"] != document["test"]["model"]:
-        return "the model that was tested is not the final one that you signed for"
+        return coded("fault.final_model", "the model that was tested is not the final one that you signed for")
     return None

@@ -3,7 +3,7 @@
 The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
 these files: the node writes an offer and waits for the file with the answer. Examples of an offer's classes are there
 before the offer is (`samples.example_files`). Imports `agreement_keys`, `canonical`, `documents`, `signing`, `terms`,
-`files`.
+`files`, `coded_text`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truthfl.coded_text import CodedText, from_form
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import write_file
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key, read_agreement_key
@@ -31,6 +32,7 @@ MOST_RECEIPTS = 20  # of one job, which differ
 class News:
     """The server's last message.
 
+    sentence  in English; a `CodedText` if the page can write it in another language
     over   whether the participant gets no more messages in this job
     about  what it is about, if the server says so: see `federation.protocol.news`
     at     when it came, in seconds since 1970; 0 in files of truthfl 0.1
@@ -157,7 +159,8 @@ def current_job(home: Path) -> str | None:
 
 def put_news(home: Path, sentence: str, *, over: bool, about: str = "") -> None:
     """Write the server's message; the arguments are as in `News`."""
-    _write(home / NEWS, {"sentence": sentence[:MAX_NEWS_LENGTH], "over": over, "about": about, "at": time.time()})
+    document = {"sentence": str(sentence)[:MAX_NEWS_LENGTH], "over": over, "about": about, "at": time.time()}
+    _write(home / NEWS, document | ({"message": sentence.form} if isinstance(sentence, CodedText) else {}))
 
 
 def last_news(home: Path) -> News | None:
@@ -166,7 +169,7 @@ def last_news(home: Path) -> News | None:
     if document is None:
         return None
     about, at = str(document.get("about", "")), document.get("at", 0.0)
-    sentence, over = str(document.get("sentence", "")), document.get("over") is True
+    sentence, over = from_form(str(document.get("sentence", "")), document.get("message")), document.get("over") is True
     return News(sentence, over, about, at if isinstance(at, float) else 0.0)
 
 

@@ -3,8 +3,8 @@
 The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
 of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
 are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
-else. Receipts of truthfl 0.1 have a `chain` instead: all links from her offer to her settlement. Imports `canonical`,
-`chain`, `entry`, `merkle_tree`.
+else. Receipts of truthfl 0.1 have a `chain` instead: all links from her offer to her settlement. Imports `coded_text`,
+`canonical`, `chain`, `entry`, `merkle_tree`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.chain import broken_proof, link_fault
 from truthfl.ledger.entry import Entry
@@ -75,27 +76,42 @@ def links_fault(document: Document) -> str | None:
     """The first fault of a receipt's links: of their contents, order, and places in the tree or chain."""
     if "chain" in document:
         broken = broken_proof(document["chain"])
-        return None if broken is None else f"its chain is broken: {broken.message}"
+        if broken is None:
+            return None
+        return coded("fault.chain", "its chain is broken: {fault}", fault=english(broken.message))
     proof = document["proof"]
     if not isinstance(proof, Mapping) or set(proof) != FIELDS:
-        return f"its proof must have the parts {', '.join(sorted(FIELDS))} and no others"
+        parts = ", ".join(sorted(FIELDS))
+        return coded("fault.proof_parts", "its proof must have the parts {parts} and no others", parts=english(parts))
     first, last, links, paths = (proof[name] for name in ("first", "last", "links", "paths"))
     if type(first) is not int or type(last) is not int or not 1 <= first <= last:
-        return "its proof is of no range of entries"
+        return coded("fault.proof_range", "its proof is of no range of entries")
     if not 0 < len(links) <= MOST_LINKS or len(links) != len(paths):
-        return f"its proof has {len(links)} links and {len(paths)} paths; there must be as many, at most {MOST_LINKS}"
+        return coded(
+            "fault.proof_links",
+            "its proof has {links} links and {paths} paths; there must be as many, at most {most}",
+            links=len(links),
+            paths=len(paths),
+            most=MOST_LINKS,
+        )
     before = first - 1
     for link, path in zip(links, paths, strict=True):
         fault = link_fault(link)
         if fault is not None:
-            return f"a link of its proof does not hold: {fault}"
+            return coded("fault.proof_link", "a link of its proof does not hold: {fault}", fault=english(fault))
         if not before < link["sequence"] <= last:
-            return f"its proof has entry {link['sequence']} twice, out of order or out of its range"
+            return coded(
+                "fault.proof_order",
+                "its proof has entry {entry} twice, out of order or out of its range",
+                entry=link["sequence"],
+            )
         before = link["sequence"]
         hashes = [bytes.fromhex(one) for one in path]
         root = root_by_path(bytes.fromhex(link["hash"]), link["sequence"] - first, last - first + 1, hashes)
         if root is None or root.hex() != proof["root"]:
-            return f"entry {link['sequence']} is not among those that its proof is of"
+            return coded(
+                "fault.proof_root", "entry {entry} is not among those that its proof is of", entry=link["sequence"]
+            )
     return None
 
 

@@ -1,8 +1,8 @@
 """The rounds in a receipt: those in which the client was asked, with their models, and her word on the final model.
 
 With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
-Receipts of earlier offers, which were not signed, have no such part. Imports `canonical`, `documents`, `early_end`,
-`job_view`, `round_terms`, `terms`.
+Receipts of earlier offers, which were not signed, have no such part. Imports `coded_text`, `canonical`,
+`documents`, `early_end`, `job_view`, `round_terms`, `terms`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.documents import final_fault
 from truthfl.ledger.early_end import trained_rounds, was_ended
@@ -47,21 +48,32 @@ def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
 def rounds_fault(document: Document, offer: Offer) -> str | None:
     """The first fault of a receipt's rounds and of her word on the final model; None if they agree with the rest."""
     if not offer.must_be_signed:
-        return None if "rounds" not in document and "final" not in document else "it has rounds that earlier ones lack"
+        if "rounds" not in document and "final" not in document:
+            return None
+        return coded("fault.rounds_earlier", "it has rounds that earlier ones lack")
     rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
     if not all(_is_round(one) for one in rounds):
-        return "its rounds do not have the parts of rounds"
+        return coded("fault.rounds_parts", "its rounds do not have the parts of rounds")
     trained = trained_rounds(document) if was_ended(document) else offer.job.rounds
     numbers = [one["round"] for one in rounds]
     if numbers != sorted(set(numbers)) or (numbers and not 1 <= numbers[0] <= numbers[-1] <= trained):
-        return "its rounds are not those of the offer, in order"
+        return coded("fault.rounds_order", "its rounds are not those of the offer, in order")
     counted = sum(one["taken"] for one in rounds)
     if (len(rounds), counted) != (_listed_rounds(document, offer, trained), settlement["delivered"]):
-        return f"its settlement counts other rounds than the {counted} of {len(rounds)} that it lists"
+        return coded(
+            "fault.rounds_counted",
+            "its settlement counts other rounds than the {counted} of {listed} that it lists",
+            counted=counted,
+            listed=len(rounds),
+        )
     if offer.job.loss_by_rounds and len(rounds) == trained:
         changed = sum(one["previous"] != one["model"] for one in rounds)
         if settlement["loss_rise"] != loss_rise(offer.job.loss_by_rounds, offer.job.rounds, changed):
-            return f"its settlement expects another loss than of {changed} rounds that changed the model"
+            return coded(
+                "fault.loss_rise",
+                "its settlement expects another loss than of {number} rounds that changed the model",
+                number=changed,
+            )
     return _model_fault(rounds, tested, trained) or _final_word_fault(document["final"], tested, offer)
 
 
@@ -83,9 +95,13 @@ def _model_fault(rounds: Sequence[Document], tested: str, trained: int) -> str |
     """Fault of the models: each round starts from the one before, and the last one is tested."""
     for before, after in pairwise(rounds):
         if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
-            return f"round {after['round']} starts from another model than the one after the round before"
+            return coded(
+                "fault.round_start",
+                "round {round} starts from another model than the one after the round before",
+                round=after["round"],
+            )
     if rounds and rounds[-1]["round"] == trained and rounds[-1]["model"] != tested:
-        return "another model was tested than the last round's"
+        return coded("fault.tested_other", "another model was tested than the last round's")
     return None
 
 
@@ -94,5 +110,7 @@ def _final_word_fault(word: Document | None, tested: str, offer: Offer) -> str |
         return None
     fault = final_fault(word, offer)
     if fault is not None:
-        return f"her word on the final model does not hold: {fault}"
-    return None if word["document"]["model"] == tested else "another model was tested than the one she signed for"
+        return coded("fault.final_word", "her word on the final model does not hold: {fault}", fault=english(fault))
+    if word["document"]["model"] == tested:
+        return None
+    return coded("fault.tested_unsigned", "another model was tested than the one she signed for")

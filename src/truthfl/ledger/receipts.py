@@ -1,13 +1,14 @@
 """The check of a receipt by itself: a client can check hers without the ledger.
 
-Imports `canonical`, `commitment`, `documents`, `early_end`, `entry`, `money`, `receipt_proof`, `receipt_rounds`,
-`settlement`, `signing`, `solo_evidence`, `terms`.
+Imports `coded_text`, `canonical`, `commitment`, `documents`, `early_end`, `entry`, `money`, `receipt_proof`,
+`receipt_rounds`, `settlement`, `signing`, `solo_evidence`, `terms`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from truthfl.coded_text import amount, coded, english
 from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, recorded_offer_fault
@@ -23,6 +24,16 @@ from truthfl.ledger.terms import Offer, offer_from
 
 FIELDS = frozenset(("kind", "job", "client", "offer", "acceptance", "test", "settlement", "public_key"))
 OPTIONAL_FIELDS = frozenset(("audition", "commands", "salts", "rounds", "final", "proof", "chain"))
+ENTRY_NAMES = {
+    "offer": coded("entry.offer", "offer"),
+    "answer": coded("entry.answer", "answer"),
+    "test": coded("entry.test", "test"),
+    "settlement": coded("entry.settlement", "settlement"),
+    "commitment": coded("entry.commitment", "commitment"),
+    "audition": coded("entry.audition", "audition"),
+    "final": coded("entry.final", "final"),
+    "command": coded("entry.command", "command"),
+}
 
 
 def receipt_fault(receipt: Document) -> str | None:
@@ -30,40 +41,47 @@ def receipt_fault(receipt: Document) -> str | None:
     try:
         return _fault(receipt)
     except Exception as error:  # it may hold anything, and so may what is computed from it
-        return f"it is not a receipt ({type(error).__name__}: {error})"
+        details = english(f"{type(error).__name__}: {error}")
+        return coded("fault.no_receipt", "it is not a receipt ({error})", error=details)
 
 
 def _fault(receipt: Document) -> str | None:
     document = receipt.get("document")
     if set(receipt) != {"document", "signature"} or not isinstance(document, Mapping):
-        return "it is no signed document"
+        return coded("fault.unsigned", "it is no signed document")
     if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | OPTIONAL_FIELDS:
-        return "it does not have the parts of a receipt"
+        return coded("fault.parts", "it does not have the parts of a receipt")
     if ("proof" in document) == ("chain" in document):
-        return "it does not have the parts of a receipt: it must have one proof that it stands in the ledger"
+        return coded(
+            "fault.one_proof",
+            "it does not have the parts of a receipt: it must have one proof that it stands in the ledger",
+        )
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
     if ("audition" in document) != offer.job.has_audition:
-        return "it has an audition and its offer none, or the other way round"
+        return coded("fault.audition_or_none", "it has an audition and its offer none, or the other way round")
     if document["public_key"] != offer.job.operator_key:
-        return "it is signed with another key than the one that the offer names"
+        return coded("fault.operator_key", "it is signed with another key than the one that the offer names")
     signature, salts = str(receipt["signature"]), document.get("salts", {})
     if not signed_by(offer.job.operator_key, document, signature, of_old_entry=not salts):
-        return "its signature is not of the operator's key, or something in it was changed"
+        return coded("fault.signature", "its signature is not of the operator's key, or something in it was changed")
     if (document["job"], document["client"]) != (offer.job.name, offer.client.name):
-        return "it is for another job or client than its offer"
+        return coded("fault.other_job", "it is for another job or client than its offer")
     fault = recorded_offer_fault(offer)
     if fault is not None:
-        return f"its offer does not hold: {fault}"
+        return coded("fault.offer", "its offer does not hold: {fault}", fault=english(fault))
     answered = [str(link["sequence"]) for link in links_of(document) if link["kind"] == "answer"]
     fault = answer_fault(document["acceptance"], offer, of_old_entry=not set(answered) & set(salts))
     if fault is not None:
-        return f"its acceptance does not hold: {fault}"
+        return coded("fault.acceptance", "its acceptance does not hold: {fault}", fault=english(fault))
     if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:
-        return "test set, number of draws and secret are not those the server committed itself to in the offer"
+        return coded(
+            "fault.commitment",
+            "test set, number of draws and secret are not those the server committed itself to in the offer",
+        )
     asked, stopped = settlement["asked"], settlement.get("passed") is False
     expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
-        return "its settlement is for other rounds or another client than the offer"
+        return coded("fault.settlement", "its settlement is for other rounds or another client than the offer")
     fault = commands_fault(document, offer) or rounds_fault(document, offer)
     if fault is not None:
         return fault
@@ -79,8 +97,11 @@ def _fault(receipt: Document) -> str | None:
     recomputed = settled_for(offer, loss, settlement["delivered"], asked, evidence)
     if dict(settlement) != settlement_document(recomputed, offer):
         units, currency = offer.job.minor_units, offer.job.currency
-        pay = minor_money(int(settlement["pay"]), units, currency)
-        return f"the pay is {pay}; by the offer's formula it is {minor_money(recomputed.pay, units, currency)}"
+        paid, owed = (
+            amount(minor_money(pay, units, currency), pay / units, units, currency)
+            for pay in (int(settlement["pay"]), recomputed.pay)
+        )
+        return coded("fault.pay", "the pay is {paid}; by the offer's formula it is {owed}", paid=paid, owed=owed)
     return links_fault(document) or _documents_fault(document, offer)
 
 
@@ -89,14 +110,20 @@ def _audition_fault(audition: Document, settlement: Document, offer: Offer) -> s
     committed, result = audition["commitment"], audition["result"]
     for part in (committed, result):
         if part is not None and (part["client"], part["offer"]) != (offer.client.name, offer.hash):
-            return "its audition is of another client or offer"
+            return coded("fault.audition_other", "its audition is of another client or offer")
     if result["model"] is not None and committed is None:
-        return "its audition was not committed to"
+        return coded("fault.audition_uncommitted", "its audition was not committed to")
     for name in ("solo_loss", "level_shift", "passed"):
         if settlement[name] != result[name]:
-            return f"the settlement's {name} is {settlement[name]}; that of the audition is {result[name]}"
+            return coded(
+                "fault.audition_differs",
+                "the settlement's {name} is {settled}; that of the audition is {tested}",
+                name=english(name),
+                settled=english(str(settlement[name])),
+                tested=english(str(result[name])),
+            )
     if not offer.client.samples <= settlement["present_labels"]:
-        return "its settlement counts fewer labels than her own"
+        return coded("fault.fewer_labels", "its settlement counts fewer labels than her own")
     return None
 
 
@@ -120,8 +147,10 @@ def _documents_fault(document: Document, offer: Offer) -> str | None:
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]
         if len(matching) != 1:
-            return f"its {kind} is not in the ledger by its proof, or twice"
+            return coded(
+                "fault.not_in_ledger", "its {kind} is not in the ledger by its proof, or twice", kind=ENTRY_NAMES[kind]
+            )
         salt = salts.get(str(matching[0]["sequence"]), "")
         if matching[0]["payload"] != payload_digest(canonical_bytes(payload).decode(), salt):
-            return f"its {kind} is not the one in the ledger"
+            return coded("fault.other_in_ledger", "its {kind} is not the one in the ledger", kind=ENTRY_NAMES[kind])
     return None

@@ -1,6 +1,6 @@
 """`SoloEvidence`: what a contract with an audition pays by besides the joint test, and how it follows from all rows.
 
-Imports `terms`; `mechanism` when something is computed.
+Imports `coded_text`; `terms` for types; `mechanism` when something is computed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from truthfl.coded_text import coded
 from truthfl.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
 # Why there is no solo loss, in the reason of an audition's entry.
 NO_LABELS, LATE, NOT_OPENED = "labels were not there in time", "no commitment in time", "it was not opened in time"
+NO_MODEL = {
+    NO_LABELS: coded("reason.no_labels", "No model was taken: labels were not there in time."),
+    LATE: coded("reason.no_commitment", "No model was taken: no commitment in time."),
+    NOT_OPENED: coded("reason.not_opened", "No model was taken: it was not opened in time."),
+}
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,11 @@ class SoloEvidence:
     level_shift: float
     present_labels: float
     loss_rise: float = 0.0
+
+
+def no_model_reason(reason: str) -> str:
+    """The reason of an audition's entry without a solo loss, with its form if it is one of the usual ones."""
+    return next((told for told in NO_MODEL.values() if told == reason), reason)
 
 
 def audition_of(offer: Offer) -> Audition:

@@ -1,7 +1,7 @@
 """The audition in a receipt: its evidence, what the page says of it, and whether the model is the participant's own.
 
-Receipts come from the server and are untrusted. Imports the ledger, `learning.array_files` and
-`audition_terms`.
+Receipts come from the server and are untrusted. Imports `coded_text`, the ledger, `learning.array_files`,
+`audition_terms` and `shown_text`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from truthfl.coded_text import coded
 from truthfl.ledger.early_end import counted_loss, was_ended
 from truthfl.ledger.solo_evidence import (
     SoloEvidence,
     audition_of,
     expected_solo_loss,
     label_and_computing_pay,
+    no_model_reason,
     observation_of,
 )
 from truthfl.ledger.terms import Offer
 from truthfl.page.audition_terms import audition_numbers
+from truthfl.page.shown_text import shown
 
 LONGEST_REASON = 300  # of letters, of the server's reason
 
@@ -44,7 +47,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     labels, computing     the parts of pay
     expected, limit       expected solo loss, and the highest that passes
     expected_joint_loss   with the labels of those who took part
-    reason                the server's, if no model of hers was taken
+    reason                the server's, if no model of hers was taken; reason_message: the same for the browser
     """
     if evidence is None:
         return None
@@ -57,6 +60,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     return {
         "passed": settlement["passed"] is True,
         "reason": None if reason is None else str(reason)[:LONGEST_REASON],
+        "reason_message": None if reason is None else shown(no_model_reason(str(reason)[:LONGEST_REASON])),
         "solo_loss": evidence.solo_loss,
         "expected": expected,
         "limit": expected + audition_numbers(offer)["gate"],
@@ -81,4 +85,6 @@ def own_model_fault(home: Path, document: Mapping[str, Any]) -> str | None:
 
     model = read_npz(path, ["salt", "model"])["model"]
     same = sha256(model.astype("<f4").tobytes()).hexdigest() == result["model"]
-    return None if same else "its audition is of another model than the one that your computer trained"
+    if same:
+        return None
+    return coded("fault.own_model", "its audition is of another model than the one that your computer trained")

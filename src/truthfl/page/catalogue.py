@@ -25,8 +25,8 @@ ACCEPTED = re.compile(r"\s*([A-Za-z]{1,8})(?:-[A-Za-z0-9-]*)?\s*(?:;\s*q=(0(?:\.
 class Message:
     """A sentence of the catalogues.
 
-    values   by placeholder: texts, numbers, other messages, `amount_of`, `rounded`; `count` chooses between key.one
-             and key.other, `noun` (picture, text or row) fills {noun} and {nouns}
+    values   by placeholder: texts, numbers, other messages, `amount_of`, `rounded` and other forms of `coded_text`;
+             `count` chooses between key.one and key.other, `noun` (picture, text or row) fills {noun} and {nouns}
     """
 
     key: str
@@ -89,12 +89,25 @@ def _written(name: str, values: Mapping[str, Any]) -> str:
     if isinstance(value, Message):
         return english(value)
     if isinstance(value, Mapping):
-        from truthfl.page.numbers import money, number
-
-        return number(value["number"], value["places"]) if "places" in value else money(**value)
+        return _written_form(value)
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _written_form(value: Mapping[str, Any]) -> str:
+    """The text of a value that is no number and no text: see `coded_text`."""
+    from truthfl.page.numbers import money, number
+
+    if "key" in value:
+        return english(Message(value["key"], value["values"]))
+    if "list" in value:
+        return str(value["separator"]).join(_written("one", {"one": part}) for part in value["list"])
+    if "places" in value:
+        return number(value["number"], value["places"])
+    if "currency" in value:
+        return money(**value)
+    return str(next(iter(value.values())))
 
 
 def _folder() -> resources.abc.Traversable:

@@ -1,8 +1,9 @@
 """Offers and receipts as JSON values for the page.
 
 Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`audition_result`, `audition_terms`, `catalogue`, `numbers`, `offer_outlook`, `pay_explanation`,
-`pay_plot`, `pay_summary`, `privacy_terms`, `receipt_check`, `receipt_reason`.
+`coded_text`, `audition_result`, `audition_terms`, `catalogue`, `lie_words`, `numbers`, `offer_outlook`,
+`pay_explanation`, `pay_plot`, `pay_summary`, `privacy_terms`, `receipt_check`, `receipt_reason`, `shown_text`,
+`signed_terms`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from truthfl.errors import InputError, TruthflError
+from truthfl.coded_text import coded, english, sentence_of
+from truthfl.errors import TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import recorded_offer_fault
@@ -26,6 +28,7 @@ from truthfl.ledger.terms import Offer, offer_from
 from truthfl.page.audition_result import evidence_in, result_view
 from truthfl.page.audition_terms import audition_view, require_sound_audition
 from truthfl.page.catalogue import Message, MessageError, rounded
+from truthfl.page.lie_words import lie_form
 from truthfl.page.numbers import overflow_allowed
 from truthfl.page.offer_outlook import Costs, outlooks, own_costs, spread
 from truthfl.page.pay_explanation import explanation
@@ -34,6 +37,8 @@ from truthfl.page.pay_summary import labels_worth, pay_summary
 from truthfl.page.privacy_terms import privacy_view, sample_noun
 from truthfl.page.receipt_check import contradiction, own_receipt_fault
 from truthfl.page.receipt_reason import why_nothing
+from truthfl.page.shown_text import shown
+from truthfl.page.signed_terms import signed_terms_view
 
 LONGEST_MESSAGE = 500  # of letters, of an error in an untrusted document
 READ_ERRORS = (
@@ -116,7 +121,7 @@ def offer_view(
     except TruthflError:
         raise
     except READ_ERRORS as error:
-        raise InputError(f"the offer cannot be read: {error_sentence(error)}") from None
+        raise MessageError("error.offer_unreadable", reason=shown(error_sentence(error))) from None
     return view
 
 
@@ -128,9 +133,10 @@ def _offer_view(home: Path, offer: Offer, key: PrivateKey | None, costs: Costs, 
         "spread": asdict(of_pay) | {"zero_loss": of_pay.zero_loss if math.isfinite(of_pay.zero_loss) else None},
         "summary": asdict(pay_summary(offer, of_pay, pace)),
         "explanation": explanation(offer),
-        "outlooks": [asdict(outlook) for outlook in expected],
+        "outlooks": [asdict(outlook) | {"said": lie_form(outlook.words)} for outlook in expected],
         "audition": audition_view(offer),
         "privacy": privacy_view(offer),
+        "terms": signed_terms_view(offer),
         "plot": offer_plot(offer),
     }
     return computed | {
@@ -158,10 +164,13 @@ def receipt_view(home: Path) -> dict[str, Any]:
         return {"receipt": None}
     try:
         with overflow_allowed():
-            view = _receipt_view(receipt["document"]) | {"warning": contradiction(home, receipt)}
+            warning = contradiction(home, receipt)
+            told = {} if warning is None else {"warning_message": shown(warning)}
+            view = _receipt_view(receipt["document"]) | {"warning": warning} | told
         json.dumps(view, allow_nan=False)  # a ValueError where a number is not finite
     except READ_ERRORS as error:
-        return {"receipt": digest(receipt), "trouble": error_sentence(error)}
+        sentence = error_sentence(error)
+        return {"receipt": digest(receipt), "trouble": sentence, "trouble_message": shown(sentence)}
     return {"receipt": digest(receipt)} | view
 
 
@@ -204,7 +213,8 @@ def receipt_check(home: Path, key: PrivateKey | None) -> dict[str, Any]:
     receipt = last_receipt(home)
     if receipt is None:
         raise MessageError("error.no_receipt")
-    return {"receipt": digest(receipt), "fault": own_receipt_fault(home, receipt, key)}
+    fault = own_receipt_fault(home, receipt, key)
+    return {"receipt": digest(receipt), "fault": fault, "fault_message": None if fault is None else shown(fault)}
 
 
 def fingerprint(public_key: str) -> str:
@@ -213,7 +223,7 @@ def fingerprint(public_key: str) -> str:
     try:
         raw = sha256(b64decode(parts[1])).digest()
     except (IndexError, ValueError):
-        return "no public key"
+        return "—"
     return "SHA256:" + b64encode(raw).decode().rstrip("=")
 
 
@@ -233,13 +243,13 @@ def require_sound_offer(offer: Offer) -> None:
             offer.require_payable()
             fault = recorded_offer_fault(offer)
             if fault is not None:
-                raise InputError(f"the offer does not hold: {fault}.")
+                raise MessageError("error.offer_does_not_hold", fault=shown(fault))
             if offer.job.has_audition:
                 require_sound_audition(offer)
     except TruthflError:
         raise
     except READ_ERRORS as error:
-        raise InputError(f"the offer cannot be read: {error_sentence(error)}") from None
+        raise MessageError("error.offer_unreadable", reason=shown(error_sentence(error))) from None
 
 
 def _offer_terms(offer: Offer) -> dict[str, Any]:
@@ -274,4 +284,7 @@ def _calculation_term(term: float | int | str) -> dict[str, Any] | str:
 
 def error_sentence(error: BaseException) -> str:
     text = (str(error).strip() or type(error).__name__)[:LONGEST_MESSAGE]
-    return text if isinstance(error, TruthflError) else f"it does not have the form it should ({text})."
+    if isinstance(error, TruthflError):
+        sentence = sentence_of(error)
+        return sentence if len(sentence) <= LONGEST_MESSAGE else text
+    return coded("error.form", "it does not have the form it should ({error}).", error=english(text))

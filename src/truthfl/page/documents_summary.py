@@ -1,6 +1,6 @@
 """What pages ask for every second: which documents there are, what goes on in the job, whether the server is reached.
 
-Imports `document_names`, `document_views`, `job_state` and the ledger.
+Imports `document_names`, `document_views`, `job_state`, `shown_text` and the ledger.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from truthfl.ledger.terms import Offer
 from truthfl.page.document_names import NO_DOCUMENTS
 from truthfl.page.document_views import READ_ERRORS, answer_to, error_sentence, last_offer, last_receipt
 from truthfl.page.job_state import connection_view, job_view, news_in_force
+from truthfl.page.shown_text import shown
 
 
 def documents_summary(home: Path) -> dict[str, Any]:
@@ -31,11 +32,17 @@ def documents_summary(home: Path) -> dict[str, Any]:
             summary["job"] = job_view(home, offer)
         news = news_in_force(home, summary["job"])
         if news is not None:
-            summary |= {"news": news.sentence, "news_about": news.about}
+            summary |= {"news": str(news.sentence), "news_about": news.about, "news_message": _message(news.sentence)}
         summary["receipt"] = _newest_receipt(home, state)
     except READ_ERRORS as error:
         summary["trouble"] = error_sentence(error)
     return summary
+
+
+def _message(sentence: str) -> dict[str, Any] | None:
+    """What the browser can write in its language; None if it is the sentence alone."""
+    form = shown(sentence)
+    return None if "english" in form else form
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,7 @@
 """Expected pay, its spread and costs of an offer, for honest work and for the lies that the operator tried.
 
 All values are computed from the offer and, if the participant enters them, her own costs. Imports the ledger's `terms`,
-`solo_evidence` and `tried_lies`, `audition_terms` and `mechanism.formulas`.
+`solo_evidence` and `tried_lies`, `audition_terms`, `catalogue` and `mechanism.formulas`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from truthfl.ledger.terms import Offer
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.formulas import work_cost
 from truthfl.page.audition_terms import expected_evidence
+from truthfl.page.catalogue import MessageError
 
 HONEST = "honest"
 WORST_CASE_DEVIATIONS = 4.0
@@ -84,9 +85,9 @@ def own_costs(offer: Offer, labeling: float | None, computing: float | None) -> 
     costs = Costs(
         assumed.labeling if labeling is None else labeling, assumed.computing if computing is None else computing
     )
-    for name, cost in vars(costs).items():
+    for cost in vars(costs).values():
         if not math.isfinite(cost) or cost < 0:
-            raise InputError(f"the cost of {name} is {cost}; it must be a number from 0 on.")
+            raise MessageError("offer.cost_invalid")
     return costs
 
 

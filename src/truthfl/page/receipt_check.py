@@ -1,6 +1,6 @@
 """The check of a receipt by the participant herself: by itself, and against her folder, her record and her key.
 
-Imports `ledger`, `audition_result`, `numbers`; `learning` when the draws of rounds are checked.
+Imports `coded_text`, `ledger`, `audition_result`, `numbers`; `learning` when the draws of rounds are checked.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from truthfl.coded_text import coded
 from truthfl.ledger import participant_folder
 from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.signing import PrivateKey, public_line
@@ -43,11 +44,11 @@ def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> st
     """How the receipt's offer differs from the offers in the participant's folder; None if it is one of them."""
     offer = offer_from(receipt["document"]["offer"])
     if participant_folder.read_offer(home, offer.hash) is None:
-        return "its offer is not one in your folder"
+        return coded("fault.offer_not_here", "its offer is not one in your folder")
     if not participant_folder.has_accepted(home, offer):
-        return "its offer is not one that you accepted"
+        return coded("fault.offer_not_accepted", "its offer is not one that you accepted")
     if key is not None and public_line(key) != offer.client.public_key:
-        return "its offer is to another key than yours"
+        return coded("fault.offer_other_key", "its offer is to another key than yours")
     return own_model_fault(home, receipt["document"])
 
 
@@ -58,13 +59,20 @@ def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
     if client.participation == 1:
         return None
     if receipt["document"]["settlement"].get("passed") is False:
-        return None if asked == 0 else f"it counts {asked} rounds for you, who were stopped at the audition"
+        if asked == 0:
+            return None
+        words = "it counts {asked} rounds for you, who were stopped at the audition"
+        return coded("fault.stopped_rounds", words, asked=asked)
     if job.rounds > MOST_ROUNDS:
-        return f"its job has {job.rounds:,} rounds; truthfl runs none of more than {MOST_ROUNDS:,}"
+        words = "its job has {rounds:,} rounds; truthfl runs none of more than {most:,}"
+        return coded("fault.too_many_rounds", words, rounds=job.rounds, most=MOST_ROUNDS)
     from truthfl.learning.local_training import takes_part
 
     drawn = sum(takes_part(job.seed, client.index, round_, client.participation) for round_ in range(job.rounds))
-    return None if asked == drawn else f"it counts {asked} rounds; the job's seed draws {drawn} for you"
+    if asked == drawn:
+        return None
+    words = "it counts {asked} rounds; the job's seed draws {drawn} for you"
+    return coded("fault.drawn_rounds", words, asked=asked, drawn=drawn)
 
 
 def _other_receipts(home: Path, receipt: dict[str, Any]) -> str | None:
@@ -73,4 +81,5 @@ def _other_receipts(home: Path, receipt: dict[str, Any]) -> str | None:
     if len(paths) < 2:
         return None
     names = ", ".join(path.name for path in paths)
-    return f"YOU WERE SENT {len(paths)} DIFFERENT RECEIPTS OF THIS JOB; all of them are in your folder: {names}"
+    words = "YOU WERE SENT {number} DIFFERENT RECEIPTS OF THIS JOB; all of them are in your folder: {names}"
+    return coded("fault.two_receipts", words, number=len(paths), names=names)

@@ -42,7 +42,7 @@ def _by_command(command: Mapping[str, Any]) -> Message | None:
     """What the operator did to the job, or to her."""
     kind, why = str(command["kind"]), plain(command.get("why", "")).rstrip(".")
     if why and kind in WITH_REASON:
-        return Message(WITH_REASON[kind], {"reason": why})
+        return Message(WITH_REASON[kind], {"reason": {"quoted": why}})
     return Message(WITHOUT_REASON[kind]) if kind in WITHOUT_REASON else None
 
 
@@ -55,7 +55,7 @@ def _by_audition(offer: Offer, document: Mapping[str, Any], evidence: SoloEviden
         return Message("receipt.why_no_labels")
     if LATE in reason or NOT_OPENED in reason:
         return Message("receipt.why_no_model")
-    return Message("receipt.why_refused", {"reason": reason.rstrip(".")})
+    return Message("receipt.why_refused", {"reason": {"english": reason.rstrip(".")}})
 
 
 def _by_work(

@@ -9,6 +9,7 @@ token. Imports `access_secrets`, `catalogue`, `localized_files`, `one_time_login
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from hmac import compare_digest
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -17,11 +18,13 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truthfl.page.access_secrets import AccessSecrets
-from truthfl.page.catalogue import ENGLISH
+from truthfl.page.catalogue import ENGLISH, english
+from truthfl.page.catalogue import Message as Sentence
 from truthfl.page.localized_files import localized_file
 from truthfl.page.one_time_login import LoginOutcome
 
 MAX_BODY_BYTES = 64 * 1024
+TOO_MUCH = Sentence("error.too_much")
 CSRF_HEADER = "x-truthfl"
 DEFAULT_PORTS = {"http": 80, "https": 443}  # browsers leave these out of the host
 SAFE_METHODS = ("GET", "HEAD")
@@ -143,7 +146,7 @@ class Guard:
             return JSONResponse({"error": "This did not come from the page; load it again."}, 403)
         length = headers.get("content-length", "")
         if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
-            return JSONResponse({"error": "This is more than the page ever sends."}, 413)
+            return JSONResponse({"error": english(TOO_MUCH), "message": asdict(TOO_MUCH)}, 413)
         return None
 
 

@@ -1,5 +1,5 @@
-"""Responses that both pages share: static files, and errors as JSON. Imports Starlette, `catalogue`, `requests`,
-`static_files`."""
+"""Responses that both pages share: static files, and errors as JSON. Imports Starlette, `coded_text`, `catalogue`,
+`requests`, `shown_text`, `static_files`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from truthfl.coded_text import sentence_of
 from truthfl.errors import ServiceError, TruthflError
 from truthfl.page.catalogue import MessageError
 from truthfl.page.requests import ConflictError, StaleError
+from truthfl.page.shown_text import shown
 from truthfl.page.static_files import StaticFile
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]
@@ -66,5 +68,7 @@ async def _error_response(_: Request, error: Exception) -> Response:
 
 def _error_document(error: Exception) -> dict[str, Any]:
     """The sentence in English and, if it is in the catalogues, its key and values."""
-    message = {"message": asdict(error.message)} if isinstance(error, MessageError) else {}
-    return {"error": str(error)} | message
+    if isinstance(error, MessageError):
+        return {"error": str(error), "message": asdict(error.message)}
+    form = shown(sentence_of(error))
+    return {"error": str(error)} | ({} if "english" in form else {"message": form})

@@ -2,8 +2,8 @@
 
 Classes, number and instructions come from the newest offer unless it was declined. An `edition` identifies one list of
 samples with one list of classes; a request with another edition gets a `StaleError`. Imports `catalogue`,
-`document_names`, `requests`, `shortcuts`, `samples`, `instructions`, `learning.class_sets`; `document_views` if there
-is an offer.
+`coded_text`, `document_names`, `requests`, `shortcuts`, `shown_text`, `samples`, `instructions`,
+`learning.class_sets`; `document_views` if there is an offer.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from truthfl.coded_text import sentence_of
 from truthfl.instructions import Instructions
 from truthfl.learning.class_sets import are_known, joined, names_in
 from truthfl.page.catalogue import MessageError
 from truthfl.page.document_names import document_names
 from truthfl.page.requests import BulkRequest, ConflictError, DecisionRequest, Numbers, StaleMessageError
 from truthfl.page.shortcuts import keys_of
+from truthfl.page.shown_text import shown
 from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelStore, StoredDecision
 from truthfl.samples.sample import Media, Source, UnreadableError
@@ -131,9 +133,9 @@ class Work:
             "labels": self._existing_labels(assignment) or [_numbers(state.label, assignment) for state in states],
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, state in enumerate(states) if state.flagged],
-            "unreadable": {str(at): reason for at, reason in self.unreadable.copy().items()},
+            "unreadable": {str(at): shown(reason) for at, reason in self.unreadable.copy().items()},
             "other_classes": _other_classes(states, assignment),
-            "problems": [problem.reason for problem in self.source.problems],
+            "problems": [shown(problem.reason) for problem in self.source.problems],
             "pauses": self._pauses(),
         }
 
@@ -171,7 +173,7 @@ class Work:
                 return self.source.media(position)
             return self.shown.get(position, form)
         except UnreadableError as error:
-            self.unreadable[position] = str(error)
+            self.unreadable[position] = sentence_of(error)
             raise
 
     def decide(self, request: DecisionRequest) -> dict[str, Any]:

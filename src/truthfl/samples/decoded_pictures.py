@@ -3,7 +3,7 @@
 A file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is
 added, removed, changed or renamed. It holds no labels. If it is damaged or cannot be written, the pictures are decoded.
 Pictures of one size that are small together are kept as they are; of others it is kept which can be read, and once a
-job says a shape, the pictures fitted to it. Imports `array_cache`, `sample`, `pictures`, `pixels`,
+job says a shape, the pictures fitted to it. Imports `coded_text`, `array_cache`, `sample`, `pictures`, `pixels`,
 `learning.model`.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from truthfl.coded_text import form_of, from_form, sentence_of
 from truthfl.errors import InputError
 from truthfl.learning.model import Images
 from truthfl.samples.array_cache import read_cached, write_cached
@@ -27,7 +28,7 @@ from truthfl.samples.pixels import difference, load_pictures, none_readable, req
 from truthfl.samples.sample import Pixels, Problem, Shape, Source, UnreadableError
 
 CACHE, FITTED_CACHE = "cache/pictures.bin", "cache/fitted.bin"
-REVISION = 3  # to be increased when the decoder gives other pixels than before, or the file gets another form
+REVISION = 4  # to be increased when the decoder gives other pixels than before, or the file gets another form
 CHECKED_SHAPE = (64, 64, 3)  # to which a picture is fitted only to know that it can be read
 KEPT_BYTES = 100_000_000  # of pictures that are kept as they are; larger ones only when a job says a shape
 
@@ -89,7 +90,7 @@ def _decode_all(source: Source, home: Path) -> DecodedPictures:
             why_not = why_not or _too_large(source, position, len(kept) + 1)
             pixels = source.pixels(position, CHECKED_SHAPE if why_not else None)
         except UnreadableError as error:
-            problems.append(Problem(sample.name, str(error)))
+            problems.append(Problem(sample.name, sentence_of(error)))
             continue
         if not why_not and kept and pixels.shape[:2] != kept[0].shape[:2]:
             why_not = difference(source, readable[0], kept[0], position, pixels)
@@ -120,7 +121,10 @@ def _write(path: Path, key: str, source: Source, loaded: DecodedPictures) -> Non
     position = {sample.id: number for number, sample in enumerate(source.samples)}
     header = {
         "kept": [position[sample.id] for sample in loaded.source.samples],
-        "problems": [(problem.name, problem.reason) for problem in loaded.source.problems[len(source.problems) :]],
+        "problems": [
+            (problem.name, problem.reason, form_of(problem.reason))
+            for problem in loaded.source.problems[len(source.problems) :]
+        ],
         "why_not": loaded.why_not,
     }
     none = np.zeros(1, dtype=np.uint8)  # an empty file cannot be mapped
@@ -130,8 +134,8 @@ def _write(path: Path, key: str, source: Source, loaded: DecodedPictures) -> Non
 def _from_cache(source: Source, home: Path, header: Mapping[str, Any], pixels: NDArray[Any]) -> DecodedPictures | None:
     """What the cache file says; None if it is damaged."""
     try:
-        problems = [Problem(*fields) for fields in header["problems"]]
+        problems = [Problem(name, from_form(reason, form)) for name, reason, form in header["problems"]]
         why_not = str(header["why_not"])
         return DecodedPictures(source.subset(header["kept"], problems), home, None if why_not else pixels, why_not)
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, ValueError):
         return None

@@ -2,7 +2,7 @@
 
 Nothing is decoded when the folder is opened. A sample's id is a hash of the file: of all its bytes up to a megabyte,
 otherwise of its size and of evenly spaced ranges. Symbolic links out of the folder are not followed. Imports `sample`,
-`formats`; `pictures` and `pixels` when a sample is read.
+`formats`, `coded_text`; `pictures` and `pixels` when a sample is read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from truthfl.coded_text import CodedText, coded, decimal, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.samples.formats import (
     HEIC,
     MAX_BYTES,
     NAMES,
-    NEEDS_HEIF,
     is_picture_name,
+    needs_heif,
+    no_picture,
     picture_format,
     reads_heic,
     unread_reason,
@@ -53,7 +55,7 @@ def open_folder(folder: Path) -> Source:
                 raise UnreadableError(reason)
             contents.append(_fingerprint(f"{root}/{path}", name))
         except UnreadableError as error:
-            problems.append(Problem(name, str(error)))
+            problems.append(Problem(name, sentence_of(error)))
             continue
         paths.append(path)
         names.append(name)
@@ -95,13 +97,14 @@ class FolderReader:
         try:
             path = (self.root / self.paths[row]).resolve(strict=True)
             if not path.is_relative_to(self.root):
-                raise UnreadableError(f"{name} now leads out of the folder.")
+                raise UnreadableError(coded("unreadable.outside", "{name} now leads out of the folder.", name=name))
             file = path.open("rb")
         except (OSError, RuntimeError) as error:
-            raise UnreadableError(f"{name} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+            raise UnreadableError(_cannot_read(name, getattr(error, "strerror", None) or str(error))) from None
         try:
             if _fingerprint_of(file.fileno(), name) != self.contents[row]:
-                raise UnreadableError(f"{name} is another picture than when the folder was opened; open it again.")
+                words = "{name} is another picture than when the folder was opened; open it again."
+                raise UnreadableError(coded("unreadable.changed", words, name=name))
             file.seek(0)
         except BaseException:
             file.close()
@@ -140,6 +143,10 @@ def _links_outside(entry: os.DirEntry[str], root: Path) -> bool:
         return True
 
 
+def _cannot_read(name: str, error: str) -> CodedText:
+    return coded("unreadable.error", "{name} cannot be read: {error}.", name=name, error=english(error))
+
+
 def _fingerprint(path: str, name: str) -> str:
     """Content id of the file at this path."""
     try:
@@ -149,7 +156,7 @@ def _fingerprint(path: str, name: str) -> str:
         finally:
             os.close(handle)
     except OSError as error:
-        raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
+        raise UnreadableError(_cannot_read(name, error.strerror or str(error))) from None
 
 
 def _fingerprint_of(handle: int, name: str) -> str:
@@ -162,14 +169,15 @@ def _fingerprint_of(handle: int, name: str) -> str:
             size = os.fstat(handle).st_size
             parts = [_read_at(handle, start, length) for start, length in _hashed_ranges(size)]
     except OSError as error:
-        raise UnreadableError(f"{name} cannot be read: {error.strerror}.") from None
+        raise UnreadableError(_cannot_read(name, error.strerror or str(error))) from None
     kind = picture_format(head)
     if kind is None:
-        raise UnreadableError(f"{name} is no {NAMES} picture, whatever its name says.")
+        raise UnreadableError(no_picture(name))
     if kind is HEIC and not reads_heic():
-        raise UnreadableError(f"{name} {NEEDS_HEIF}")
+        raise UnreadableError(needs_heif(name))
     if size > MAX_BYTES:
-        raise UnreadableError(f"{name} has {size / 1e6:,.0f} MB; at most {MAX_BYTES / 1e6:,.0f} MB are read.")
+        words, most = "{name} has {size} MB; at most {most} MB are read.", decimal(MAX_BYTES / 1e6, 0)
+        raise UnreadableError(coded("unreadable.bytes", words, name=name, size=decimal(size / 1e6, 0), most=most))
     return content_id(b"%d " % size, *parts)
 
 

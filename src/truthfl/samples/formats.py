@@ -1,11 +1,11 @@
-"""Picture formats that can be read, known by the first bytes of a file, and the size limits. Imports no other module
-of truthfl.
-"""
+"""Picture formats that can be read, known by the first bytes of a file, and the size limits. Imports `coded_text`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
+
+from truthfl.coded_text import CodedText, coded
 
 MAX_BYTES = 64_000_000
 MAX_PIXELS = 50_000_000
@@ -36,6 +36,7 @@ HEIC = PictureFormat("HEIC", (".heic", ".heif"))
 ALWAYS_READ = (PNG, JPEG, WEBP, GIF, BMP, TIFF)
 SUFFIXES = tuple(suffix for kind in ALWAYS_READ for suffix in kind.suffixes)
 NAMES = "PNG, JPEG, WebP, GIF, BMP, TIFF or HEIC"
+FORMATS = coded("unreadable.formats", "PNG, JPEG, WebP, GIF, BMP, TIFF or HEIC")
 DRAWN = (".svg", ".svgz", ".psd", ".psb", ".ai", ".eps", ".xcf", ".tga", ".ico", ".exr")
 PHOTOS = (".avif", ".jxl", ".jp2", ".j2k", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".raf")
 NOT_READ = DRAWN + PHOTOS  # endings of pictures that are listed as not read
@@ -73,13 +74,24 @@ def unread_reason(name: str) -> str | None:
     """Why a file with this name is not read though it is a picture; None if it may be read, or is no picture."""
     lower = name.lower()
     if lower.endswith(HEIC.suffixes) and not reads_heic():
-        return f"{name} {NEEDS_HEIF}"
+        return needs_heif(name)
     if lower.endswith(NOT_READ):
-        return f"{name} is of a format that is not read; save it as {NAMES}."
+        words = "{name} is of a format that is not read; save it as {formats}."
+        return coded("unreadable.format", words, name=name, formats=FORMATS)
     return None
 
 
-NEEDS_HEIF = "is HEIC, which needs one more package: pip install 'truthfl[heif]', or save it as JPEG."
+def needs_heif(name: str) -> CodedText:
+    """That a picture is HEIC, which cannot be read here."""
+    words = "{name} is HEIC, which needs one more package: {command}, or save it as JPEG."
+    return coded("unreadable.heic", words, name=name, command="pip install 'truthfl[heif]'")
+
+
+def no_picture(name: str) -> CodedText:
+    """That a file is none of the formats."""
+    return coded(
+        "unreadable.no_picture", "{name} is no {formats} picture, whatever its name says.", name=name, formats=FORMATS
+    )
 
 
 def is_picture_name(name: str) -> bool:

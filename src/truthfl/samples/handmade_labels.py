@@ -1,6 +1,6 @@
 """Labels that a participant made by hand, read from her label file.
 
-Imports `label_names`, `learning.class_sets`, `learning.label_sets`, `learning.model` and `texts`.
+Imports `coded_text`, `label_names`, `learning.class_sets`, `learning.label_sets`, `learning.model` and `texts`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from truthfl.coded_text import coded
 from truthfl.errors import InputError
 from truthfl.learning.class_sets import are_known, names_in
 from truthfl.learning.label_sets import LabelSets
@@ -46,10 +47,10 @@ def handmade_labels(
         made = [names[sample] for sample in samples if sample in names]
         foreign = [label for label in made if not are_known(label, known, several=several)]
         if foreign:
-            raise InputError(
-                f"{len(foreign)} of your labels {'are' if len(foreign) > 1 else 'is'} none of the job's classes, as is "
-                f"{plain(repr(foreign[0]), 60)}; label these samples again."
-            )
+            words = "{count} of your labels are none of the job's classes, as is {first}; label these samples again."
+            if len(foreign) == 1:
+                words = "{count} of your labels is none of the job's classes, as is {first}; label these samples again."
+            raise InputError(coded("news.other_classes", words, count=len(foreign), first=plain(repr(foreign[0]), 60)))
     return labels
 
 

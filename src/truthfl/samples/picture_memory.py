@@ -1,7 +1,7 @@
 """How much memory decoding a picture takes, and a budget that all threads of this process share.
 
 Figures are bytes per pixel as Pillow and its libraries allocate them, measured by `benchmarks.picture_memory`. Imports
-`formats`, `sample`.
+`coded_text`, `formats`, `sample`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from PIL import Image
 
+from truthfl.coded_text import coded, decimal
 from truthfl.samples.formats import GIF, HEIC, JPEG, TIFF, WEBP, PictureFormat
 from truthfl.samples.sample import UnreadableError
 
@@ -37,8 +38,14 @@ class MemoryBudget:
         """Hold so many bytes; raise `UnreadableError` at once if there are never so many. `name` is the picture's."""
         if needed > self.total:
             raise UnreadableError(
-                f"{name} takes {needed / 1e6:,.0f} MB of memory to decode; at most {self.total / 1e6:,.0f} MB are "
-                "used: save it with fewer pixels."
+                coded(
+                    "unreadable.needs",
+                    "{name} takes {needed} MB of memory to decode; at most {most} MB are used: save it with fewer "
+                    "pixels.",
+                    name=name,
+                    needed=decimal(needed / 1e6, 0),
+                    most=decimal(self.total / 1e6, 0),
+                )
             )
         with self._changed:
             self._changed.wait_for(lambda: self._free >= needed)

@@ -2,7 +2,7 @@
 
 A file's format is known by its first bytes, and Pillow's plugin of that format opens it. Size and memory are read from
 the header and compared with the limits before any pixel is decoded. Of files with several pictures the first counts.
-Imports `formats`, `picture_memory`, `sample`.
+Imports `coded_text`, `formats`, `picture_memory`, `sample`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from PIL.GifImagePlugin import GifImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
+from truthfl.coded_text import coded, decimal, english
 from truthfl.samples.formats import (
     BMP,
     GIF,
     HEIC,
     JPEG,
     MAX_PIXELS,
-    NAMES,
-    NEEDS_HEIF,
     PNG,
     SIGNATURE_BYTES,
     TIFF,
     WEBP,
     PictureFormat,
+    needs_heif,
+    no_picture,
     picture_format,
     reads_heic,
 )
@@ -73,9 +74,9 @@ def decoded(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None
     image, kind = open_undecoded(file, name)
     full_size = width, height = image.size
     if width * height > MAX_PIXELS:
-        raise UnreadableError(
-            f"{name} is of {width:,}×{height:,} pixels; at most {MAX_PIXELS / 1e6:,.0f} million are decoded."
-        )
+        words, most = "{name} is of {width:,}×{height:,} pixels; at most {most} million are decoded.", MAX_PIXELS / 1e6
+        values = {"name": name, "width": width, "height": height, "most": decimal(most, 0)}
+        raise UnreadableError(coded("unreadable.pixels", words, **values))
     with _broken(name):
         turn = _turn(image, kind)
         box = None if within is None else _turned(within, turn)
@@ -114,9 +115,9 @@ def open_undecoded(file: BinaryIO, name: str) -> tuple[Any, PictureFormat]:
     file.seek(0)
     kind = picture_format(head)
     if kind is None:
-        raise UnreadableError(f"{name} is no {NAMES} picture, whatever its name says.")
+        raise UnreadableError(no_picture(name))
     if kind is HEIC and not reads_heic():
-        raise UnreadableError(f"{name} {NEEDS_HEIF}")
+        raise UnreadableError(needs_heif(name))
     with _broken(name):
         return _plugin(kind)(file), kind
 
@@ -237,8 +238,12 @@ def _broken(name: str) -> Iterator[None]:
     except UnreadableError:
         raise
     except MemoryError:
-        raise UnreadableError(f"{name} takes more memory to decode than there is.") from None
+        raise UnreadableError(
+            coded("unreadable.memory", "{name} takes more memory to decode than there is.", name=name)
+        ) from None
     except Exception as error:
         text = str(error).strip().splitlines()
         first = text[0].rstrip(".") if text and text[0] else type(error).__name__
-        raise UnreadableError(f"{name} is broken: {first}.") from None
+        raise UnreadableError(
+            coded("unreadable.broken", "{name} is broken: {error}.", name=name, error=english(first))
+        ) from None

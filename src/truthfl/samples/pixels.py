@@ -2,7 +2,7 @@
 
 Fitted: scaled, with its proportions, until it just fits in, in the middle of black; in grays or colours as asked for. A
 picture of that size already stays as it is. Pillow scales in whole numbers, so the bytes are the same on all machines.
-Imports `sample`, `pictures`, `learning.model`.
+Imports `coded_text`, `sample`, `pictures`, `learning.model`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from io import BytesIO
 import numpy as np
 from PIL import Image
 
+from truthfl.coded_text import sentence_of
 from truthfl.errors import InputError
 from truthfl.learning.model import Images
 from truthfl.samples.pictures import fitting_size
@@ -48,7 +49,7 @@ def _load_fitted(source: Source, shape: Shape) -> tuple[Source, Images]:
             images[len(readable)] = source.pixels(position, shape)
             readable.append(position)
         except UnreadableError as error:
-            problems.append(Problem(sample.name, str(error)))
+            problems.append(Problem(sample.name, sentence_of(error)))
     if not readable:
         raise none_readable(source, problems)
     return source.subset(readable, problems), images[: len(readable)]
@@ -62,7 +63,7 @@ def _load_as_they_are(source: Source) -> tuple[Source, Images]:
         try:
             array = source.pixels(position)
         except UnreadableError as error:
-            problems.append(Problem(sample.name, str(error)))
+            problems.append(Problem(sample.name, sentence_of(error)))
             continue
         if arrays and array.shape[:2] != arrays[0].shape[:2]:
             raise InputError(difference(source, readable[0], arrays[0], position, array))

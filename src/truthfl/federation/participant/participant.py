@@ -1,7 +1,7 @@
 """`Participant`: a signatory who labels samples and trains a model; independent of Flower.
 
 Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's
-`job_task` and `masking`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
+`job_task` and `masking`, `coded_text`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
@@ -36,6 +37,8 @@ from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.terms import Offer, offer_from
+
+MEND_LABELS = coded("news.mend_labels", "Mend your labels and join again; the offer is not answered yet.")
 
 LabelSource = Callable[[Offer], Labels | LabelSets | None]
 
@@ -103,26 +106,31 @@ class Participant(Signatory):
         """A sentence if her samples, or her task, do not fit the offer; None otherwise."""
         offered = PICTURES.name if offer.job.task is None else str(offer.job.task["name"])
         if offered in BUILT_IN and offered != self.task.name:
-            how = "without --task" if offered == PICTURES.name else f"with --task {offered}"
-            return f"the offer is on {offered}; you brought {self.task.name}: join again {how}. Nothing is trained."
+            how = coded("news.without_task", "without --task")
+            if offered != PICTURES.name:
+                how = coded("news.with_task", "with --task {task}", task=offered)
+            words = "the offer is on {offered}; you brought {brought}: join again {how}. Nothing is trained."
+            return coded("news.other_task", words, offered=offered, brought=self.task.name, how=how)
         try:
             task_of(offer.job, self.task)
         except InputError as error:
-            return str(error)
+            return english(sentence_of(error))
         if self.image_shape is not None:
             if offer.job.image_shape != self.image_shape:
                 raise InputError(f"the offer asks for samples of shape {offer.job.image_shape}.")
             return None
-        mend = "Mend your file and join again; the offer is not answered yet."
+        mend = coded("news.mend_file", "Mend your file and join again; the offer is not answered yet.")
         try:
             features = self._features(offer)
         except InputError as error:
-            return f"{error} {mend}"
+            return coded("news.and_mend", "{fault} {mend}", fault=english(sentence_of(error)), mend=mend)
         if len(features) < offer.client.samples:
-            return f"the offer asks for {offer.client.samples} samples; your file has {len(features)}. {mend}"
+            words = "the offer asks for {asked} samples; your file has {found}. {mend}"
+            return coded("news.too_few", words, asked=offer.client.samples, found=len(features), mend=mend)
         if features.shape[1:] != offer.job.image_shape:
-            found, asked = list(features.shape[1:]), list(offer.job.image_shape)
-            return f"your samples are numbers of shape {found}; the offer asks for {asked}. {mend}"
+            found, asked = (str(list(shape)) for shape in (features.shape[1:], offer.job.image_shape))
+            words = "your samples are numbers of shape {found}; the offer asks for {asked}. {mend}"
+            return coded("news.other_shape", words, found=found, asked=asked, mend=mend)
         return None
 
     def _features(self, offer: Offer) -> Features:
@@ -140,21 +148,25 @@ class Participant(Signatory):
             return None
         if isinstance(labels, LabelSets):
             if not offer.job.several_labels and (labels.sizes > 1).any():
-                return (
-                    "your pictures have several labels each, and the offer asks for one. Mend your labels and join "
-                    "again; the offer is not answered yet."
-                )
+                words = "your pictures have several labels each, and the offer asks for one. {mend}"
+                return coded("news.several_labels", words, mend=MEND_LABELS)
             asked = labels.take(np.arange(min(len(labels), offer.client.samples))).classes
         else:
             asked = labels[: offer.client.samples]
         outside = asked[(asked < 0) | (asked >= classes)]
         if not len(outside):
             return None
-        return (
-            f"{len(outside)} of your {len(asked)} labels {'are' if len(outside) > 1 else 'is'} outside of the job's "
-            f"classes, which are 0 to {classes - 1}: the first is {outside[0]}. Mend your labels and join again; the "
-            "offer is not answered yet."
+        words = (
+            "{count} of your {total} labels are outside of the job's classes, which are 0 to {last}: the first is "
+            "{first}. {mend}"
         )
+        if len(outside) == 1:
+            words = (
+                "{count} of your {total} labels is outside of the job's classes, which are 0 to {last}: the first is "
+                "{first}. {mend}"
+            )
+        values = {"total": len(asked), "last": classes - 1, "first": int(outside[0])}
+        return coded("news.outside_labels", words, count=len(outside), mend=MEND_LABELS, **values)
 
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""
@@ -162,7 +174,7 @@ class Participant(Signatory):
         try:
             labels = self.labels(offer)
         except InputError as error:  # she hears it at once; the server hears that the labels are not there
-            participant_folder.put_news(self.folder, str(error), over=False)
+            participant_folder.put_news(self.folder, english(sentence_of(error)), over=False)
             return False
         return labels is not None and len(labels) >= offer.client.samples
 

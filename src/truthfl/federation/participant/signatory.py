@@ -1,16 +1,19 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
 Imports `offer_texts`, `received_examples`, the protocol's `message_codes` and `news`, `samples.example_files`,
-`instructions`, `texts` and the ledger (`documents`, `participant_folder`, `server_stage`, `signing`, `terms`).
+`instructions`, `coded_text`, `texts` and the ledger (`documents`, `participant_folder`, `server_stage`, `signing`,
+`terms`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from truthfl.coded_text import coded, english, from_form, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.offer_texts import offer_text_fault
 from truthfl.federation.participant.received_examples import received_examples
@@ -26,7 +29,7 @@ from truthfl.samples.example_files import keep_example, kept_example
 from truthfl.texts import plain
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
-LONGEST_JOB_NAME, LONGEST_NEWS = 300, 1000
+LONGEST_JOB_NAME, LONGEST_NEWS, LONGEST_FORM = 300, 1000, 4000
 Decide = Callable[[Offer], bool | None]
 
 
@@ -101,7 +104,8 @@ class Signatory:
         try:
             received = received_examples(document.get("examples"), instructions)
         except InputError as error:
-            participant_folder.put_news(self.folder, f"An offer came that cannot be shown: {error}", over=False)
+            words, reason = "An offer came that cannot be shown: {reason}", english(sentence_of(error))
+            participant_folder.put_news(self.folder, coded("news.offer_refused", words, reason=reason), over=False)
             raise
         for example, content in received.items():
             keep_example(self.folder, example, content)
@@ -167,7 +171,10 @@ class Signatory:
 
     def keep_news(self, document: dict[str, Any]) -> None:
         """Write the server's news to her folder."""
-        sentence, about = plain(document.get("sentence", ""), LONGEST_NEWS), plain(document.get("about", ""))
+        about, form = plain(document.get("about", "")), document.get("message")
+        sentence = from_form(
+            plain(document.get("sentence", ""), LONGEST_NEWS), form if len(json.dumps(form)) <= LONGEST_FORM else None
+        )
         participant_folder.put_news(self.folder, sentence, over=document.get("over") is True, about=about)
         if about not in (PAUSED, RESUMED, STOPPED):
             return

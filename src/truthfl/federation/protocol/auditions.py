@@ -2,7 +2,7 @@
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
 in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `model_digest`, `news`, `openings`,
-`flower_patches.constants`, `learning`, the ledger and Flower.
+`coded_text`, `flower_patches.constants`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Message
 
+from truthfl.coded_text import CodedText, amount, coded, decimal, english
 from truthfl.federation.protocol.ask_nodes import allow_replies_of
 from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
@@ -37,6 +39,7 @@ from truthfl.ledger.solo_evidence import (
     audition_of,
     expected_solo_loss,
     level_shifts,
+    no_model_reason,
     passes,
 )
 from truthfl.ledger.terms import Agreement, Offer
@@ -240,11 +243,21 @@ def _reason(offer: Offer, solo_loss: float | None, level_shift: float, refusal: 
     if solo_loss is None:
         return f"No model was taken: {refusal or NOT_OPENED}."
     expected = expected_solo_loss(offer, level_shift)
-    limit = expected + float(audition_of(offer).gate[0])
-    return (
-        f"The model has a loss of {solo_loss:.2f}; {expected:.2f} was expected, and honest work is above {limit:.2f} "
-        "once in 10,000 times."
+    return coded(
+        "news.stopped_loss",
+        "The model has a loss of {own}; {expected} was expected, and honest work is above {limit} once in 10,000 "
+        "times.",
+        own=decimal(solo_loss, 2),
+        expected=decimal(expected, 2),
+        limit=decimal(expected + float(audition_of(offer).gate[0]), 2),
     )
+
+
+def _told_reason(offer: Offer, result: Mapping[str, Any]) -> CodedText:
+    """The reason of an audition's row, with its form as far as it has one."""
+    if result["solo_loss"] is not None:
+        return english(_reason(offer, result["solo_loss"], result["level_shift"], None))
+    return english(no_model_reason(str(result["reason"])))
 
 
 def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
@@ -261,8 +274,11 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
             continue
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
         pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
-        sentence = (
-            f"You did not pass the audition. {result['reason']} You take no part in the joint training and are paid "
-            f"for labels by the formula: {pay:,.2f} {offer.job.currency}."
+        sentence = coded(
+            "news.stopped",
+            "You did not pass the audition. {reason} You take no part in the joint training and are paid for labels by "
+            "the formula: {pay}.",
+            reason=_told_reason(offer, result),
+            pay=amount(f"{pay:,.2f} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
         )
         send_news(roster.grid, [node], sentence, over=False, about=STOPPED)

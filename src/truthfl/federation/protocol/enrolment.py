@@ -1,7 +1,8 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
 Imports `ask_nodes`, `command_news`, `job_control`, `live_clients`, `live_status`, `messages`, `news`, `node_keys`,
-`stage_clock`, `stated_limits`, `job`, `learning.task_choice`, the ledger, `mechanism.checks`, `texts` and Flower.
+`stage_clock`, `stated_limits`, `coded_text`, `job`, `learning.task_choice`, the ledger, `mechanism.checks`,
+`texts` and Flower.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
+from truthfl.coded_text import coded, english
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.command_news import tell_newcomer
@@ -37,7 +39,10 @@ from truthfl.texts import plain, plain_name
 REPLY_TIMEOUT = 60.0  # seconds
 MIN_REPLY_TIMEOUT = 10.0
 SECONDS_BETWEEN_REFRESHES = 1.0  # while rounds run
-LATE_NEWS = "The job runs without you: its offers were made before you joined. The operator may ask you another time."
+LATE_NEWS = coded(
+    "news.late",
+    "The job runs without you: its offers were made before you joined. The operator may ask you another time.",
+)
 RECONNECT_SECONDS = 30.0  # how long a server that goes on waits for those who take part
 
 
@@ -162,7 +167,8 @@ class Roster:
         key = f"enrolment/{node}/{time.time_ns()}"
         rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
         self.ledger.append(self.job_name, "rejection", key, rejection)
-        send_news(self.grid, [node], f"The operator's server does not take you in: {reason}", over=True)
+        words = "The operator's server does not take you in: {reason}"
+        send_news(self.grid, [node], coded("news.not_taken", words, reason=english(reason)), over=True)
 
 
 def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:

@@ -1,14 +1,17 @@
 """Unsigned one-sentence messages from the server to participants, for example why an enrolment was rejected.
 
-Imports `ask_nodes`, `messages` and Flower.
+A sentence that has a form (`coded_text`) is sent with it, so that a participant's page can write it in her language; a
+node of an earlier version shows the sentence itself. Imports `ask_nodes`, `messages`, `coded_text` and Flower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from flwr.serverapp import Grid
 
+from truthfl.coded_text import CodedText
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.messages import NEWS, query_message
 
@@ -19,5 +22,7 @@ PAUSED, RESUMED, EXTENDED, LATE_LABELS, STOPPED = "paused", "resumed", "extended
 
 def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
     """Send a sentence to these nodes; `over` means that they receive nothing more in this job."""
-    document = {"sentence": sentence, "over": over} | ({"about": about} if about else {})
+    document: dict[str, Any] = {"sentence": str(sentence), "over": over} | ({"about": about} if about else {})
+    if isinstance(sentence, CodedText):
+        document["message"] = sentence.form
     ask_nodes(grid, [query_message(NEWS, node, document) for node in nodes], timeout=NEWS_TIMEOUT)

@@ -1,7 +1,7 @@
 """Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels.
 
 Imports `approval`, `enrolment`, `example_delivery`, `job_control`, `live_clients`, `live_status`, `messages`, `news`,
-the ledger, `texts` and Flower.
+`coded_text`, the ledger, `texts` and Flower.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from flwr.app import Message
 
+from truthfl.coded_text import coded, english
 from truthfl.errors import InputError
 from truthfl.federation.protocol.approval import NOT_APPROVED, Approve, PlanSummary, approve_all, summary_of
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
@@ -31,10 +32,11 @@ from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.texts import plain
 
-DECLINED_NEWS = "The job goes on without you: you declined its offer, or did not answer in time."
-LATE_LABELS_NEWS = "Training has begun; rounds without your labels are not paid."
+DECLINED_NEWS = coded(
+    "news.declined", "The job goes on without you: you declined its offer, or did not answer in time."
+)
+LATE_LABELS_NEWS = coded("news.late_labels", "Training has begun; rounds without your labels are not paid.")
 WORTH_LESS = "the labels would be worth less than their price"
-LEFT_OUT_NEWS = "You are not asked this time: "
 
 MakeOffers = Callable[[list[str], int], tuple[dict[str, Any], Agreement]]
 """Called with client names and a version; returns the plan's ledger document without the terms, and the offers."""
@@ -171,7 +173,10 @@ def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
 def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
     for reason in dict.fromkeys(left_out.values()):
         names = [name for name, own in left_out.items() if own == reason]
-        send_news(roster.grid, _connected_nodes(roster, names), f"{LEFT_OUT_NEWS}{reason}.", over=True)
+        worth_less = coded("news.worth_less", "the labels would be worth less than their price")
+        why = worth_less if reason == WORTH_LESS else english(reason)
+        sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=why)
+        send_news(roster.grid, _connected_nodes(roster, names), sentence, over=True)
 
 
 def _left_out_items(job: str, version: int, plan: Mapping[str, Any]) -> list[Item]:

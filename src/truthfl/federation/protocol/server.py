@@ -4,7 +4,7 @@ Every finished step is in the ledger, so a server can be stopped at any time and
 job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
 `receipt_delivery`), `approval`, `audit`, `command_news`, `example_delivery`, `job_control`, `job_task`,
 `kept_instructions`, `live_status`, `message_codes`, `model_digest`, `news`, `promise`, `serving_file`,
-`stated_limits`, `job`, `learning`, the ledger and Flower.
+`stated_limits`, `coded_text`, `job`, `learning`, the ledger and Flower.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pathlib import Path
 import numpy as np
 from flwr.serverapp import Grid
 
+from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError, TruthflError
 from truthfl.federation.protocol.approval import Approve, approve_all
 from truthfl.federation.protocol.audit import publish_model, test_loss
 from truthfl.federation.protocol.auditions import hold_auditions
-from truthfl.federation.protocol.command_news import ENDED_NEWS, tell_command
+from truthfl.federation.protocol.command_news import ended_news, tell_command
 from truthfl.federation.protocol.enrolment import Roster, tell_latecomers, wait_for_clients, wait_for_contract
 from truthfl.federation.protocol.example_delivery import ExampleDelivery
 from truthfl.federation.protocol.final_model import tell_final_model
@@ -263,8 +264,8 @@ def _end_without_contract(roster: Roster) -> Iterator[None]:
     except JobEndedError:
         roster.ledger.append(roster.job_name, "ended", "ended", {"rounds": 0, "asked": {}})
         command = roster.control.ended
-        reason = "" if command is None else command.reason
-        send_news(roster.grid, roster.node_of.values(), f"{ENDED_NEWS}{reason}.", over=True)
+        sentence = ended_news("" if command is None else command.why)
+        send_news(roster.grid, roster.node_of.values(), sentence, over=True)
         roster.live.begin(OVER)
 
 
@@ -274,5 +275,7 @@ def _send_news_on_failure(roster: Roster) -> Iterator[None]:
     try:
         yield
     except TruthflError as error:
-        send_news(roster.grid, roster.node_of.values(), f"The operator's server ended the job: {error}", over=True)
+        reason = english(sentence_of(error))
+        sentence = coded("news.server_failed", "The operator's server ended the job: {reason}", reason=reason)
+        send_news(roster.grid, roster.node_of.values(), sentence, over=True)
         raise

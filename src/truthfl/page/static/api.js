@@ -6,7 +6,7 @@ const RETRY_MS = 1000;
 
 let csrf = "";
 
-// language: of the message, if it is not the page's
+// language: of the message, if it is not the page's; form: of which `parts` makes texts and elements
 // conflict: of samples whose label is another than the page showed, the present states
 export class RequestError extends Error {
   constructor(status, words, language = null) {
@@ -57,8 +57,9 @@ export function nonce() {
 export async function errorOf(response) {
   if (response.status === 403) return new RequestError(403, text("common.session_closed"));
   const { error, message: known, conflict } = await response.json().catch(() => ({}));
-  if (known) return Object.assign(new RequestError(response.status, message(known)), { conflict });
-  return error ? new RequestError(response.status, error, "en") : new RequestError(response.status, text("common.internal_error"));
+  if (known) return Object.assign(new RequestError(response.status, message(known)), { conflict, form: known });
+  if (error) return Object.assign(new RequestError(response.status, error, "en"), { form: { english: error } });
+  return new RequestError(response.status, text("common.internal_error"));
 }
 
 async function read(response) {

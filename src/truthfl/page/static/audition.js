@@ -53,12 +53,12 @@ export function resultWords({ audition, loss: testLoss, accuracy, settlement }) 
     return [accuracy === null ? text("receipt.passed", joint) : text("receipt.passed_right", { ...joint, right: percent(accuracy, 1) }),
       " ", roundsDelivered(settlement)];
   }
-  return [text("receipt.stopped"), " ", ...(audition.solo_loss === null ? whyNoModel(audition.reason) : [text("receipt.stopped_loss", values)])];
+  return [text("receipt.stopped"), " ", ...(audition.solo_loss === null ? whyNoModel(audition.reason_message) : [text("receipt.stopped_loss", values)])];
 }
 
-// reason: the server's, in English, or null
+// reason: the server's, or null
 function whyNoModel(reason) {
-  const why = reason === null ? [text("receipt.no_model")] : fill("receipt.no_model_reason", { reason: make("span", { lang: "en" }, reason) });
+  const why = reason === null ? [text("receipt.no_model")] : fill("receipt.no_model_reason", { reason });
   return [...why, " ", text("receipt.no_model_no_pay")];
 }
 

@@ -31,11 +31,9 @@ export function pairs(list, entries) {
     make("div", { class: kind }, make("dt", {}, term), make("dd", {}, ...[value].flat()))));
 }
 
-// Show an error message, or hide it if it is "". language: of the message, if it is not the page's
-export function alarm(message, language = null) {
+// Show an error message, or hide it if it is "". message: a text, or texts and elements
+export function alarm(message) {
   const element = byId("alarm");
-  if (language === null) element.removeAttribute("lang");
-  else element.lang = language;
-  element.textContent = message;
+  element.replaceChildren(...[message].flat());
   element.hidden = message === "";
 }

@@ -1,9 +1,15 @@
-// The alarm of a failed request. Messages that the server has in English alone are marked as such.
+// The words of a failed request, for the alarm or another place.
 
 import { NO_RESPONSE, RequestError } from "./api.js";
 import { alarm } from "./dom.js";
+import { parts } from "./text.js";
 
 export function showError(error) {
-  if (error instanceof RequestError) alarm(error.message, error.language);
-  else alarm(NO_RESPONSE);
+  alarm(errorWords(error));
+}
+
+// Texts and elements.
+export function errorWords(error) {
+  if (error.form) return parts(error.form);
+  return [error instanceof RequestError ? error.message : NO_RESPONSE];
 }

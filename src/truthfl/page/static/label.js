@@ -153,7 +153,7 @@ async function show(at, message = "") {
 
 async function cannotShow(at, error) {
   if (error instanceof UnreadableError) {
-    queue.markUnreadable(at, error.message);
+    queue.markUnreadable(at, error.form);
     listUnreadable(state, queue);
     return show(queue.next(at));
   }

@@ -1,8 +1,8 @@
 // The dialog that shows one sample of the review large, to look at it closely and to give it another label.
 
-import { NO_RESPONSE } from "./api.js";
 import { classPicker } from "./classes.js";
 import { byId, make } from "./dom.js";
+import { errorWords } from "./error_message.js";
 import { lookAction } from "./look_keys.js";
 import { Stage } from "./stage.js";
 import { Zoom } from "./zoom.js";
@@ -45,7 +45,7 @@ export class LargeView {
       this.zoom.attach(this.state.kind === "picture" ? element : null);
       this.stage.show(element);
     } catch (error) {
-      byId("large-stage").replaceChildren(make("p", { lang: error.language }, error.language === undefined ? NO_RESPONSE : error.message));
+      byId("large-stage").replaceChildren(make("p", {}, ...errorWords(error)));
     }
   }
 

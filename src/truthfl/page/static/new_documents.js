@@ -4,7 +4,7 @@ import { showConnection, watchServer } from "./connection.js";
 import { byId, make } from "./dom.js";
 import { showJob } from "./job_clock.js";
 import { language } from "./strings.js";
-import { hasText, text } from "./text.js";
+import { hasText, parts, text } from "./text.js";
 
 const DOCUMENTS = ["offer", "answer", "receipt", "news", "trouble"];
 
@@ -29,24 +29,25 @@ export function watchDocuments(page, onChange = () => {}, known = null) {
 
 function announce(page, current, first) {
   if (page !== "receipt" && current.receipt && current.receipt !== first.receipt) showBanner(text("news.receipt"), "receipt");
-  else if (current.news) showBanner(current.news, "", newsHeading(current.news_about));
+  else if (current.news) showBanner(current.news, "", newsWords(current));
   else if (page !== "offer" && current.offer && !current.answer) showBanner(text("news.offer"), "offer");
   else showBanner("", "");
 }
 
-// The server's sentence in the page's language, as far as it is known what it is about: what it says beyond that, such as
-// the operator's reason, is in English.
-function newsHeading(about) {
+// The server's sentence in the page's language. A server of an earlier version sends it in English alone; what it is about
+// is then said before it.
+function newsWords({ news, news_about: about, news_message: form }) {
+  if (form) return parts(form);
   const key = `news.about.${about.replaceAll(" ", "_")}`;
-  return language === "en" || !hasText(key) ? "" : text(key);
+  const heading = language === "en" || !hasText(key) ? "" : `${text(key)} `;
+  return [heading, make("span", { lang: "en" }, news)];
 }
 
-// heading: before a message in English; null if the message is in the page's language
-function showBanner(message, href, heading = null) {
+// message: by which it is known whether the banner is shown already; words: texts and elements
+function showBanner(message, href, words = [message]) {
   const banner = byId("banner");
   if ((banner.dataset.message ?? "") === message) return;
   banner.dataset.message = message;
   banner.hidden = message === "";
-  const words = make("span", { lang: heading === null ? null : "en" }, message);
-  banner.replaceChildren(heading === null ? "" : `${heading} `, words, " ", href === "" ? "" : make("a", { href }, text("news.look")));
+  banner.replaceChildren(...words, " ", href === "" ? "" : make("a", { href }, text("news.look")));
 }

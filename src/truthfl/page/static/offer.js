@@ -1,13 +1,14 @@
 // The offer: work, pay, costs, other behaviours compared with honest work, and the participant's answer.
 
 import { getJson, postJson } from "./api.js";
-import { auditionShort, auditionWords, hardSamples, offerPlotWords, payLines, recipeWords } from "./audition.js";
+import { auditionShort, auditionWords, hardSamples, offerPlotWords, payLines } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { showError } from "./error_message.js";
-import { duration, loss, money, number, parameter } from "./format.js";
+import { errorWords, showError } from "./error_message.js";
+import { loss, money, number } from "./format.js";
 import { showInstructions } from "./instructions.js";
 import { moneyBounds, moneyFacts, paymentWords, timeWords } from "./money_words.js";
 import { plot } from "./plot.js";
+import { showSmallPrint } from "./small_print.js";
 import { chance, fill, hasText, message, samples, text } from "./text.js";
 import { watchDocuments } from "./new_documents.js";
 
@@ -139,7 +140,7 @@ function behaviourTitle(kind) {
 
 function behaviourWords(outlook, offer) {
   const key = `behaviour.${keyOf(outlook.kind)}.words`;
-  const best = outlook.words ? fill("offer.best_found", { words: make("span", { lang: "en" }, outlook.words) }) : [];
+  const best = outlook.words ? fill("offer.best_found", { words: outlook.said }) : [];
   return [
     hasText(key) ? `${text(key)} ` : "", ...best, best.length > 0 ? " " : "",
     outlook.stopped ? `${text("offer.would_be_stopped")} ` : "",
@@ -166,31 +167,6 @@ function comparedToHonest(outlook, offer) {
   const error = number(2 * outlook.difference_error, offer.minor_units > 1 ? 2 : 0); // 19 in 20
   const difference = `${money(outlook.difference, offer)}${outlook.kind === "decline" ? "" : ` ± ${error}`}`;
   return outlook.difference > 0 ? ["more", `+${difference}`] : ["less", difference];
-}
-
-function showSmallPrint({ offer, audition, hash, fingerprints, noun }) {
-  const code = (words) => make("span", { class: "code" }, words);
-  const signed = (words) => make("span", { lang: "en" }, words);
-  const times = { label: duration(offer.label_seconds), round: duration(offer.round_seconds) };
-  const units = text("offer.print_units", { currency: offer.currency, count: offer.minor_units });
-  pairs(byId("print"), [
-    [text("common.job"), text("offer.print_job", { job: offer.job, version: offer.version, name: offer.client })],
-    [text("offer.print_formula"), [signed(`${offer.formula}. ${payParameters(offer.pay)}`), `; ${units}.`]],
-    [text("offer.print_dropping_out"), signed(offer.dropping_out)],
-    [text("offer.print_time"), audition === null ? text("offer.print_times", times)
-      : text("offer.print_times_audition", { ...times, alone: duration(offer.audition_seconds) })],
-    ...(audition === null ? [] : [[text("offer.print_recipe"), recipeWords(offer.recipe, noun)]]),
-    [text("offer.print_test"), text("offer.print_test_words", { number: offer.test_samples })],
-    [text("offer.print_commitment"), code(offer.commitment)],
-    [text("offer.print_hash"), code(hash)],
-    [text("offer.print_your_key"), code(fingerprints.yours)],
-    [text("common.operator_key"), code(fingerprints.operator)],
-  ]);
-}
-
-function payParameters(pay) {
-  const words = Object.entries(pay).map(([name, value]) => `${name.replaceAll("_", " ")} ${parameter(value)}`).join(", ");
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 function showAnswer({ offer, answer, noun, has_labels: hasLabels, cannot_sign: obstacle }) {
@@ -252,7 +228,7 @@ async function updateCosts() {
   lastRequest += 1;
   const request = lastRequest;
   const fresh = await fetchView().catch((error) => {
-    byId("cost-words").textContent = error.message;
+    byId("cost-words").replaceChildren(...errorWords(error));
     return null;
   });
   if (fresh !== null && request === lastRequest && view !== null && fresh.hash === view.hash) {

@@ -1,12 +1,12 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
-import { NO_RESPONSE, RequestError, getJson } from "./api.js";
+import { getJson } from "./api.js";
 import { receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
-import { showError } from "./error_message.js";
+import { errorWords, showError } from "./error_message.js";
 import { loss, money, number, percent, whole } from "./format.js";
 import { plot } from "./plot.js";
-import { fill, hasText, message, text } from "./text.js";
+import { fill, hasText, parts, text } from "./text.js";
 import { watchDocuments } from "./new_documents.js";
 
 let hasAudition = false;
@@ -20,8 +20,8 @@ async function load() {
   byId("verdict").replaceChildren();
   byId("verdict").className = "verdict";
   alarm("");
-  if (view.trouble) showFault("receipt.cannot_show", view.trouble);
-  else if (view.warning) showFault("receipt.contradicts", view.warning);
+  if (view.trouble) showFault("receipt.cannot_show", view.trouble_message);
+  else if (view.warning) showFault("receipt.contradicts", view.warning_message);
   if (byId("receipt").hidden) return;
   hasAudition = view.audition !== null;
   showPay(view);
@@ -29,10 +29,8 @@ async function load() {
   showSmallPrint(view);
 }
 
-// reason: in English
 function showFault(key, reason) {
-  byId("alarm").replaceChildren(...fill(key, { reason: english(reason) }));
-  byId("alarm").hidden = false;
+  alarm(fill(key, { reason }));
 }
 
 function english(words) {
@@ -44,7 +42,7 @@ function showPay(view) {
   byId("title").textContent = text("receipt.title", { name: offer.client });
   byId("why").hidden = view.why_nothing.length === 0;
   byId("why").replaceChildren(make("strong", {}, text(settlement.pay < 0 ? "receipt.why_negative" : "receipt.why_nothing")),
-    ...view.why_nothing.map((reason) => make("p", {}, message(reason))));
+    ...view.why_nothing.map((reason) => make("p", {}, ...parts(reason))));
   byId("lead").replaceChildren(...(audition === null ? [jobWords(view)] : resultWords(view)));
   const right = view.accuracy === null ? [] : [[text("receipt.right"), percent(view.accuracy, 1)]];
   pairs(byId("facts"), [
@@ -101,7 +99,7 @@ async function check() {
   const verdict = byId("verdict");
   byId("check").disabled = true;
   try {
-    const { fault } = await getJson("api/receipt/check");
+    const { fault_message: fault } = await getJson("api/receipt/check");
     verdict.className = `verdict ${fault === null ? "good" : "bad"}`;
     if (fault === null) {
       const checked = [text("receipt.checked_signature"), text("receipt.checked_acceptance"), text("receipt.checked_test"),
@@ -109,11 +107,11 @@ async function check() {
         ...(hasAudition ? [text("receipt.checked_audition")] : []), text("receipt.checked_sum")];
       verdict.replaceChildren(make("strong", {}, text("receipt.holds")), make("ul", {}, ...checked.map((item) => make("li", {}, item))));
     } else {
-      verdict.replaceChildren(make("strong", {}, text("receipt.does_not_hold")), " ", english(`${fault}.`));
+      verdict.replaceChildren(make("strong", {}, text("receipt.does_not_hold")), " ", ...parts(fault), ".");
     }
   } catch (error) {
     verdict.className = "verdict bad";
-    verdict.replaceChildren(error instanceof RequestError ? make("span", { lang: error.language }, error.message) : NO_RESPONSE);
+    verdict.replaceChildren(...errorWords(error));
   } finally {
     byId("check").disabled = false;
     byId("check").focus();

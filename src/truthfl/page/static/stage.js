@@ -5,9 +5,12 @@ import { make } from "./dom.js";
 
 const SCREEN_PX = 2400; // pictures with more pixels on a side are sent with so many; samples/shown_pictures.py
 
-// The server's reason why a sample cannot be read, in English.
+// The server's reason why a sample cannot be read; `parts` makes texts and elements of its form.
 export class UnreadableError extends Error {
-  language = "en";
+  constructor({ message, form }) {
+    super(message);
+    this.form = form;
+  }
 }
 
 export class Stage {
@@ -90,5 +93,5 @@ export class Stage {
 
 async function responseError(response) {
   const error = await errorOf(response);
-  return response.status === 422 ? new UnreadableError(error.message) : error;
+  return response.status === 422 && error.form ? new UnreadableError(error) : error;
 }

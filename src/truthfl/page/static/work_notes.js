@@ -1,7 +1,7 @@
 // Notes on the labeling page about all samples: which cannot be read, and which have labels of other classes.
 
 import { byId, make } from "./dom.js";
-import { text } from "./text.js";
+import { parts, text } from "./text.js";
 
 const MOST = 200; // reasons that are listed
 
@@ -10,7 +10,7 @@ export function listUnreadable(state, queue) {
   const details = byId("unreadable");
   details.hidden = reasons.length === 0;
   details.querySelector("summary").textContent = text("label.unreadable", { count: reasons.length });
-  details.querySelector("ul").replaceChildren(...reasons.slice(0, MOST).map((reason) => make("li", { lang: "en" }, reason)));
+  details.querySelector("ul").replaceChildren(...reasons.slice(0, MOST).map((reason) => make("li", {}, ...parts(reason))));
 }
 
 // Say that there are labels of classes that are not asked for.

@@ -1,0 +1,87 @@
+"""Sentences in English that a page can write in another language: each has a key and values besides its words.
+
+A `CodedText` is an ordinary text for everybody who only prints it. Its `form`, JSON values, is what the participant's
+page looks up in its catalogues (`page/strings/`), where the same English sentence stands under the same key. Imports
+nothing of truthfl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+
+class CodedText(str):
+    """A text in English with a form that can be written in another language.
+
+    form   {"key", "values"}: a sentence of the catalogues; {"quoted"}: somebody's own words, in whatever language;
+           {"english"}: words that have no translation; {"time"}: seconds since 1970; {"list"}: several forms;
+           {"amount", "minor_units", "currency"}: money; {"number", "places"}: a number with so many decimal places
+    """
+
+    __slots__ = ("form",)
+    form: dict[str, Any]
+
+    def __new__(cls, text: str, form: dict[str, Any]) -> CodedText:
+        made = super().__new__(cls, text)
+        made.form = form
+        return made
+
+    def __getnewargs__(self) -> tuple[str, dict[str, Any]]:  # type: ignore[override]  # for copies
+        return str(self), self.form
+
+
+def coded(key: str, template: str, **values: Any) -> CodedText:
+    """The sentence of this template, in which {name} stands for a value; `key` is its key in the catalogues."""
+    return CodedText(
+        template.format(**values), {"key": key, "values": {name: form_of(value) for name, value in values.items()}}
+    )
+
+
+def form_of(value: object) -> Any:
+    """What a page gets of a value: its form, a number, or a text that is the same in all languages, such as a name."""
+    if isinstance(value, CodedText):
+        return value.form
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def quoted(words: str) -> CodedText:
+    """Somebody's own words; of no known language."""
+    return CodedText(words, {"quoted": words})
+
+
+def english(words: str) -> CodedText:
+    """Words in English: their form if they have one, otherwise they have no translation."""
+    return words if isinstance(words, CodedText) else CodedText(words, {"english": words})
+
+
+def moment(words: str, seconds: float) -> CodedText:
+    """A time in seconds since 1970, and its words in English."""
+    return CodedText(words, {"time": seconds})
+
+
+def amount(words: str, value: float, minor_units: int, currency: str) -> CodedText:
+    """Money, and its words in English."""
+    return CodedText(words, {"amount": value, "minor_units": minor_units, "currency": currency})
+
+
+def decimal(value: float, places: int) -> CodedText:
+    """A number with so many decimal places."""
+    return CodedText(f"{value:,.{places}f}", {"number": value, "places": places})
+
+
+def listed(parts: Iterable[str], separator: str = "; ") -> CodedText:
+    """Several texts one after the other."""
+    texts = list(parts)
+    return CodedText(separator.join(texts), {"list": [form_of(text) for text in texts], "separator": separator})
+
+
+def sentence_of(error: BaseException) -> str:
+    """The sentence of an error, with its form if it has one."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, CodedText) else str(error)
+
+
+def from_form(words: str, form: object) -> str:
+    """A text that was stored as its words and its form; None for no form."""
+    return CodedText(words, form) if isinstance(form, dict) else words
