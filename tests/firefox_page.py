@@ -97,9 +97,16 @@ class Page:
         self._act(*fingers)
 
     def _middle(self, selector):
-        """Where to point at it, once it is there; fails if it is outside the window or something lies over it."""
+        """Where to point at it, once it is there; fails if it stays outside the window or something stays over it."""
         self.wait_for_selector(selector)
-        found = self.evaluate(
+        end = time.monotonic() + PATIENCE
+        while not (found := self._place(selector))["free"]:
+            assert time.monotonic() < end, f"{selector} cannot be pointed at"
+            time.sleep(0.02)
+        return {"x": found["x"], "y": found["y"]}
+
+    def _place(self, selector):
+        return self.evaluate(
             f"""(() => {{
                 const one = [...document.querySelectorAll({json.dumps(selector)})].find((it) => it.checkVisibility());
                 one.scrollIntoView({{ block: "nearest" }});
@@ -108,8 +115,6 @@ class Page:
                 return {{ x: Math.round(x), y: Math.round(y), free: one.contains(document.elementFromPoint(x, y)) }};
             }})()"""
         )
-        assert found["free"], f"{selector} cannot be pointed at"
-        return {"x": found["x"], "y": found["y"]}
 
     def _act(self, *sources):
         self._command("input.performActions", actions=sources)
