@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -34,3 +35,6 @@ def workers_on(on: str | None, workers: int | None = None) -> Iterator[int | Wor
 
     with RayWorkers(on) as cluster:
         yield cluster
+    if cluster.repeated:
+        tasks = "1 task was" if cluster.repeated == 1 else f"{cluster.repeated:,} tasks were"
+        print(f"truthfl: {tasks} computed again, because a process or node was lost.", file=sys.stderr)

@@ -24,9 +24,7 @@ def plan(
         str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
     ] = None,
     on: On = None,
-    out: Annotated[Path, typer.Option(help="Folder for what is trained with --on, to go on from.")] = Path(
-        "truthfl-plan"
-    ),
+    out: Annotated[Path, typer.Option(help="With --on: folder for what was trained.")] = Path("truthfl-plan"),
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """What each client would be asked to do and paid for it. Of a job on data, nothing runs but the server's own pilot.

@@ -23,14 +23,15 @@ from truthfl.studies.cluster.address import ClusterAddress
 from truthfl.studies.cluster.connecting import connect
 
 MOST_ATTEMPTS = 6  # at one task; the first ones may have been lost with a node
-PROBE_SECONDS, WAIT_SECONDS = 20.0, 0.2
+PROBE_SECONDS, WAIT_SECONDS = 10.0, 0.2
 
 
 def run_broker(connection: Connection, address: ClusterAddress, expected: Mapping[str, str]) -> None:
     """Answer the messages of a study until it closes the connection.
 
     From the study: ("array", digest, array), ("forget", digests), ("do", number, call, digests). To it: ("ready",) or
-    ("refused", exception) at first; then ("done", number, result), ("error", number, exception), ("lost", why).
+    ("refused", exception) at first; then ("done", number, result), ("error", number, exception), ("again", number) for a
+    task that is computed again because its process or node was lost, ("lost", why) if that does not help.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_silent()
@@ -74,20 +75,21 @@ class _Tasks:
     def send(self, task: _Sent) -> None:
         self.sent[self.remote.remote(*task.arguments)] = task
 
-    def finished(self) -> list[tuple[_Sent, tuple[str, Any]]]:
+    def finished(self) -> list[tuple[_Sent, str, Any]]:
         """Tasks that have ended, with what became of them; those lost with a process or a node are sent again."""
         ended, _ = self.ray.wait(list(self.sent), num_returns=1, timeout=WAIT_SECONDS)
         results = []
         for reference in ended:
             task = self.sent.pop(reference)
             try:
-                results.append((task, self.ray.get(reference)))
+                results.append((task, *self.ray.get(reference)))
             except self.ray.exceptions.RayError as error:
                 if task.attempts >= MOST_ATTEMPTS or isinstance(error, self.ray.exceptions.TaskUnschedulableError):
-                    results.append((task, ("lost", _reason(error, task.attempts))))
+                    results.append((task, "lost", _reason(error, task.attempts)))
                     continue
                 task.attempts += 1
                 self.send(task)
+                results.append((task, "again", None))
         return results
 
 
@@ -113,8 +115,8 @@ def _serve(connection: Connection, ray: Any, expected: dict[str, str]) -> None:
                 return
             _take(tasks, message, expected)
             continue
-        for task, (status, value) in tasks.finished():
-            connection.send((status, task.number, value) if status in ("done", "error") else (status, value))
+        for task, status, value in tasks.finished():
+            connection.send((status, value) if status in ("lost", "unfit") else (status, task.number, value))
 
 
 def _take(tasks: _Tasks, message: tuple[Any, ...], expected: dict[str, str]) -> None:

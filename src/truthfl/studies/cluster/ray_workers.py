@@ -25,13 +25,16 @@ MOST_STORED = 1 << 29  # bytes of arrays that are kept at the cluster for later 
 
 
 class RayWorkers(Workers):
-    """The cluster that `--on` names; see `cluster_address`. Connected from the start of the context to its end."""
+    """The cluster that `--on` names; see `cluster_address`. Connected from the start of the context to its end.
+
+    repeated  the number of tasks that were computed again because their process or node was lost
+    """
 
     def __init__(self, on: str) -> None:
         self.address: ClusterAddress = cluster_address(on)
         if importlib.util.find_spec("ray") is None:
             raise InputError("Ray is not installed; pip install 'truthfl[cluster]' brings it.")
-        self.numbers = count()
+        self.numbers, self.repeated = count(), 0
         self.stored: dict[str, int] = {}  # bytes of arrays at the cluster, by digest, the latest used last
         self.connection: Connection | None = None
         self.process: BaseProcess | None = None
@@ -56,7 +59,6 @@ class RayWorkers(Workers):
         self._end()
 
     def compute(self, missing: Mapping[str, Work]) -> Iterator[tuple[str, Result]]:
-        """Results in the order of completion; a task whose process or node is lost is computed again."""
         running: dict[int, str] = {}
         for address, task in missing.items():
             number = next(self.numbers)
@@ -71,6 +73,9 @@ class RayWorkers(Workers):
         while running:
             kind, number, value = self._receive()
             if number not in running:  # of tasks that nobody waits for since another one failed
+                continue
+            if kind == "again":
+                self.repeated += 1
                 continue
             if kind == "error":
                 raise value
