@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all tasks."""
 
 
-class Work(Protocol):
+class StudyTask(Protocol):
     """What can be computed here or elsewhere, and is known by its content."""
 
     @property
@@ -97,7 +97,7 @@ class Store:
 
     folder: Path
 
-    def get(self, task: Work) -> Result | None:
+    def get(self, task: StudyTask) -> Result | None:
         """The stored result of a task; None if there is no file or it cannot be read."""
         try:
             with self._path(task).open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -105,16 +105,16 @@ class Store:
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             return None
 
-    def put(self, task: Work, result: Result) -> None:
+    def put(self, task: StudyTask, result: Result) -> None:
         """Store a result. Without fsync: a lost file is computed again."""
         write_file(self._path(task), npz_bytes(result), sync=False)
 
-    def _path(self, task: Work) -> Path:
+    def _path(self, task: StudyTask) -> Path:
         return self.folder / f"{task.address}.npz"
 
 
 def do_all(
-    tasks: Sequence[Work],
+    tasks: Sequence[StudyTask],
     store: Store,
     *,
     workers: int | Workers | None = None,
@@ -125,7 +125,7 @@ def do_all(
     workers  a number of processes, by default that of the cores; or workers, for a caller with many batches of tasks
     """
     results: dict[str, Result] = {}
-    missing: dict[str, Work] = {}
+    missing: dict[str, StudyTask] = {}
     addresses = [task.address for task in tasks]
     for address, task in zip(addresses, tasks, strict=True):
         if address in results or address in missing:
@@ -154,7 +154,7 @@ def _count(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-def _compute_here(missing: Mapping[str, Work]) -> Iterator[tuple[str, Result]]:
+def _compute_here(missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
     for address, task in missing.items():
         yield address, task.do()
 
@@ -163,7 +163,7 @@ class Workers(contextlib.AbstractContextManager["Workers"], ABC):
     """What computes the tasks of many calls of `do_all`."""
 
     @abstractmethod
-    def compute(self, missing: Mapping[str, Work]) -> Iterator[tuple[str, Result]]:
+    def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
         """Results by address, in the order of completion."""
 
 
@@ -175,7 +175,7 @@ class WorkerPool(Workers):
         self.others = set(multiprocessing.active_children())
         self.executor: ProcessPoolExecutor | None = None
 
-    def compute(self, missing: Mapping[str, Work]) -> Iterator[tuple[str, Result]]:
+    def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
         if self.count == 1:
             yield from _compute_here(missing)
             return

@@ -29,9 +29,10 @@ PROBE_SECONDS, WAIT_SECONDS = 10.0, 0.2
 def run_broker(connection: Connection, address: ClusterAddress, expected: Mapping[str, str]) -> None:
     """Answer the messages of a study until it closes the connection.
 
-    From the study: ("array", digest, array), ("forget", digests), ("do", number, call, digests). To it: ("ready",) or
-    ("refused", exception) at first; then ("done", number, result), ("error", number, exception), ("again", number) for a
-    task that is computed again because its process or node was lost, ("lost", why) if that does not help.
+    From the study: ("array", digest, array), ("forget", digests), ("do", number, call, digests). To it, at first:
+    ("ready",), ("refused", exception) or ("unfit", why). Then ("done", number, result), ("error", number, exception),
+    ("again", number, None) for a task that is computed again because its process or node was lost, and ("lost", why) or
+    ("unfit", why) if none is computed any more.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _be_silent()

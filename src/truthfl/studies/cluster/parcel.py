@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from truthfl.studies.cluster.array_call import ArrayCall, Arrays
 from truthfl.studies.cluster.shipped_files import shipped_files, with_local_files
-from truthfl.studies.work import Work, WorkItem
+from truthfl.studies.work import StudyTask, WorkItem
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,7 @@ class Parcel:
     arrays: Arrays
 
 
-def parcel_of(task: Work) -> Parcel:
+def parcel_of(task: StudyTask) -> Parcel:
     """The task as it travels."""
     if isinstance(task, ArrayCall):
         return Parcel(pickle.dumps((task.work, task.common, task.own)), task.arrays)
@@ -27,7 +27,7 @@ def parcel_of(task: Work) -> Parcel:
     return Parcel(pickle.dumps((task.work, dict(task.settings), files)), contents)
 
 
-def opened(call: bytes, arrays: Arrays) -> tuple[Work, dict[str, str]]:
+def opened(call: bytes, arrays: Arrays) -> tuple[StudyTask, dict[str, str]]:
     """On a node: the task, and the names that its files have on the other machine, by those here."""
     work, first, second = pickle.loads(call)
     if isinstance(first, bytes):

@@ -18,7 +18,7 @@ from truthfl.studies.cluster.address import ClusterAddress, cluster_address
 from truthfl.studies.cluster.broker import run_broker
 from truthfl.studies.cluster.on_node import facts
 from truthfl.studies.cluster.parcel import parcel_of
-from truthfl.studies.work import Result, Work, Workers, interrupts_deferred
+from truthfl.studies.work import Result, StudyTask, Workers, interrupts_deferred
 
 START_SECONDS, END_SECONDS = 120.0, 15.0
 MOST_STORED = 1 << 29  # bytes of arrays that are kept at the cluster for later tasks
@@ -58,7 +58,7 @@ class RayWorkers(Workers):
     def __exit__(self, *error: object) -> None:
         self._end()
 
-    def compute(self, missing: Mapping[str, Work]) -> Iterator[tuple[str, Result]]:
+    def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
         running: dict[int, str] = {}
         for address, task in missing.items():
             number = next(self.numbers)
