@@ -12,9 +12,11 @@ from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.elsewhere import limit_threads, usual_threads
 from truthfl.learning.federations import Data, ModelChoice, build_federation
 from truthfl.learning.profile import Profile
+from truthfl.learning.task_choice import TaskChoice
 from truthfl.learning.training import train
 from truthfl.mechanism.setting import Training
 from truthfl.mechanism.strategies import Strategies
+from truthfl.studies.cells import Cell, FederationSpec
 from truthfl.studies.cluster.array_call import LARGE, ArrayCall, digest_of, pickled, unpickled
 from truthfl.studies.cluster.parcel import opened, parcel_of
 from truthfl.studies.cluster.planning import planned_by
@@ -119,6 +121,47 @@ def test_large_arrays_are_named_by_what_they_hold():
     large[0] = 7
     assert call.address != ArrayCall("a:b", pickled({"large": [large, large], "small": small})[0], b"", arrays).address
     assert digest_of(large) != digest_of(large.reshape(2, -1)) != digest_of(large.view(np.int8))
+
+
+OWN_TASK = """
+import numpy as np
+from truthfl.simulate import ReadSamples, Task
+
+class Mine(Task):
+    def read(self, path):
+        numbers = np.loadtxt(path)
+        return ReadSamples(numbers, tuple("ab"[int(number > 0)] for number in numbers[:, 0]))
+"""
+
+
+def test_the_files_of_a_task_travel_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "node"))
+    (tmp_path / "node").mkdir()
+    np.savetxt(tmp_path / "rows.txt", np.random.default_rng(0).normal(size=(300, 3)))
+    (tmp_path / "mine.py").write_text(OWN_TASK)
+    data = Data(source=str(tmp_path / "rows.txt"), pilot_samples=100, test_samples=50)
+    own = FederationSpec(data, ModelChoice("softmax"), (30, 30), task=TaskChoice(f"{tmp_path / 'mine.py'}:Mine"))
+    (task,) = Cell(own, 5, 0.1, 10).tasks([0, 1])
+    here, parcel = task.do(), parcel_of(task)
+    for name in ("rows.txt", "mine.py"):
+        (tmp_path / name).unlink()  # a node has none of it
+    there, names = opened(parcel.call, parcel.arrays)
+    assert {name: array.tobytes() for name, array in there.do().items()} == {
+        name: array.tobytes() for name, array in here.items()
+    }
+    used = there.settings["data"]["source"], there.settings["task"]["use"].rpartition(":")[0]
+    assert [names[path] for path in used] == [str(tmp_path / "rows.txt"), str(tmp_path / "mine.py")]
+    assert (tmp_path / "node" / f"truthfl-{os.getuid()}").stat().st_mode & 0o077 == 0
+
+
+def test_built_in_data_are_at_the_node(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()  # not what is meant
+    (tmp_path / "digits" / "notes.txt").write_text("private")
+    (task,) = Cell(FederationSpec(DATA, ModelChoice("softmax"), (60,) * 4), 5, 0.1, 10).tasks([0])
+    parcel = parcel_of(task)
+    assert not parcel.arrays
+    assert opened(parcel.call, {})[0] == task
 
 
 def test_a_node_has_one_thread_for_a_task():

@@ -1,6 +1,6 @@
 """The files that a task's settings name, sent along with it: nodes of a cluster do not have the disk of this machine.
 
-Imports `files` and `array_call`.
+Imports `files`, `learning.task_choice` and `array_call`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import ServiceError
 from truthfl.files import make_private_folder, write_file
+from truthfl.learning.task_choice import TaskChoice
 from truthfl.studies.cluster.array_call import Arrays, digest_of
 
 PLACES = (("data", "source"), ("task", "use"), ("aggregation", "use"))  # of settings that may name a file
@@ -78,10 +79,13 @@ def with_local_files(
 
 
 def _path_in(settings: Mapping[str, Any], setting: tuple[str, str]) -> str:
-    """The path at this place, without the name of a class; "" if there is none."""
+    """The path at this place, without the name of a class; "" if there is none, or the name of what comes along."""
     section = settings.get(setting[0])
     value = str(section.get(setting[1], "")) if isinstance(section, Mapping) else ""
-    return value.rpartition(":")[0] if setting[1] == "use" else value
+    if setting[0] == "data":
+        return "" if value in TaskChoice.of_document(settings.get("task")).load().sources else value
+    place = value.rpartition(":")[0]
+    return place if place.endswith(".py") else ""
 
 
 @lru_cache(maxsize=64)
