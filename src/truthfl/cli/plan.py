@@ -1,14 +1,21 @@
-"""The command `truthfl plan`. Imports `output`; when called, also `planned`, `plan_output`, `audition_output`,
+"""The command `truthfl plan`.
+
+Imports `cluster`, `output` and `progress`; when called, also `planned`, `plan_output`, `audition_output`,
 `privacy_output`, `job`, `learning.task_choice` and `mechanism.deviation`.
 """
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from truthfl.cli.cluster import On, workers_on
 from truthfl.cli.output import JobFile, print_json
+from truthfl.cli.progress import exit_on_failure
+from truthfl.errors import InputError
 
 
 def plan(
@@ -16,6 +23,8 @@ def plan(
     contract: Annotated[
         str | None, typer.Option(help="Kind of contract, in place of the job's: audition, lceme, …")
     ] = None,
+    on: On = None,
+    out: Annotated[Path, typer.Option(help="With --on: folder for what was trained.")] = Path("truthfl-plan"),
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """What each client would be asked to do and paid for it. Of a job on data, nothing runs but the server's own pilot.
@@ -31,11 +40,14 @@ def plan(
     if contract is not None:
         job = job.with_contract(contract)
     if isinstance(job, ConstantsJob):
+        if on is not None:
+            raise InputError("--on is for a job on data; this one states constants and is not trained.")
         planned = plan_constants_job(job)
     else:
         from truthfl.cli.privacy_output import privacy_json, privacy_sentence
 
-        plan, lies = plan_and_search(job)
+        with nullcontext() if on is None else exit_on_failure(out), workers_on(on) as workers:
+            plan, lies = plan_and_search(job, workers, out)
         privacy, of_noise = privacy_sentence(plan), privacy_json(plan)
         if plan.audition is not None:
             from truthfl.cli.audition_output import audition_json, print_audition

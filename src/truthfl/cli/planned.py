@@ -1,17 +1,22 @@
 """The plan of either kind of job, for `truthfl plan` to print.
 
-Imports `progress`, `mechanism` and, for a job on data, `adversary.pilot_lies` and `learning.plan_worth`.
+Imports `progress`, `mechanism` and, for a job on data, `adversary.pilot_lies`, `learning.plan_worth` and, with workers
+elsewhere, `studies`.
 """
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from truthfl.cli.progress import progress_bar
+from truthfl.cli.progress import ActivityProgress, progress_bar
+from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.deviation import absence_rise
 from truthfl.mechanism.economics import PlanEconomics, WarnFactors, plan_economics
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLies
     from truthfl.job import ConstantsJob, DataJob, ServerSettings
     from truthfl.learning.planning import Plan
+    from truthfl.studies.work import Workers
 
 HUNDREDTH = 0.01
 
@@ -129,18 +135,37 @@ def plan_constants_job(job: ConstantsJob) -> Planned:
     )
 
 
-def plan_and_search(job: DataJob) -> tuple[Plan, PilotLies]:
-    """Plan on pilot data and search for lies there, with a progress bar."""
+def plan_and_search(
+    job: DataJob, workers: int | Workers | None = None, folder: Path = Path()
+) -> tuple[Plan, PilotLies]:
+    """Plan on pilot data and search for lies there, with a progress bar; workers elsewhere keep results in a folder."""
     from truthfl.adversary.pilot_lies import search_on_pilot
 
     with progress_bar() as report_progress:
-        if report_progress is not None:
-            report_progress("trying out on pilot data", 0, 0)
+        progress = report_progress or (lambda *_: None)
+        progress("trying out on pilot data", 0, 0)
         side = job.server_side()
-        plan = job.plan(side)
-        if report_progress is not None:
-            report_progress("searching for lies", 0, 0)
-        return plan, search_on_pilot(plan.side, plan)
+        with _trained_by(workers, job, folder, progress, "trying out on pilot data"):
+            plan = job.plan(side)
+        progress("searching for lies", 0, 0)
+        with _trained_by(workers, job, folder, progress, "searching for lies"):
+            return plan, search_on_pilot(plan.side, plan)
+
+
+def _trained_by(
+    workers: int | Workers | None, job: DataJob, folder: Path, progress: ActivityProgress, activity: str
+) -> AbstractContextManager[None]:
+    """The context of one activity, in which workers elsewhere train."""
+    if workers is None or isinstance(workers, int):
+        return nullcontext()
+    from truthfl.files import require_writable
+    from truthfl.studies.cluster.planning import can_be_planned_elsewhere, planned_by
+    from truthfl.studies.work import Store
+
+    if not can_be_planned_elsewhere(job):
+        raise InputError("--on plans with the tasks and aggregations that come along; plan one of your own without it.")
+    require_writable(folder)
+    return planned_by(workers, Store(folder / "tasks"), partial(progress, activity))
 
 
 def plan_data_job(job: DataJob, plan: Plan, lies: PilotLies) -> Planned:

@@ -1,6 +1,6 @@
 """`truthfl reproduce`: reproduce the paper's figures and claims.
 
-Imports `output`, `progress` and, when called, `studies`, `reporting` and `learning.compiled`.
+Imports `cluster`, `output`, `progress` and, when called, `studies`, `reporting` and `learning.compiled`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
+from truthfl.cli.cluster import On, workers_on
 from truthfl.cli.output import console, print_json, table
 from truthfl.cli.progress import exit_on_failure, progress_bar
 from truthfl.errors import InputError
@@ -34,6 +35,7 @@ def reproduce(
     data: Annotated[Path | None, typer.Option(help="Folder with MNIST's four files; 5,000 digits come along.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-reproduction"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
+    on: On = None,
     json: Annotated[bool, typer.Option("--json", help="Print the claims as JSON.")] = False,
 ) -> None:
     """The paper's figures and claims, made again on real MNIST: report.html, pictures, tables.
@@ -60,9 +62,9 @@ def reproduce(
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
-        with progress_bar() as progress:
+        with workers_on(on, workers) as used, progress_bar() as progress:
             store = Store(out / "tasks")
-            reproduction = run_studies(paper, studies, store, workers=workers, progress=progress)
+            reproduction = run_studies(paper, studies, store, workers=used, progress=progress)
         report = write_reproduction(reproduction, out, _provenance(reproduction, time.monotonic() - started))
     if json:
         print_json({"claims": reproduction.claims, "tasks_done": reproduction.tasks_done, "report": str(report)})

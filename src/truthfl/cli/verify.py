@@ -1,6 +1,6 @@
 """`truthfl verify`: the best lie of any client, in real training for a job on data, on the loss model for others.
 
-Imports `output`, `progress` and, when called, `job`, `studies`, `reporting` and `learning.compiled`.
+Imports `cluster`, `output`, `progress` and, when called, `job`, `studies`, `reporting` and `learning.compiled`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
+from truthfl.cli.cluster import On, workers_on
 from truthfl.cli.output import JobFile, console, print_json, table
 from truthfl.cli.progress import exit_on_failure, progress_bar
 from truthfl.errors import InputError
@@ -44,6 +45,7 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the search, the splits and the runs.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-verification"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
+    on: On = None,
     json: Annotated[bool, typer.Option("--json", help="One object per payment rule.")] = False,
 ) -> None:
     """Does lying pay? The best lie under each payment rule, the other clients being honest.
@@ -64,7 +66,7 @@ def verify(
     if contract is not None:
         job = job.with_contract(contract)
     if isinstance(job, ConstantsJob):
-        for option, value in (("--data", data), ("--runs", runs), ("--splits", splits)):
+        for option, value in (("--data", data), ("--runs", runs), ("--splits", splits), ("--on", on)):
             if value is not None:
                 raise InputError(f"{option} is for a job on data; this one states constants and is not trained.")
         _verify_on_loss_model(job, json)
@@ -74,7 +76,7 @@ def verify(
             raise InputError(f"data is {str(data)!r}, which is no folder; name the one with the four files of MNIST.")
         mnist = replace(job.data, source=str(data.resolve()), pilot_samples=10_000, test_samples=None)
         job = replace(job, data=mnist)
-    _verify_by_training(job, quick, runs, splits, seed, out, workers, json)
+    _verify_by_training(job, quick, runs, splits, seed, out, workers, on, json)
 
 
 def _verify_by_training(
@@ -85,6 +87,7 @@ def _verify_by_training(
     seed: int,
     out: Path,
     workers: int | None,
+    on: str | None,
     json: bool,
 ) -> None:
     from truthfl.files import require_writable
@@ -102,10 +105,10 @@ def _verify_by_training(
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
-        with progress_bar() as progress:
+        with workers_on(on, workers) as used, progress_bar() as progress:
             callback = progress or (lambda *_: None)
             verification = verify_job(
-                job, out, quick=quick, runs=runs, splits=splits, seed=seed, workers=workers, progress=callback
+                job, out, quick=quick, runs=runs, splits=splits, seed=seed, workers=used, progress=callback
             )
         scope = _scope_sentence(verification)
         report = write_verification(verification, scope, out, _provenance(seed, time.monotonic() - started))

@@ -4,12 +4,11 @@ One factor of all scores and one bias per class are fitted on one half of the te
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
 count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
 rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
-Imports `blas_threads`, `draws`, `labeled_samples`, `model` and `softmax`.
+Imports `blas_threads`, `draws`, `elsewhere`, `labeled_samples`, `model` and `softmax`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.draws import Purpose, bits, key
+from truthfl.learning.elsewhere import usual_threads
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Features, Model, Params
 from truthfl.learning.softmax import SoftmaxRegression
@@ -46,7 +46,7 @@ def solo_losses(
         block = params[first : first + BLOCK]
         return corrected_losses(np.stack([scores(one) for one in block]), labels)
 
-    workers = min(os.cpu_count() or 1, 64) if threads is None else threads
+    workers = usual_threads() if threads is None else threads
     with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
         if workers == 1 or len(params) <= BLOCK:
             losses = [tested(first) for first in range(0, len(params), BLOCK)]

@@ -1,13 +1,12 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
 `train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `behaviour`, `blas_threads`, `compiled`, `draws`, `engines`, `federated`, `labeled_samples`, `local_training`,
-`model`, `own_steps`, `partition`, `private_draws` and `private_model`.
+`recipe`, `behaviour`, `blas_threads`, `compiled`, `draws`, `elsewhere`, `engines`, `federated`, `labeled_samples`,
+`local_training`, `model`, `own_steps`, `partition`, `private_draws` and `private_model`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass, replace
@@ -21,6 +20,7 @@ from truthfl.learning.behaviour import SoloRecipe
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.compiled import kernel, supports
 from truthfl.learning.draws import Purpose, below, bits, key
+from truthfl.learning.elsewhere import usual_threads
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -95,7 +95,7 @@ def train_all_alone(
         engine.rounds(run, inner, 0, recipe.steps)
         return engine.unpack(inner)
 
-    workers = min(os.cpu_count() or 1, 64) if threads is None else threads
+    workers = usual_threads() if threads is None else threads
     with np.errstate(over="ignore", invalid="ignore"), one_blas_thread():
         if workers == 1:
             trained = [train_one(own) for own in samples]

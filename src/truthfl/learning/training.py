@@ -1,13 +1,12 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are. Imports `blas_threads`, `engines`, `federated`, `labeled_samples`, `single_reports`, `special_clients`,
-`model`, `profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
+round are. Imports `blas_threads`, `elsewhere`, `engines`, `federated`, `labeled_samples`, `single_reports`,
+`special_clients`, `model`, `profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
+from truthfl.learning.elsewhere import elsewhere, usual_threads
 from truthfl.learning.engines import Engine, Run, chunk_bounds, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -79,12 +79,17 @@ def train(
     evaluate_on  data sets on which the models are evaluated every `every` rounds, and after the last round
     progress     called after each evaluation, by any thread
     """
+    other = elsewhere(threads)
+    if other is not None and progress is None:
+        from truthfl.learning.training_blocks import train_in_blocks
+
+        return train_in_blocks(other, federated, strategies, seeds, labels, step_sizes, evaluate_on, every)
     runs = make_runs(federated, strategies, seeds, labels, step_sizes)
     rounds = federated.training.rounds
     step = rounds if every is None else whole_number("every", every, at_least=1)
     moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
     data_sets = dict(evaluate_on or {})
-    workers = min(os.cpu_count() or 1, 64) if threads is None else whole_number("threads", threads, at_least=1)
+    workers = usual_threads() if threads is None else whole_number("threads", threads, at_least=1)
     base = make_engine(federated)
     engine: Engine = base
     initial = {run.seed: federated.model.init(run.seed) for run in runs}

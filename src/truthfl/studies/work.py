@@ -1,7 +1,8 @@
 """Work items: calls of functions whose results are stored on disk under a hash of function name and settings.
 
 Items whose result is in the store are not computed again, so an interrupted study can be continued. Items are plain
-values, so they can be computed in other processes. Imports `files` and `learning.array_files`.
+values, so they can be computed by other `Workers`: processes of this machine or of a cluster. Imports `files` and
+`learning.array_files`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import os
 import signal
 import threading
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,17 @@ REVISION = 1  # part of every address; increase it when a function computes some
 Result = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all tasks."""
+
+
+class StudyTask(Protocol):
+    """What can be computed here or elsewhere, and is known by its content."""
+
+    @property
+    def address(self) -> str:
+        """The hash of all that the result depends on."""
+
+    def do(self) -> Result:
+        """Compute the result in this process."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +97,7 @@ class Store:
 
     folder: Path
 
-    def get(self, task: WorkItem) -> Result | None:
+    def get(self, task: StudyTask) -> Result | None:
         """The stored result of a task; None if there is no file or it cannot be read."""
         try:
             with self._path(task).open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -92,27 +105,27 @@ class Store:
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             return None
 
-    def put(self, task: WorkItem, result: Result) -> None:
+    def put(self, task: StudyTask, result: Result) -> None:
         """Store a result. Without fsync: a lost file is computed again."""
         write_file(self._path(task), npz_bytes(result), sync=False)
 
-    def _path(self, task: WorkItem) -> Path:
+    def _path(self, task: StudyTask) -> Path:
         return self.folder / f"{task.address}.npz"
 
 
 def do_all(
-    tasks: Sequence[WorkItem],
+    tasks: Sequence[StudyTask],
     store: Store,
     *,
-    workers: int | WorkerPool | None = None,
+    workers: int | Workers | None = None,
     progress: Progress | None = None,
 ) -> list[Result]:
     """The results of all tasks, in order; those missing in the store are computed by `workers` processes and stored.
 
-    workers  a number of processes, by default that of the cores; or a pool, for a caller with many batches of tasks
+    workers  a number of processes, by default that of the cores; or workers, for a caller with many batches of tasks
     """
     results: dict[str, Result] = {}
-    missing: dict[str, WorkItem] = {}
+    missing: dict[str, StudyTask] = {}
     addresses = [task.address for task in tasks]
     for address, task in zip(addresses, tasks, strict=True):
         if address in results or address in missing:
@@ -126,12 +139,11 @@ def do_all(
     report = progress or (lambda _done, _all: None)
     report(len(results), distinct)
     with contextlib.ExitStack() as stack:
-        if isinstance(workers, WorkerPool):
-            pool = workers
+        if isinstance(workers, Workers):
+            used = workers
         else:
-            pool = stack.enter_context(WorkerPool(min(_count(workers), max(len(missing), 1))))
-        computed = _compute_here(missing) if pool.count == 1 else pool.compute(missing)
-        for address, result in computed:
+            used = stack.enter_context(WorkerPool(min(_count(workers), max(len(missing), 1))))
+        for address, result in used.compute(missing):
             results[address] = result
             store.put(missing[address], result)
             report(len(results), distinct)
@@ -142,26 +154,36 @@ def _count(workers: int | None) -> int:
     return workers or os.cpu_count() or 1
 
 
-def _compute_here(missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
+def _compute_here(missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
     for address, task in missing.items():
         yield address, task.do()
 
 
-class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
-    """Worker processes for many calls of `do_all`; they start with the first one and are terminated at the end."""
+class Workers(contextlib.AbstractContextManager["Workers"], ABC):
+    """What computes the tasks of many calls of `do_all`."""
+
+    @abstractmethod
+    def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
+        """Results by address, in the order of completion."""
+
+
+class WorkerPool(Workers):
+    """Processes of this machine; they start with the first call and are terminated at the end. One is this process."""
 
     def __init__(self, count: int | None = None) -> None:
         self.count = _count(count)
         self.others = set(multiprocessing.active_children())
         self.executor: ProcessPoolExecutor | None = None
 
-    def compute(self, missing: Mapping[str, WorkItem]) -> Iterator[tuple[str, Result]]:
-        """Results in the order of completion."""
+    def compute(self, missing: Mapping[str, StudyTask]) -> Iterator[tuple[str, Result]]:
+        if self.count == 1:
+            yield from _compute_here(missing)
+            return
         if self.executor is None:
             spawn = multiprocessing.get_context("spawn")
             self.executor = ProcessPoolExecutor(self.count, mp_context=spawn, initializer=_end_with_parent)
         try:
-            with _interrupts_deferred():
+            with interrupts_deferred():
                 running = {self.executor.submit(task.do): address for address, task in missing.items()}
             for done in as_completed(running):
                 yield running[done], done.result()
@@ -195,7 +217,7 @@ def _end_with_parent() -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_deferred() -> Iterator[None]:
+def interrupts_deferred() -> Iterator[None]:
     """Block SIGINT in this context and in processes started in it; this process receives it at the end.
 
     Ctrl-C is sent to all processes of a command. Only the parent handles it, and terminates the others.

@@ -15,7 +15,7 @@ from truthfl.studies.cells import Cell, CellResult
 from truthfl.studies.reproduce import figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, pilot, text_claims
 from truthfl.studies.reproduce.claims import UNDECIDED, Claim
 from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
-from truthfl.studies.work import Result, Store, WorkItem, do_all
+from truthfl.studies.work import Result, Store, Workers, WorkItem, do_all
 
 STUDIES: Mapping[str, Study] = {
     module.STUDY.name: module.STUDY
@@ -50,7 +50,7 @@ def reproduce(
     studies: Sequence[Study],
     store: Store,
     *,
-    workers: int | None = None,
+    workers: int | Workers | None = None,
     progress: StageProgress | None = None,
 ) -> Reproduction:
     """Train all cells that are not in the store, and make figures and claims from the results."""
@@ -104,7 +104,7 @@ def _no_contract(study: Study) -> Claim:
 class _TaskRunner:
     """Runs tasks and counts those that were computed, not read from the store."""
 
-    def __init__(self, store: Store, workers: int | None, progress: StageProgress) -> None:
+    def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
         self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
 
     def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:

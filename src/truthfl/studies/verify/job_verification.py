@@ -1,11 +1,12 @@
 """Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
 Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary`,
-`learning` and `studies.work`.
+`learning`, `studies.cluster.planning` and `studies.work`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,13 +21,14 @@ from truthfl.job import DataJob
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.solo_training import possible_recipes
 from truthfl.mechanism.observation import Evidence
+from truthfl.studies.cluster.planning import can_be_planned_elsewhere, planned_by
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
 from truthfl.studies.verify.lie_trainer import Place
 from truthfl.studies.verify.rule_tests import BOUND_RULES, RuleTest, rule_tests
 from truthfl.studies.verify.verdicts import Verdict
 from truthfl.studies.verify.verification import SEARCH_SHARE, LieMeasurement, VerificationDesign, measure_lies
-from truthfl.studies.work import Progress, Store, WorkerPool
+from truthfl.studies.work import Progress, Store, WorkerPool, Workers
 
 FEWEST_SPLITS, RUNS_PER_SPLIT = 20, 10
 FEWEST_RUNS, MOST_RUNS = 200, 10_000_000
@@ -88,7 +90,7 @@ def verify_job(
     seed: int = 0,
     runs: int | None = None,
     splits: int | None = None,
-    workers: int | None = None,
+    workers: int | Workers | None = None,
     progress: StageProgress = lambda *_: None,
 ) -> JobVerification:
     """Search the lie that gains most under each rule, and measure it on splits that the search has not seen.
@@ -98,7 +100,7 @@ def verify_job(
     seed     of the search, the splits and the runs
     runs     number of training runs, about; by default as many as two cores make in less than ten minutes
     splits   on which the lies that were found are measured
-    workers  number of processes; by default the number of cores
+    workers  number of processes, by default the number of cores; or workers elsewhere
     """
     federated = job.simulated_federation().federated
     samples, recipes = federated.data, possible_recipes(federated.model, federated.data.features)
@@ -110,12 +112,13 @@ def verify_job(
         return lambda done, number: progress(name, done, number)
 
     store = Store(folder / "tasks")
-    plans, skipped = drawn_plans(
-        job, EFFORTS[speed_class(job, samples), quick].draws, store, seed=seed, progress=stage("planning")
-    )
+    with _planning(job, workers, store):
+        plans, skipped = drawn_plans(
+            job, EFFORTS[speed_class(job, samples), quick].draws, store, seed=seed, progress=stage("planning")
+        )
     searched, measured = _places(plans, splits, seed)
     more = most_labels(job.clients.dataset_size, len(samples))
-    with WorkerPool(workers) as pool:
+    with contextlib.nullcontext(workers) if isinstance(workers, Workers) else WorkerPool(workers) as pool:
         tests, absent = rule_tests(plans, store, workers=pool, progress=stage("pricing"))
         measurements = [
             measure_lies(
@@ -133,6 +136,13 @@ def verify_job(
         for each in measurements
     )
     return JobVerification(results, absent, len(plans), tuple(skipped))
+
+
+def _planning(job: DataJob, workers: int | Workers | None, store: Store) -> contextlib.AbstractContextManager[None]:
+    """The context in which the job is planned: with workers elsewhere, its trainings are theirs."""
+    if not isinstance(workers, Workers) or not can_be_planned_elsewhere(job):
+        return contextlib.nullcontext()
+    return planned_by(workers, store)
 
 
 def _places(plans: list[DrawnPlan], splits: int, seed: int) -> tuple[tuple[Place, ...], tuple[Place, ...]]:

@@ -17,7 +17,7 @@ from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_runs import LieLosses
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.rule_tests import RuleTest
-from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
+from truthfl.studies.work import Progress, Result, Store, Workers, WorkItem, do_all
 
 RUNS_PER_ITEM = 40
 BY_POINT, BY_CASE = ("loss", "delivered", "joined", "solo"), ("alone", "nobody", "shift")
@@ -45,7 +45,7 @@ def known_losses(
     cases: Sequence[StudyCase],
     store: Store,
     *,
-    workers: int | WorkerPool | None = None,
+    workers: int | Workers | None = None,
     progress: Progress | None = None,
 ) -> KnownLosses:
     """The losses of lies in these cases, computed by the workers and stored."""
@@ -85,7 +85,7 @@ def _train(
     test: RuleTest,
     cases: Sequence[StudyCase],
     store: Store,
-    workers: int | WorkerPool | None,
+    workers: int | Workers | None,
     progress: Progress | None,
     groups: Sequence[tuple[Sequence[LiePoint], range]],
 ) -> list[LieLosses]:

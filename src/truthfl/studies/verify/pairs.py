@@ -16,7 +16,7 @@ from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.verify.lie_trainer import Place, payers_of, place_settings
 from truthfl.studies.verify.rule_tests import RuleTest
-from truthfl.studies.work import Progress, Store, WorkerPool, WorkItem, do_all
+from truthfl.studies.work import Progress, Store, Workers, WorkItem, do_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ def pair_gains(
     first_seed: int,
     store: Store,
     *,
-    workers: int | WorkerPool | None,
+    workers: int | Workers | None,
     progress: Progress | None,
 ) -> list[PairGains]:
     """The gains of one pair on each split, for each rule; empty with fewer than two clients.

@@ -26,7 +26,7 @@ from truthfl.mechanism.setting import Clients, Constants, Training
 from truthfl.mechanism.spread import confidence_margin
 from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.verify.drawn_plans import DrawnPlan
-from truthfl.studies.work import Progress, Result, Store, WorkerPool, WorkItem, do_all
+from truthfl.studies.work import Progress, Result, Store, Workers, WorkItem, do_all
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def rule_tests(
     plans: Sequence[DrawnPlan],
     store: Store,
     *,
-    workers: int | WorkerPool | None = None,
+    workers: int | Workers | None = None,
     progress: Progress | None = None,
 ) -> tuple[tuple[RuleTest, ...], dict[str, str]]:
     """The rule tests, and the reasons why rules are absent, by name of the rule.

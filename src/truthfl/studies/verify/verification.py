@@ -23,7 +23,7 @@ from truthfl.studies.verify.lie_trainer import Place, StudyCase, known_losses, p
 from truthfl.studies.verify.pairs import PairGains, pair_gains, runs_per_pair
 from truthfl.studies.verify.regret import BATCH_CURVE, LABEL_CURVE
 from truthfl.studies.verify.rule_tests import RuleTest, asked_clients
-from truthfl.studies.work import Progress, Store, WorkerPool
+from truthfl.studies.work import Progress, Store, Workers
 
 SEARCH_SHARE = 0.55  # of the runs; the others measure what the search found
 MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure, after that of the search
@@ -91,7 +91,7 @@ def measure_lies(
     design: VerificationDesign,
     store: Store,
     *,
-    workers: int | WorkerPool | None = None,
+    workers: int | Workers | None = None,
     progress: Progress | None = None,
 ) -> LieMeasurement:
     """Search the lies that gain most under each rule, and measure them on the other splits."""
@@ -125,7 +125,7 @@ def _search(
     design: VerificationDesign,
     space: LieSpace,
     store: Store,
-    workers: int | WorkerPool | None,
+    workers: int | Workers | None,
     progress: Progress | None,
 ) -> tuple[SearchResult, KnownLosses]:
     asked, rules, places = asked_clients(test.draws[0].clients.weight), len(test.names), design.searched

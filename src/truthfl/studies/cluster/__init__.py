@@ -1,0 +1,1 @@
+"""Studies on a Ray cluster: the tasks of `studies.work` computed by other machines, with the same results."""
