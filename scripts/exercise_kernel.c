@@ -133,7 +133,7 @@ static void exercise(const functions *f, truthfl_job job, int64_t images, int64_
 }
 
 static int exercise_all(const functions *f, FILE *to) {
-  const int shapes[][5] = {{28, 28, 1, 10, 8}, {6, 6, 1, 2, 1}, {7, 9, 3, 17, 5}, {6, 37, 2, 16, 4}, {21, 6, 1, 3, 7},
+  const int shapes[][5] = {{10, 28, 1, 10, 8}, {6, 6, 1, 2, 1}, {7, 9, 3, 17, 5}, {6, 37, 2, 16, 4}, {21, 6, 1, 3, 7},
                            {6, 44, 1, 4, 3},   {28, 28, 1, 10, 0}, {1, 1, 1, 2, 0}, {1, 67, 1, 23, 0}, {8, 8, 3, 16, 0}};
   int done = 0;
   for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++)
