@@ -11,8 +11,9 @@ setup(
         Extension(
             "truthfl.learning._kernel",
             sources=[str(KERNEL / name) for name in ("plain.c", "avx2.c", "avx512.c", "choose.c")],
-            depends=[str(KERNEL / name) for name in ("job.h", "body.h")],
-            extra_compile_args=["-O3", "-std=gnu11", "-Wno-psabi"],
+            depends=sorted(str(header) for header in KERNEL.glob("*.h")),
+            extra_compile_args=["-O3", "-std=gnu11", "-Wno-psabi", "-pthread"],
+            extra_link_args=["-pthread"],
             libraries=["m"],
             optional=True,
         )

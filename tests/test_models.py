@@ -87,7 +87,7 @@ def test_the_kernel_computes_what_numpy_computes(model, shape, instruction_set):
     compiled = CompiledModel(model, chosen)
     for seed, count in ((3, 1), (4, 8), (5, 50)):
         params, images, labels, weight = samples(model, shape, seed, count)
-        assert (compiled.unpack(compiled.pack(params)) == params).all()
+        assert (compiled.layout.unpack(compiled.layout.pack(params)) == params).all()
         slow = model.weighted_gradient(params, images, labels, weight)
         fast = compiled.weighted_gradient(params, images, labels, weight)
         assert np.abs(fast - slow).max() <= 2e-6 * np.abs(slow).max()

@@ -102,7 +102,7 @@ def bright_pixels(model: Model, features: Features) -> tuple[NDArray[Any], ...]:
 
     Empty for other models and brighter images; the kernel then reads whole images.
     """
-    if not isinstance(model, SoftmaxRegression) or model.classes > 16 or model.pixels > 2**16:
+    if not isinstance(model, SoftmaxRegression) or model.pixels > 2**16:
         return ()
     flat = features.reshape(-1)
     bright = np.flatnonzero(flat != 0)
@@ -124,11 +124,13 @@ def addresses(*arrays: NDArray[Any]) -> list[ctypes.c_void_p]:
     return [address(array) for array in arrays]
 
 
-class CompiledModel:
-    """A built-in model's functions computed by the kernel; equal to the model's own up to rounding."""
+class Layout:
+    """The kernel's layout of a model's parameters, which depends on whether the job has bright pixels."""
 
-    def __init__(self, model: Model, with_kernel: Kernel) -> None:
-        self.model, self.kernel, self.job = model, with_kernel, describe(model)
+    def __init__(self, model: Model, with_kernel: Kernel, bright: tuple[NDArray[Any], ...] = ()) -> None:
+        self.size, self.kernel, self.job = model.size, with_kernel, describe(model)
+        if bright:
+            self.job.bright, self.job.points_to = bright[0].ctypes.data, bright
         self.inner_size = with_kernel.call("inner_size", ctypes.byref(self.job))
 
     def pack(self, params: Params) -> Params:
@@ -140,17 +142,25 @@ class CompiledModel:
 
     def unpack(self, inner: Params) -> Params:
         """Parameters in the kernel's layout converted to flat ones."""
-        flat = np.empty(self.model.size, dtype=np.float32)
+        flat = np.empty(self.size, dtype=np.float32)
         self.kernel.call("unpack", ctypes.byref(self.job), address(inner), address(flat))
         return flat
 
+
+class CompiledModel:
+    """A built-in model's functions computed by the kernel; equal to the model's own up to rounding."""
+
+    def __init__(self, model: Model, with_kernel: Kernel) -> None:
+        self.model, self.kernel, self.layout = model, with_kernel, Layout(model, with_kernel)
+        self.job = self.layout.job
+
     def weighted_gradient(self, params: Params, features: Features, labels: Labels, weight: Params) -> Params:
         x, y = kernel_images(self.model, features), labels.astype(np.int32)
-        w, inner = np.ascontiguousarray(weight, dtype=np.float32), self.pack(params)
+        w, inner = np.ascontiguousarray(weight, dtype=np.float32), self.layout.pack(params)
         result = np.empty_like(inner)
         pointers = addresses(inner, x, y, w)
         self.kernel.call("gradient", ctypes.byref(self.job), *pointers, ctypes.c_int64(len(y)), address(result))
-        gradient = self.unpack(result)
+        gradient = self.layout.unpack(result)
         penalty = self.job.penalty
         if penalty:
             gradient += np.float32(penalty * weight.sum(dtype=np.float64)) * params
@@ -158,7 +168,7 @@ class CompiledModel:
 
     def evaluate(self, params: Params, features: Features, labels: Labels) -> tuple[float, float]:
         """Mean loss, penalty included, and accuracy."""
-        x, y, inner = kernel_images(self.model, features), labels.astype(np.int32), self.pack(params)
+        x, y, inner = kernel_images(self.model, features), labels.astype(np.int32), self.layout.pack(params)
         loss, correct = ctypes.c_double(), ctypes.c_int64()
         pointers = addresses(inner, x, y)
         out = (ctypes.byref(loss), ctypes.byref(correct))

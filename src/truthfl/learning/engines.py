@@ -20,6 +20,7 @@ from truthfl.learning.compiled import (
     ARRAYS,
     CompiledModel,
     KernelJob,
+    Layout,
     address,
     bright_pixels,
     describe,
@@ -86,10 +87,10 @@ def chunk_bounds(clients: int) -> NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def make_engine(federated: Federated) -> Engine:
-    """The kernel's engine if the kernel is built and supports the model, else NumPy's."""
+def make_engine(federated: Federated, threads: int = 1) -> Engine:
+    """The kernel's engine if the kernel is built and supports the model, else NumPy's, which is of one thread."""
     compiled = kernel() if supports(federated.model, federated.data.features) else None
-    return NumPyEngine(federated) if compiled is None else KernelEngine(federated)
+    return NumPyEngine(federated) if compiled is None else KernelEngine(federated, threads)
 
 
 class NumPyEngine:
@@ -193,26 +194,27 @@ class NumPyEngine:
 
 
 class KernelEngine:
-    """Trains the built-in models by the compiled kernel."""
+    """Trains the built-in models by the compiled kernel; `threads` compute the chunks of each round."""
 
-    def __init__(self, federated: Federated) -> None:
+    def __init__(self, federated: Federated, threads: int = 1) -> None:
         compiled = kernel()
         assert compiled is not None
-        self.federated, self.kernel = federated, compiled
+        self.federated, self.kernel, self.threads = federated, compiled, threads
         self.model = CompiledModel(federated.model, compiled)
         self.bounds = chunk_bounds(len(federated.partition))
         self.features = kernel_images(federated.model, federated.data.features)
         self.rows, self.starts = _contiguous(federated.partition)
         self.available = np.ascontiguousarray(federated.participation, dtype=np.float64)
         self.bright = bright_pixels(federated.model, self.features)
+        self.layout = Layout(federated.model, compiled, self.bright)
         self.jobs: WeakKeyDictionary[Run, KernelJob] = WeakKeyDictionary()
         self.converted_labels: tuple[Labels, NDArray[np.int32]] | None = None
 
     def pack(self, params: Params) -> Params:
-        return self.model.pack(params)
+        return self.layout.pack(params)
 
     def unpack(self, inner: Params) -> Params:
-        return self.model.unpack(inner)
+        return self.layout.unpack(inner)
 
     def chunk_update(self, run: Run, inner: Params, round_: int, first: int, last: int) -> Params:
         job = self._job(run)
@@ -230,7 +232,8 @@ class KernelEngine:
         job = self._job(run)
         numbers = (ctypes.c_int64(first), ctypes.c_int64(last))
         chunks = (address(self.bounds), ctypes.c_int64(len(self.bounds) - 1))
-        self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks)
+        threads = ctypes.c_int64(self.threads)
+        self.kernel.call("run", ctypes.byref(job), address(inner), *numbers, *chunks, threads)
 
     def relabel(self, run: Run, samples: NDArray[np.int64], labels: Labels) -> None:
         run.labels[samples] = labels

@@ -1,8 +1,9 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are. Imports `blas_threads`, `elsewhere`, `engines`, `federated`, `labeled_samples`, `single_reports`,
-`special_clients`, `model`, `profile`, `runs`, `mechanism.checks` and `mechanism.strategies`.
+round are: by the kernel itself, or by `_ThreadedEngine` for NumPy. Imports `blas_threads`, `elsewhere`, `engines`,
+`federated`, `labeled_samples`, `single_reports`, `special_clients`, `model`, `profile`, `runs`, `mechanism.checks` and
+`mechanism.strategies`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.learning.blas_threads import one_blas_thread
 from truthfl.learning.elsewhere import elsewhere, usual_threads
-from truthfl.learning.engines import Engine, Run, chunk_bounds, make_engine
+from truthfl.learning.engines import Engine, KernelEngine, Run, chunk_bounds, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Features, Labels, Params
@@ -90,7 +91,8 @@ def train(
     moments = np.array([*range(step, rounds, step), rounds], dtype=np.int64)
     data_sets = dict(evaluate_on or {})
     workers = usual_threads() if threads is None else whole_number("threads", threads, at_least=1)
-    base = make_engine(federated)
+    few = len(runs) < workers
+    base = make_engine(federated, threads=workers if few else 1)
     engine: Engine = base
     initial = {run.seed: federated.model.init(run.seed) for run in runs}
 
@@ -115,10 +117,11 @@ def train(
         return params, evaluations, dict(refused)
 
     with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-        if len(runs) >= workers or workers == 1:
+        if not few:
             results = list(pool.map(train_run, runs))
         else:
-            engine = _ThreadedEngine(base, pool, workers, len(federated.partition))
+            if not isinstance(base, KernelEngine):
+                engine = _ThreadedEngine(base, pool, workers, len(federated.partition))
             results = [train_run(run) for run in runs]
     shape = (len(runs), len(moments), len(data_sets), 2)
     values = np.array([evaluations for _, evaluations, _ in results], dtype=float).reshape(shape)
@@ -128,7 +131,7 @@ def train(
 
 
 class _ThreadedEngine:
-    """An engine that computes the chunks of each round in several threads, the calling one among them.
+    """An engine that computes the chunks of each round in several threads, the calling one among them; for NumPy's.
 
     chunks_of  the chunks of each thread: thread k computes chunks k, k + workers, …
     """

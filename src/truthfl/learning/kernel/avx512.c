@@ -1,5 +1,6 @@
 /* The kernel for AVX-512; empty on other machines. */
 #if defined(__x86_64__)
+#include <immintrin.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
