@@ -1,0 +1,78 @@
+"""Random kills of any process, drawn from the soak's seed and logged. Imports `database`, `processes`, `live_status`."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+from scripts.soaking.database import Database
+from scripts.soaking.processes import Process, Processes
+
+from truthfl.federation.protocol.live_status import read_live_status
+
+WEIGHTS = {"server": 4, "participant": 4, "run": 4, "page": 1, "command": 1, "postmaster": 1, "backend": 2}
+MOST_KILLS = 5  # of one command, so that its job ends
+LONGEST_PAUSE = 2.0  # until what was killed is started again
+
+
+class Killer:
+    """Kills one process at a time, with random pauses in between.
+
+    seconds  the mean pause
+    """
+
+    def __init__(self, seed: int, seconds: float, log: Path) -> None:
+        self.draws = random.Random(f"{seed} kills")
+        self.seconds, self.log = seconds, log
+        self.began = time.monotonic()
+        self.next = self.began + self._pause()
+        self.kills: Counter[str] = Counter()
+        self.stages: Counter[str] = Counter()
+
+    def look(self, processes: Processes, database: Database) -> None:
+        """Kill something if it is time."""
+        now = time.monotonic()
+        if now < self.next:
+            return
+        self.next = now + self._pause()
+        targets: dict[str, list[Process]] = {}
+        for one in processes.all:
+            if one.pid is not None and not one.spared and one.kills < MOST_KILLS and one.code is None:
+                targets.setdefault(one.role, []).append(one)
+        roles = [role for role in WEIGHTS if role in targets or (role in ("postmaster", "backend") and database.is_up)]
+        choice, again_at = self.draws.random(), now + self.draws.uniform(0.0, LONGEST_PAUSE)
+        (role,) = self.draws.choices(roles, [WEIGHTS[one] for one in roles]) if roles else ("",)
+        if role == "postmaster":
+            database.kill(again_at)
+            self._note(role, "PostgreSQL", "")
+        elif role == "backend":
+            title = database.kill_child(int(choice * 1000))
+            if title is not None:
+                self._note(role, title, "")
+        elif role:
+            target = targets[role][int(choice * len(targets[role]))]
+            stage = _stage(target)
+            target.kill(again_at)
+            if target.start_at is not None:
+                self._note(role, target.name, stage)
+
+    def _pause(self) -> float:
+        return self.draws.expovariate(1.0 / self.seconds)
+
+    def _note(self, role: str, name: str, stage: str) -> None:
+        self.kills[role] += 1
+        if stage:
+            self.stages[stage] += 1
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"{time.monotonic() - self.began:8.2f}\t{role}\t{name}\t{stage}\n")
+
+
+def _stage(target: Process) -> str:
+    """The stage that the job of this process is in, as its server wrote it last."""
+    try:
+        status = read_live_status(target.folder / "served") or read_live_status(target.folder / "out")
+    except Exception:  # of a file that is not there yet
+        return "starting"
+    return "starting" if status is None else status.stage
