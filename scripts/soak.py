@@ -9,8 +9,8 @@ commands, PostgreSQL and its processes are killed without warning, and started a
 
 Lost is a row that an outside observer saw committed, a command said to have written, or a participant's receipt proves,
 and that is not there at the end; or a settlement, payment, receipt or round that a contract has and its job has not.
-Doubled is a second row of the same job, kind and key, a second payment or receipt for one contract, or a job that began twice.
-Memory is that of processes which live through the soak (`soaking/memory.py` says what flat is).
+Doubled is a second row of the same job, kind and key, a second payment or receipt for one contract, or a job that
+began twice. Memory is that of processes which live through the soak (`soaking/memory.py` says what flat is).
 
 The seed decides which jobs there are, what is done to them, and whom the killer chooses; the moments are the machine's.
 The exit code is 1 if something does not hold; the folder is then kept.

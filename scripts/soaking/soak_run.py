@@ -31,6 +31,7 @@ from truthfl.ledger.checking import check_receipt
 TICK = 0.05
 TO_END = 45.0  # of the soak's time in which no job begins, and half of which nobody is killed
 TOLD_EVERY = 10.0
+SPARED = {"participant": "a participant who stays", "page": "the operator's page"}
 
 
 @dataclass(frozen=True)
@@ -162,9 +163,7 @@ def _sample(world: World, visits: Iterator[str]) -> None:
         world.memory.note("PostgreSQL", world.database.kilobytes() / 1024)
     for one in world.processes.all:
         if one.pid is not None and one.spared:
-            world.memory.sample(
-                "a participant who stays" if one.role == "participant" else "the operator's page", one.pid
-            )
+            world.memory.sample(SPARED[one.role], one.pid)
         if one.pid is not None and one.role == "server":
             one.most_kilobytes = max(one.most_kilobytes, int(1024 * most_megabytes(one.pid)))
 
