@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scripts.soaking.processes import Failed
-from scripts.soaking.world import Activity, World, command, until
+from scripts.soaking.world import REFUSED, Activity, World, command, until
 
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_for_reading
