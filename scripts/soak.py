@@ -1,6 +1,6 @@
 """Run jobs of all kinds back to back against one PostgreSQL ledger, kill any process at random, and see what holds.
 
-    python scripts/soak.py [--minutes 60] [--seed 0] [--kill-every 4] [--keep FOLDER]
+    python scripts/soak.py [--minutes 60] [--seed 0] [--kill-every 4] [--gently] [--keep FOLDER]
 
 Federations of `truthfl serve` and `truthfl join` (pictures, tables, texts, several labels, a task of one's own; both
 contracts; TLS with keys, invitations, loopback; an operator who pauses, extends, removes or ends), participants who
@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kill-every", type=float, default=4.0, metavar="SECONDS", help="on average")
+    parser.add_argument("--gently", action="store_true", help="two jobs at a time in place of three")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="work in this folder, and keep it")
     asked = parser.parse_args()
     if asked.minutes <= 0 or asked.kill_every <= 0:
@@ -47,7 +48,7 @@ def main() -> int:
     folder = asked.keep.resolve() if asked.keep is not None else Path(tempfile.mkdtemp(prefix="truthfl-soak-"))
     try:
         with restartable_server() as server:
-            result = run_soak(server, folder, asked.seed, 60.0 * asked.minutes, asked.kill_every)
+            result = run_soak(server, folder, asked.seed, 60.0 * asked.minutes, asked.kill_every, gently=asked.gently)
     except NoPostgreSQL as missing:
         print(f"{missing}; a soak needs PostgreSQL.", file=sys.stderr)
         return 3

@@ -74,11 +74,12 @@ class Database:
             return
         self.is_up = self.server.answers()
 
-    def kilobytes(self) -> int:
-        """The memory of all its processes, what they share counted once."""
-        total = 0
+    def kilobytes(self) -> float:
+        """The memory of one of its processes, on average, without the buffers, which are as large as they are set."""
+        each = []
         for pid in (self.pid, *self.children()):
             with suppress(OSError):
-                found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
-                total += 0 if found is None else int(found.group(1))
-        return total
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                found = re.search(r"^Pss_Anon:\s+(\d+) kB", text, re.MULTILINE)
+                each += [] if found is None else [int(found.group(1))]
+        return sum(each) / max(len(each), 1)

@@ -82,7 +82,7 @@ def federation(world: World, number: int, kind: Kind) -> Activity[None]:
     draws = world.draws("federation", number)
     entrance, step = draws.choice(ENTRANCES), draws.choice(STEPS)
     site = Site(world, world.folder / f"federation-{number}", kind, entrance, draws)
-    yield from shares(world, site, draws.randint(8, 40))
+    yield from shares(world, site, draws.randint(kind.rounds // 2, kind.rounds))
     serve = world.processes.start("serve", "server", site.serve_words(), site.folder)
     started = [serve]
     yield from until(lambda: "waiting for" in serve.said() or ended_well(serve), f"{site.folder.name}: the server")

@@ -39,7 +39,7 @@ class Killer:
         self.next = now + self._pause()
         targets: dict[str, list[Process]] = {}
         for one in processes.all:
-            if one.pid is not None and not one.spared and one.kills < MOST_KILLS and one.code is None:
+            if not one.spared and one.kills < MOST_KILLS and one.code is None and one.has_worked():
                 targets.setdefault(one.role, []).append(one)
         roles = [role for role in WEIGHTS if role in targets or (role in ("postmaster", "backend") and database.is_up)]
         choice, again_at = self.draws.random(), now + self.draws.uniform(0.0, LONGEST_PAUSE)

@@ -59,6 +59,7 @@ class Kind:
 
     use        the task's name, as of [task] and truthfl join --task; "" for pictures
     source     of its data; "weather" are rows with several labels, which we make
+    rounds     at most, so that it is planned in seconds
     """
 
     name: str
@@ -71,6 +72,7 @@ class Kind:
     size: int = 60
     step_size: float = 0.5
     label_cost: float = 1.0
+    rounds: int = 60
 
     @property
     def shares(self) -> str:
@@ -107,13 +109,13 @@ class Kind:
 SEVERAL = 'several_labels = true\nlabel_separator = ";"'
 _ROWS = {"source": "breast_cancer", "pilot": 250, "test": 150, "size": 40}
 KINDS = (
-    Kind("pictures, LCEME", "lceme", label_cost=0.3),
-    Kind("pictures, audition", "audition"),
+    Kind("pictures, LCEME", "lceme", label_cost=0.3, rounds=200),
+    Kind("pictures, audition", "audition", rounds=200),
     Kind("tables, LCEME", "lceme", "tables", label_cost=0.3, **_ROWS),
     Kind("tables, audition", "audition", "tables", **_ROWS),
     Kind("texts, LCEME", "lceme", "texts", "docstrings", pilot=300, test=200, size=60, label_cost=0.3),
     Kind("own task, audition", "audition", "mine.py:Mine", **_ROWS),
-    Kind("several labels, audition", "audition", "tables", "weather", SEVERAL, 200, 150, 40, 1.0),
+    Kind("several labels, audition", "audition", "tables", "weather", SEVERAL, 200, 150, 40, 1.0, rounds=15),
 )
 
 

@@ -6,8 +6,10 @@ Imports `federation`, `job_checks`, `kinds`, `world`.
 from __future__ import annotations
 
 import http.cookiejar
+import json
 import re
 import shutil
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +33,7 @@ def run_in_one_process(world: World, number: int, kind: Kind) -> Activity[None]:
     draws = world.draws("run", number)
     folder = world.folder / f"run-{number}"
     folder.mkdir()
-    kind.write(folder, draws.randint(20, 80))
+    kind.write(folder, draws.randint(kind.rounds // 2, kind.rounds))
     words = ["run", "job.toml", "--out", "out", "--seed", number, "--ledger", world.database.address]
     run = world.processes.start("run", "run", words, folder)
     yield from until(lambda: ended_well(run), f"{folder.name}, a job of {kind.name}")
@@ -49,13 +51,14 @@ def staying(world: World) -> Activity[None]:
     """Job after job in one operator's folder, with participants who stay; Ada and the operator's page are spared."""
     draws = world.draws("staying")
     site = Site(world, world.folder / "staying", STAYING, draws.choice((TLS, PLAIN)), draws)
-    yield from shares(world, site, 30)
+    yield from shares(world, site, STAYING.rounds)
     joins = [
         world.processes.start(name, "participant", site.join_words(name, "--stay"), site.folder, name == "Ada")
         for name in NAMES
     ]
-    page, number = None, 0
-    while world.goes_on:
+    page, number, longest = None, 0, 0.0
+    while world.goes_on(longest):
+        began = time.monotonic()
         before = len(kept_job_names(site.served)) if site.served.exists() else 0
 
         def words(before: int = before, contract: str = ("lceme", "audition")[number % 2]) -> list[object]:
@@ -79,7 +82,7 @@ def staying(world: World) -> Activity[None]:
         world.memory.note("servers, at most", serve.most_kilobytes / 1024)
         world.processes.forget([serve])
         world.jobs["participants who stay"] += 1
-        number += 1
+        number, longest = number + 1, max(longest, time.monotonic() - began)
     for one in joins:
         one.end()
     yield from until(lambda: all(one.pid is None for one in joins), "leaving")
@@ -90,7 +93,7 @@ def ledger_checks(world: World) -> Activity[None]:
     """`truthfl ledger check` of all rows, again and again while jobs write."""
     number = 0
     yield from pause(SECONDS_BETWEEN_CHECKS)
-    while world.goes_on:
+    while world.goes_on(SECONDS_BETWEEN_CHECKS):
         if world.observer.rows:
             number += 1
             yield from command(world, f"check-{number}", world.folder, "ledger", "check", world.database.address)
@@ -99,7 +102,7 @@ def ledger_checks(world: World) -> Activity[None]:
 
 
 def page_visits(log: Path) -> Iterator[str]:
-    """The job that an operator's page shows, each time it is asked; "" while it does not answer."""
+    """The job that an operator's page shows, each time it is asked as a browser does; "" while it does not answer."""
     jar = http.cookiejar.CookieJar()
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
     base = ""
@@ -110,6 +113,7 @@ def page_visits(log: Path) -> Iterator[str]:
                 if found is not None:
                     browser.open(found.group(), timeout=5).read()
                     base = found.group().split("?")[0].split("#")[0]
-            yield browser.open(f"{base}api/status", timeout=5).read().decode() if base else ""
+            answer = json.loads(browser.open(f"{base}api/status", timeout=5).read()) if base else {}
+            yield str(answer.get("status", {}).get("job", ""))
         except (URLError, OSError):
             yield ""

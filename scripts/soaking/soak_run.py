@@ -25,11 +25,12 @@ from scripts.soaking.private_postgresql import PrivateServer
 from scripts.soaking.processes import Failed
 from scripts.soaking.world import Activity, World, command
 
+from truthfl.federation.protocol.kept_jobs import kept_job_names
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check_receipt
 
 TICK = 0.05
-TO_END = 45.0  # of the soak's time in which no job begins, and half of which nobody is killed
+LAST_CHECKS = 10.0  # seconds that they take, about
 TOLD_EVERY = 10.0
 SPARED = {"participant": "a participant who stays", "page": "the operator's page"}
 
@@ -78,16 +79,18 @@ class SoakResult:
         )
 
 
-def run_soak(server: PrivateServer, folder: Path, seed: int, seconds: float, kill_every: float) -> SoakResult:
+def run_soak(
+    server: PrivateServer, folder: Path, seed: int, seconds: float, kill_every: float, *, gently: bool = False
+) -> SoakResult:
     """Run it all in this folder; no process is left, whatever happens."""
     began = time.monotonic()
     database = Database(server)
     observer = Observer(server.address, folder / "observed.tsv")
-    world = World(seed, folder, database, observer, began + max(seconds - TO_END, 0.4 * seconds))
+    world = World(seed, folder, database, observer, began + max(seconds - LAST_CHECKS, 0.5 * seconds))
     killer = Killer(seed, kill_every, folder / "kills.tsv")
     faults: list[str] = []
     try:
-        _loop(world, killer, began + max(seconds - TO_END / 2, 0.6 * seconds))
+        _loop(world, killer, gently=gently)
     except Failed as failure:
         faults.append(str(failure))
     except BaseException:
@@ -113,32 +116,31 @@ def run_soak(server: PrivateServer, folder: Path, seed: int, seconds: float, kil
     )
 
 
-def series(world: World, name: str, begin: Callable[[World, int, Kind], Activity[None]]) -> Activity[None]:
-    """One job after another, of all kinds in an order of the seed's."""
+def series(world: World, *begins: Callable[[World, int, Kind], Activity[None]]) -> Activity[None]:
+    """One job after another, begun by one after the other of these, of all kinds in an order of the seed's."""
     kinds: list[Kind] = []
+    longest = 0.0
     for number in itertools.count(1):
-        if not world.goes_on:
+        if not world.goes_on(longest):
             return
+        began, begin = time.monotonic(), begins[number % len(begins)]
         if not kinds:
-            kinds = world.draws(name, number).sample(KINDS, len(KINDS))
+            kinds = world.draws(begin.__name__, number).sample(KINDS, len(KINDS))
         yield from begin(world, number, kinds.pop())
+        longest = max(longest, time.monotonic() - began)
 
 
-def _loop(world: World, killer: Killer, kills_until: float) -> None:
-    """Go through all activities until they are done."""
-    activities: list[Activity[None]] = [
-        staying(world),
-        series(world, "federations", federation),
-        series(world, "runs", run_in_one_process),
-        ledger_checks(world),
-    ]
+def _loop(world: World, killer: Killer, *, gently: bool) -> None:
+    """Go through all activities until they are done; `gently`, two jobs are done at a time in place of three."""
+    others = [(run_in_one_process, federation)] if gently else [(federation,), (run_in_one_process,)]
+    activities: list[Activity[None]] = [staying(world), *(series(world, *one) for one in others), ledger_checks(world)]
     visits = page_visits(world.folder / "staying" / "console.log")
     looked = told = time.monotonic()
     while activities:
         world.processes.look()
         world.database.look()
         now = time.monotonic()
-        if now < kills_until:
+        if now < world.ends_at:
             killer.look(world.processes, world.database)
         for one in list(activities):
             try:
@@ -159,8 +161,10 @@ def _sample(world: World, visits: Iterator[str]) -> None:
     """Look at the operator's page, as a browser does, and note how much memory who has."""
     world.memory.sample("the soak itself", "self")
     if world.database.is_up:
-        next(visits)
-        world.memory.note("PostgreSQL", world.database.kilobytes() / 1024)
+        shown = next(visits)
+        if shown and shown not in kept_job_names(world.folder / "staying" / "served"):
+            raise Failed(f"the operator's page shows job {shown}, which is none of her folder's")
+        world.memory.note("a process of PostgreSQL", world.database.kilobytes() / 1024)
     for one in world.processes.all:
         if one.pid is not None and one.spared:
             world.memory.sample(SPARED[one.role], one.pid)

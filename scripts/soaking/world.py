@@ -33,7 +33,7 @@ class World:
     """One soak.
 
     seed          all its draws come from it
-    begins_until  no job begins after this time
+    ends_at       no job begins that would last beyond this time, by how long others took
     acknowledged  the rows that commands said to have written: job, kind of the command
     """
 
@@ -41,7 +41,7 @@ class World:
     folder: Path
     database: Database
     observer: Observer
-    begins_until: float
+    ends_at: float
     processes: Processes = field(default_factory=Processes)
     memory: Memory = field(default_factory=Memory)
     jobs: Counter[str] = field(default_factory=Counter)
@@ -50,10 +50,9 @@ class World:
     acknowledged: Counter[tuple[str, str]] = field(default_factory=Counter)
     receipts: int = 0
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether further jobs begin."""
-        return time.monotonic() < self.begins_until
+    def goes_on(self, longest: float = 0.0) -> bool:
+        """Whether there is time for one more job, if it takes so long."""
+        return time.monotonic() + longest < self.ends_at
 
     def draws(self, *of: object) -> random.Random:
         """The draws of one part of the soak, which do not depend on what others do."""
