@@ -13,7 +13,9 @@ from scripts.soaking.processes import Process, Processes
 from truthfl.federation.protocol.live_status import read_live_status
 
 WEIGHTS = {"server": 4, "participant": 4, "run": 4, "page": 1, "command": 1, "postmaster": 1, "backend": 2}
-MOST_KILLS = 5  # of one command, so that its job ends
+MOST_KILLS = {"offering": 2, "labeling": 2, "auditioning": 2, "training": 3, "testing": 2, "in one process": 3}
+"""How often one command is killed in these stages of its job, so that it ends; once in others, as while it plans."""
+BUSY_WEIGHT = 4  # of those in these stages, which are short
 LONGEST_PAUSE = 2.0  # until what was killed is started again
 
 
@@ -37,13 +39,16 @@ class Killer:
         if now < self.next:
             return
         self.next = now + self._pause()
-        targets: dict[str, list[Process]] = {}
+        targets: list[tuple[str, Process | None, str]] = []
         for one in processes.all:
-            if not one.spared and one.kills < MOST_KILLS and one.code is None and one.has_worked():
-                targets.setdefault(one.role, []).append(one)
-        roles = [role for role in WEIGHTS if role in targets or (role in ("postmaster", "backend") and database.is_up)]
+            if not one.spared and one.code is None and one.has_worked():
+                stage = _stage(one)
+                if one.killed_in[stage] < MOST_KILLS.get(stage, 1):
+                    targets.append((one.role, one, stage))
+        targets += [(role, None, "") for role in ("postmaster", "backend") if database.is_up]
+        weights = [WEIGHTS[role] * (BUSY_WEIGHT if stage in MOST_KILLS else 1) for role, _, stage in targets]
         choice, again_at = self.draws.random(), now + self.draws.uniform(0.0, LONGEST_PAUSE)
-        (role,) = self.draws.choices(roles, [WEIGHTS[one] for one in roles]) if roles else ("",)
+        role, target, stage = self.draws.choices(targets, weights)[0] if targets else ("", None, "")
         if role == "postmaster":
             database.kill(again_at)
             self._note(role, "PostgreSQL", "")
@@ -51,12 +56,11 @@ class Killer:
             title = database.kill_child(int(choice * 1000))
             if title is not None:
                 self._note(role, title, "")
-        elif role:
-            target = targets[role][int(choice * len(targets[role]))]
-            stage = _stage(target)
+        elif target is not None:
             target.kill(again_at)
             if target.start_at is not None:
-                self._note(role, target.name, stage)
+                target.killed_in[stage] += 1
+                self._note(role, f"{target.folder.name}/{target.name}", stage)
 
     def _pause(self) -> float:
         return self.draws.expovariate(1.0 / self.seconds)
@@ -74,5 +78,7 @@ def _stage(target: Process) -> str:
     try:
         status = read_live_status(target.folder / "served") or read_live_status(target.folder / "out")
     except Exception:  # of a file that is not there yet
-        return "starting"
-    return "starting" if status is None else status.stage
+        status = None
+    if status is None:
+        return "in one process" if target.role == "run" else "starting"
+    return status.stage

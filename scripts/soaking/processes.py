@@ -14,10 +14,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+PROGRAM = [sys.executable, "-m", "truthfl"]
 SERVICE_FAILED = 3  # truthfl's exit code where network, disk or a process failed
 DATABASE_AWAY = re.compile(r"postgresql://\S* cannot be used as a ledger: .*|postgresql://\S* is too busy .*")
 SET_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
@@ -54,6 +56,7 @@ class Process:
         self.log = folder / f"{name}.log"
         self.code: int | None = None
         self.kills = self.starts = 0
+        self.killed_in: Counter[str] = Counter()  # by stage of its job
         self.most_kilobytes = 0
         self.start_at: float | None = None  # when it is to be started again
         self.process: subprocess.Popen[bytes] | None = None
@@ -83,7 +86,7 @@ class Process:
         self._said_before = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "truthfl", *map(str, self.words())],
+                [*PROGRAM, *map(str, self.words())],
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
