@@ -9,6 +9,7 @@ import itertools
 import json
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,9 @@ def run_soak(
         _loop(world, killer, gently=gently)
     except Failed as failure:
         faults.append(str(failure))
+    except Exception as error:
+        (folder / "failure.log").write_text(traceback.format_exc(), encoding="utf-8")
+        faults.append(f"{type(error).__name__}: {error}; failure.log says where")
     except BaseException:
         _end(world)
         raise
