@@ -45,7 +45,8 @@ class Killer:
                 stage = _stage(one)
                 if one.killed_in[stage] < MOST_KILLS.get(stage, 1):
                     targets.append((one.role, one, stage))
-        targets += [(role, None, "") for role in ("postmaster", "backend") if database.is_up]
+        if targets and database.is_up:  # else it would be away whenever there is nobody else to kill
+            targets += [("postmaster", None, ""), ("backend", None, "")]
         weights = [WEIGHTS[role] * (BUSY_WEIGHT if stage in MOST_KILLS else 1) for role, _, stage in targets]
         choice, again_at = self.draws.random(), now + self.draws.uniform(0.0, LONGEST_PAUSE)
         role, target, stage = self.draws.choices(targets, weights)[0] if targets else ("", None, "")

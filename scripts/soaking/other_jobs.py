@@ -90,10 +90,10 @@ def staying(world: World) -> Activity[None]:
 
 
 def ledger_checks(world: World) -> Activity[None]:
-    """`truthfl ledger check` of all rows, again and again while jobs write."""
+    """`truthfl ledger check` of all rows, again and again while jobs write; it does not end."""
     number = 0
     yield from pause(SECONDS_BETWEEN_CHECKS)
-    while world.goes_on(SECONDS_BETWEEN_CHECKS):
+    while True:
         if world.observer.rows:
             number += 1
             yield from command(world, f"check-{number}", world.folder, "ledger", "check", world.database.address)

@@ -137,7 +137,8 @@ def series(world: World, *begins: Callable[[World, int, Kind], Activity[None]]) 
 def _loop(world: World, killer: Killer, *, gently: bool) -> None:
     """Go through all activities until they are done; `gently`, two jobs are done at a time in place of three."""
     others = [(run_in_one_process, federation)] if gently else [(federation,), (run_in_one_process,)]
-    activities: list[Activity[None]] = [staying(world), *(series(world, *one) for one in others), ledger_checks(world)]
+    activities: list[Activity[None]] = [staying(world), *(series(world, *one) for one in others)]
+    checks = ledger_checks(world)
     visits = page_visits(world.folder / "staying" / "console.log")
     looked = told = time.monotonic()
     while activities:
@@ -151,6 +152,7 @@ def _loop(world: World, killer: Killer, *, gently: bool) -> None:
                 next(one)
             except StopIteration:
                 activities.remove(one)
+        next(checks)
         if now > looked + 1.0:
             looked = now
             world.observer.look()
