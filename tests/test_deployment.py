@@ -23,13 +23,13 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import node as node_module
 from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.connect_node import node_connection
+from truthfl.federation.deployed.connect_node import admit_once, node_connection
 from truthfl.federation.deployed.job_server import CONNECTION_BUFFER, open_job_server
 from truthfl.federation.deployed.mailbox_grid import MailboxGrid
 from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import NodeAnswers
-from truthfl.federation.deployed.node_connection import NodeConnection, NotLetInError
+from truthfl.federation.deployed.node_connection import NodeConnection, NotGreetedError, NotLetInError, NotReachedError
 from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
 from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.federation.protocol.ask_nodes import ask_nodes
@@ -42,7 +42,7 @@ NODE = """
 import sys
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
-from truthfl.federation.deployed.connect_node import node_connection
+from truthfl.federation.deployed.connect_node import admit_once, node_connection
 from truthfl.federation.deployed.node import Node
 from truthfl.federation.deployed.node_answers import NodeAnswers
 
@@ -357,3 +357,28 @@ def test_settings_in_any_letters(tmp_path):
             write_app_folder(tmp_path, run_config=wrong)
     with pytest.raises(InputError, match="no folder with a Flower app"):
         read_run_config(tmp_path / "nowhere")
+
+
+def test_a_server_that_goes_away_in_the_middle_of_a_greeting_is_greeted_again(keys, monkeypatch):
+    """It was killed, and is there again, with other numbers to sign."""
+    monkeypatch.setattr(node_module, "GREET_AGAIN_SECONDS", 0.01)
+    greet, failures = NodeConnection.greet, [NotGreetedError, NotReachedError]
+    invitation = SimpleNamespace(name="ann", code="x")
+    monkeypatch.setattr("truthfl.federation.deployed.connect_node.RETRY_SECONDS", 0.01)
+
+    def interrupted(connection, *_):
+        if failures:
+            raise failures.pop()
+        greet(connection)
+
+    monkeypatch.setattr(NodeConnection, "greet", interrupted)
+    with open_job_server(HOST, 0, keys / "server", {"ann": line_of(keys, "ann")}) as server:
+        with node_of(keys, "ann", server.port) as node:
+            wait(lambda: server.grid.get_node_ids() == [node.connection.node_id])
+        assert failures == []
+        failures += [NotReachedError, NotReachedError]
+        monkeypatch.setattr(NodeConnection, "admit", interrupted)
+        connection = node_connection(HOST, server.port, keys / "server" / "ca.crt", keys / "ann")
+        admit_once(connection, invitation)
+        connection.leave()
+        assert failures == []

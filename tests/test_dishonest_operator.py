@@ -24,7 +24,7 @@ from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
 from truthfl.ledger import participant_folder
-from truthfl.ledger.book import open_ledger
+from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.documents import final_fault, offer_fault, signed, signed_offer
@@ -317,6 +317,31 @@ def test_who_was_offline_at_the_end_gets_her_receipt_when_she_joins_next(federat
     assert check(entries) is None
     acknowledged = {(row.job, row.key) for row in entries if row.kind == "acknowledgement"}
     assert acknowledged == {(job.name, name) for job in (first, second) for name in federation.job.clients.name}
+
+
+def test_her_receipt_is_not_crowded_out_by_others_of_her_name_and_their_rows_are_not_read(federation, monkeypatch):
+    """In a ledger that operators share, Adas of others may never have said that they kept theirs."""
+    with monkeypatch.context() as patch:
+        patch.setattr(receipt_delivery, "_deliver", lambda *_: None)
+        federation.go()
+    with open_ledger(federation.folder / "ledger.db") as book:
+        for number in range(receipt_delivery.MOST_MISSED):
+            book.append(f"other-{number}", "enrolment", "Ada", {"public_key": "another"})
+            book.append(f"other-{number}", "receipt", "Ada", {})
+    asked, entries = [], Ledger.entries
+
+    def noted(ledger, *one, **more):
+        asked.append((one, more))
+        return entries(ledger, *one, **more)
+
+    monkeypatch.setattr(Ledger, "entries", noted)
+    federation.go("digits-2")
+    assert [one["document"]["job"] for one in participant_folder.receipts(federation.people[ADA].folder)] == [
+        "digits-1",
+        "digits-2",
+    ]
+    assert ((), {}) not in asked
+    assert not any(job.startswith("other-") for one, _ in asked for job in one)
 
 
 def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):

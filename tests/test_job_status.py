@@ -15,6 +15,7 @@ from truthfl.federation.protocol.job_watch import job_watch, ledger_address_of
 from truthfl.federation.protocol.live_status import LiveStatus, now, read_live_status
 from truthfl.federation.protocol.operator_folder import keep_ledger_address
 from truthfl.federation.protocol.participant_status import STATES, rounds_of
+from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.ledger.book import open_for_reading, open_ledger
@@ -265,6 +266,22 @@ def test_the_ledger_is_found_by_the_folder(tmp_path, done, monkeypatch):
     monkeypatch.setattr(watching.os, "listdir", forbidden)
     with pytest.raises(ServiceError, match="can be read by its owner alone"):
         ledger_address_of(tmp_path)
+
+
+def test_of_a_ledger_that_operators_share_each_folder_shows_its_own_job(tmp_path):
+    with open_ledger(tmp_path / "shared.db") as book:
+        for name in ("hers-1", "his-1"):
+            book.append(name, "job", "job", {})
+    for job in ("hers-1", "his-1", "next-1"):
+        folder = tmp_path / job
+        folder.mkdir()
+        keep_ledger_address(folder, str(tmp_path / "shared.db"))
+        write_serving(folder, ServingInfo(job, str(tmp_path / "shared.db"), "key", "127.0.0.1", 8000))
+    for job in ("hers-1", "his-1"):
+        with job_watch(tmp_path / job) as watched:
+            assert watched.job == job
+    with pytest.raises(InputError, match="next-1 has no job in it yet; it has hers-1, his-1"):
+        job_watch(tmp_path / "next-1").__enter__()
 
 
 def test_a_job_that_has_not_begun_can_be_watched(tmp_path):

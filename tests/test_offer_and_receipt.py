@@ -369,3 +369,17 @@ def test_a_receipt_for_another_key_is_not_hers(ada):
     ada.gets_receipt(offer)
     assert document_views.receipt_check(ada.home, ada.key)["fault"] is None
     assert document_views.receipt_check(ada.home, new_key())["fault"] == "its offer is to another key than yours"
+
+
+def test_documents_that_were_shown_are_not_read_again(ada):
+    """`truthfl join --stay` looks ten times a second, job after job."""
+    first, second = ada.gets_offer(), ada.gets_offer(job="digits-2")
+    ada.accepts(first)
+    ada.gets_receipt(first)
+    (path,) = (ada.home / "receipts").iterdir()
+    assert [offer.hash for offer in participant_folder.offers(ada.home, {first.hash})] == [second.hash]
+    for shown in (ada.home / "offers" / f"{first.hash}.json", path):
+        shown.write_text("{")
+    assert [offer.hash for offer in participant_folder.offers(ada.home, {first.hash})] == [second.hash]
+    assert participant_folder.receipts(ada.home, after=1) == []
+    told(participant_folder.offers, ada.home)

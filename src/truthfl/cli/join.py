@@ -169,11 +169,10 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     """
     from truthfl.ledger import participant_folder
 
-    for offer in participant_folder.offers(home):
-        if offer.hash not in shown.offers:
-            shown.offers.add(offer.hash)
-            _show_offer(offer, home, key, ask)
-    new_receipts = participant_folder.receipts(home)[shown.receipts :]
+    for offer in participant_folder.offers(home, shown.offers):
+        shown.offers.add(offer.hash)
+        _show_offer(offer, home, key, ask)
+    new_receipts = participant_folder.receipts(home, shown.receipts)
     for receipt in new_receipts:
         shown.faulty |= not _show_receipt(receipt, home, key)
     shown.receipts += len(new_receipts)

@@ -28,7 +28,7 @@ from truthfl.ledger.terms import Offer
 class JobReceipts:
     """Receipts of one job.
 
-    entries  all entries of the ledger, in order
+    entries  of the ledger, in order: all, or those since the job began
     """
 
     view: JobView

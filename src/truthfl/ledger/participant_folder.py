@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,9 @@ def put_offer(home: Path, offer: Offer) -> None:
     _write(home / "offers" / f"{offer.hash}.json", offer.envelope())
 
 
-def offers(home: Path) -> list[Offer]:
-    """All offers in the folder, oldest first."""
-    return [offer_from(_read(path)) for path in _oldest_first(home / "offers")]
+def offers(home: Path, known: Collection[str] = ()) -> list[Offer]:
+    """All offers in the folder, oldest first; without those with the hashes `known`, which are not read."""
+    return [offer_from(_read(path)) for path in _oldest_first(home / "offers") if path.stem not in known]
 
 
 def read_offer(home: Path, offer_hash: str) -> Offer | None:
@@ -141,9 +142,9 @@ def receipt_files(home: Path, job: str) -> list[Path]:
     return _oldest_first(home / "receipts", f"{name}.json") + _oldest_first(home / "receipts", f"{name}.*.json")
 
 
-def receipts(home: Path) -> list[dict[str, Any]]:
-    """All signed receipts in the folder, oldest first."""
-    return [_read(path) for path in _oldest_first(home / "receipts")]
+def receipts(home: Path, after: int = 0) -> list[dict[str, Any]]:
+    """All signed receipts in the folder, oldest first; without the first `after`, which are not read."""
+    return [_read(path) for path in _oldest_first(home / "receipts")[after:]]
 
 
 def put_current_job(home: Path, job: str) -> None:

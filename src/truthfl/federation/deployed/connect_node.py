@@ -19,6 +19,7 @@ from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
     NodeConnection,
+    NotGreetedError,
     NotLetInError,
     NotReachedError,
     OtherServerError,
@@ -60,8 +61,20 @@ def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
 
 
 def admit_once(connection: NodeConnection, invitation: Invitation) -> None:
-    """Let the server admit this node's key by the invitation; one that it refuses is no matter if it knows the key."""
+    """Let the server admit this node's key by the invitation; one that it refuses is no matter if it knows the key.
+
+    A server that goes away meanwhile is asked again; by then it may have admitted the key.
+    """
     request = {"name": invitation.name, "code": invitation.code, "public_key": public_line(connection.key)}
+    while True:
+        try:
+            _admit(connection, request)
+            return
+        except (NotReachedError, NotGreetedError):
+            time.sleep(RETRY_SECONDS)
+
+
+def _admit(connection: NodeConnection, request: dict[str, str]) -> None:
     try:
         connection.admit(request)
     except NotLetInError as refusal:

@@ -35,6 +35,7 @@ Result = TypeVar("Result")
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 3.0
 KEY_IN_USE_SECONDS = 60.0  # how long a node of the same key that was cut off may count as connected
+GREET_AGAIN_SECONDS = 0.5
 LOST = "the operator's server does not answer; this computer tries again until it does."
 AGAIN = "connected again."
 FAILURES_TOLD = 3  # after so many attempts it is told that the connection is lost
@@ -91,12 +92,18 @@ class Node:
             self.connection.close()
 
     def _greet_when_free(self) -> None:
-        """Greet; wait while a node with the same key counts as connected."""
+        """Greet; wait while a node with the same key counts as connected.
+
+        A server that goes away in the middle of a greeting, or is started again, is greeted anew.
+        """
         deadline = time.monotonic() + KEY_IN_USE_SECONDS
-        while True:
+        while not self._ended.is_set():
             try:
                 self.connection.greet()
                 return
+            except (NotReachedError, NotGreetedError):
+                self._ended.wait(GREET_AGAIN_SECONDS)
+                deadline = time.monotonic() + KEY_IN_USE_SECONDS
             except ConnectedAlreadyError:
                 if time.monotonic() > deadline:
                     raise ServiceError(

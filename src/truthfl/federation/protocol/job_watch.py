@@ -1,6 +1,7 @@
 """Watch a job from another process than its server's, by the operator's folder: ledger, live status, waiting plan.
 
-Imports `approval`, `job_status`, `live_status`, `operator_folder`, `plan_files` and the ledger's `book`.
+Imports `approval`, `job_status`, `live_status`, `operator_folder`, `plan_files`, `serving_file` and the ledger's
+`book`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from truthfl.federation.protocol.job_status import JobStatus, StatusReader
 from truthfl.federation.protocol.live_status import APPROVING, LiveStatus, read_live_status
 from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_ledger_address
 from truthfl.federation.protocol.plan_files import is_answered, shown_plan
+from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.ledger.book import Ledger, open_for_reading
 
 OWN_LEDGER = "ledger.db"
@@ -55,13 +57,13 @@ class JobWatch:
 
 @contextmanager
 def job_watch(folder: Path, ledger_address: str | None = None, job: str | None = None) -> Iterator[JobWatch]:
-    """Watch this job; by default, the last of the folder's ledger.
+    """Watch this job; by default, the one that the folder's server was last started for, or the ledger's last.
 
     Who gives the ledger's address and the job, as its server's own process does, may watch a job that has not begun.
     """
     with open_for_reading(ledger_address or ledger_address_of(folder)) as ledger:
         known = job is not None and ledger_address is not None
-        yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job))
+        yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job, folder))
 
 
 def ledger_address_of(folder: Path) -> str:
@@ -85,11 +87,12 @@ def ledger_address_of(folder: Path) -> str:
     raise InputError(f"{folder} has no job yet; truthfl serve and truthfl run put one there.")
 
 
-def _chosen(ledger: Ledger, job: str | None) -> str:
-    jobs = ledger.jobs()
-    if job is None and jobs:
-        return jobs[-1]
-    if job is None or job not in jobs:
-        wanted = "it has no job yet" if job is None else f"job is {job!r}, which is not in it"
+def _chosen(ledger: Ledger, job: str | None, folder: Path) -> str:
+    """The job that was named, or the folder's last; other operators may write to the same ledger."""
+    jobs, serving = ledger.jobs(), read_serving(folder)
+    last = serving.job if serving is not None else jobs[-1] if jobs else None
+    chosen = last if job is None else job
+    if chosen is None or chosen not in jobs:
+        wanted = f"{folder} has no job in it yet" if job is None else f"job is {job!r}, which is not in it"
         raise InputError(f"{ledger.name}: {wanted}; it has {', '.join(jobs) or 'none'}.")
-    return job
+    return chosen

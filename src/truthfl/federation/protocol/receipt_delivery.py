@@ -17,6 +17,7 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.messages import RECEIPT, document_in, query_text_message
+from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_receipts import JobReceipts
@@ -33,9 +34,8 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
 
     key  the operator's
     """
-    entries = roster.ledger.entries()
-    view = job_view(roster.job_name, [entry for entry in entries if entry.job == roster.job_name])
-    receipts_of_job = JobReceipts(view, entries)
+    receipts_of_job = _receipts_of(roster.ledger, roster.job_name)
+    view = receipts_of_job.view
     offers = view.agreement.offers if view.agreement is not None else ()
     rows = [receipts_of_job.row(offer, key) for offer in offers]
     roster.ledger.append_all([Item(roster.job_name, "receipt", row["client"], row) for row in rows])
@@ -49,21 +49,33 @@ def send_missed_receipts(roster: Roster) -> None:
     for entry in roster.ledger.entries(kind="receipt"):
         if entry.job != roster.job_name and (entry.job, entry.key) not in kept and entry.key in roster.node_of:
             missed.setdefault(entry.key, []).append(entry.job)
-    wanted = {(job, client) for client, jobs in missed.items() for job in jobs[-MOST_MISSED:]}
-    if not wanted:
+    if not missed:
         return
-    entries = roster.ledger.entries()
+    enrolled = {(entry.job, entry.key): entry.document for entry in roster.ledger.entries(kind="enrolment")}
+    wanted: dict[str, set[str]] = {}
+    for client, jobs in missed.items():  # others of the same name may be in jobs of other operators
+        key = roster.descriptions.get(client, {}).get("public_key")
+        hers = [job for job in jobs if enrolled.get((job, client), {}).get("public_key") == key]
+        for job in hers[-MOST_MISSED:]:
+            wanted.setdefault(job, set()).add(client)
     receipts = []
-    for job in {job for job, _ in wanted}:
-        view = job_view(job, [entry for entry in entries if entry.job == job])
-        receipts_of_job = JobReceipts(view, entries)
+    for job, clients in wanted.items():
+        receipts_of_job = _receipts_of(roster.ledger, job)
+        view = receipts_of_job.view
         for offer in view.agreement.offers if view.agreement is not None else ():
             client = offer.client.name
             same_key = roster.descriptions.get(client, {}).get("public_key") == offer.client.public_key
-            if (job, client) in wanted and same_key:
+            if client in clients and same_key:
                 receipts_of_job.recorded(offer)  # an error if it is not the one that was signed
                 receipts.append(_Receipt(receipts_of_job, offer, view.receipts[client].document))
     _deliver(roster, receipts)
+
+
+def _receipts_of(ledger: Ledger, job: str) -> JobReceipts:
+    """The receipts of this job; of other jobs in the ledger, only rows since it began are read."""
+    own = ledger.entries(job)
+    since = ledger.entries(after=own[0].sequence - 1) if own else []
+    return JobReceipts(job_view(job, own), since)
 
 
 @dataclass(frozen=True, eq=False)

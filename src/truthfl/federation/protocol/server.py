@@ -180,10 +180,11 @@ def conduct_job(
 
 
 def _still_expected(view: JobView, roster: Roster) -> list[str]:
-    """Those who take part in a job that goes on, as far as that is known."""
+    """Those who take part in a job that goes on, as far as that is known; not who has her receipt."""
     agreement = view.taking_part or view.agreement
     assert agreement is not None
-    return [offer.client.name for offer in agreement.offers if offer.client.name not in roster.control.removed]
+    done = {*roster.control.removed, *view.acknowledgements}
+    return [offer.client.name for offer in agreement.offers if offer.client.name not in done]
 
 
 def _close_enrolment(roster: Roster, agreement: Agreement) -> None:

@@ -1,0 +1,85 @@
+"""The soak's PostgreSQL: killed as a whole or in one of its processes, and started again. Imports `private_postgresql`.
+
+Only the killer stops it, so that while `is_up` the soak's own process may read without a wait for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from scripts.soaking.private_postgresql import PrivateServer
+from scripts.soaking.processes import Failed, die_with_parent
+
+LONGEST_AWAY = 60.0
+PAUSE = 0.3
+
+
+class Database:
+    """A private server that comes back when it was killed."""
+
+    def __init__(self, server: PrivateServer) -> None:
+        self.server = server
+        self.address = server.address
+        self.is_up = True
+        self._start_at = self._away_since = self._tried = 0.0
+
+    @property
+    def pid(self) -> int:
+        assert self.server.process is not None
+        return self.server.process.pid
+
+    def children(self) -> list[int]:
+        """The processes of the server, without the first one."""
+        found = []
+        with suppress(OSError):
+            for path in Path(f"/proc/{self.pid}/task").glob("*/children"):
+                found += [int(word) for word in path.read_text().split()]
+        return found
+
+    def kill(self, again_at: float) -> None:
+        """Kill the first process; the others find out and leave."""
+        assert self.server.process is not None
+        self.server.process.kill()
+        self.server.process.wait()
+        self.is_up = False
+        self._start_at, self._away_since = again_at, time.monotonic()
+
+    def kill_child(self, choice: int) -> str | None:
+        """Kill one of its processes, which makes it end all connections and recover; what it was."""
+        children = self.children()
+        if not children:
+            return None
+        pid = children[choice % len(children)]
+        with suppress(OSError):
+            title = Path(f"/proc/{pid}/cmdline").read_text().strip("\0 ")
+            os.kill(pid, signal.SIGKILL)
+            return re.sub(r"\s+", " ", title)
+        return None
+
+    def look(self) -> None:
+        """Start it again if it is time; try again while processes of the last one are still there."""
+        now = time.monotonic()
+        if self.is_up or now < max(self._start_at, self._tried + PAUSE):
+            return
+        if now > self._away_since + LONGEST_AWAY:
+            raise Failed(f"PostgreSQL does not come back: {self.server.log.read_text()[-2000:]}")
+        self._tried = now
+        if self.server.process is None or self.server.process.poll() is not None:
+            self.server.launch(preexec_fn=die_with_parent)
+            return
+        self.is_up = self.server.answers()
+
+    def kilobytes(self) -> float:
+        """The memory of one of its processes, on average, without the buffers, which are as large as they are set."""
+        each = []
+        for pid in (self.pid, *self.children()):
+            with suppress(OSError):
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                found = re.search(r"^Pss_Anon:\s+(\d+) kB", text, re.MULTILINE)
+                each += [] if found is None else [int(found.group(1))]
+        return sum(each) / max(len(each), 1)

@@ -1,0 +1,102 @@
+"""What all activities of a soak share, and how they wait: an activity is a generator that yields while it waits.
+
+One thread goes through all activities, some twenty times a second. Imports `database`, `memory`, `observer`,
+`processes`.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from scripts.soaking.database import Database
+from scripts.soaking.memory import Memory
+from scripts.soaking.observer import Observer
+from scripts.soaking.processes import Failed, Process, Processes
+
+Result = TypeVar("Result")
+Activity = Generator[None, None, Result]
+HOST = "127.0.0.1"
+PORTS = range(20_000, 30_000)  # below those that systems give to outgoing connections: a server comes back to its own
+LONGEST = 420.0  # of anything that an activity waits for
+REFUSED = 2  # exit code: truthfl cannot do that now
+
+
+@dataclass
+class World:
+    """One soak.
+
+    seed          all its draws come from it
+    ends_at       no job begins that would last beyond this time, by how long others took
+    acknowledged  the rows that commands said to have written: job, kind of the command
+    """
+
+    seed: int
+    folder: Path
+    database: Database
+    observer: Observer
+    ends_at: float
+    processes: Processes = field(default_factory=Processes)
+    memory: Memory = field(default_factory=Memory)
+    jobs: Counter[str] = field(default_factory=Counter)
+    names: set[str] = field(default_factory=set)
+    commands: Counter[str] = field(default_factory=Counter)
+    acknowledged: Counter[tuple[str, str]] = field(default_factory=Counter)
+    receipts: int = 0
+
+    def goes_on(self, longest: float = 0.0) -> bool:
+        """Whether there is time for one more job, if it takes so long."""
+        return time.monotonic() + longest < self.ends_at
+
+    def draws(self, *of: object) -> random.Random:
+        """The draws of one part of the soak, which do not depend on what others do."""
+        return random.Random(f"{self.seed} {' '.join(map(str, of))}")
+
+
+def until(ready: Callable[[], bool], what: str, longest: float = LONGEST) -> Activity[None]:
+    """Wait until it is so."""
+    latest = time.monotonic() + longest
+    while not ready():
+        if time.monotonic() > latest:
+            raise Failed(f"{what} took more than {longest:g} s")
+        yield
+
+
+def pause(seconds: float) -> Activity[None]:
+    latest = time.monotonic() + seconds
+    while time.monotonic() < latest:
+        yield
+
+
+def command(world: World, name: str, folder: Path, *words: object, accepted: tuple[int, ...] = (0,)) -> Activity[int]:
+    """Give a command of truthfl, again if it was killed; its exit code, which must be one of those accepted."""
+    process = world.processes.start(name, "command", [*words], folder)
+    yield from until(lambda: process.code is not None, f"truthfl {words[0]} in {folder.name}")
+    assert process.code is not None
+    if process.code not in accepted:
+        raise Failed(f"truthfl {' '.join(map(str, words))} ended with {process.code}: {process.said()[-1500:]}")
+    world.commands[str(words[0])] += 1
+    world.processes.forget([process])
+    return process.code
+
+
+def ended_well(process: Process) -> bool:
+    """Whether it has ended by itself; raise Failed if not well."""
+    if process.code not in (None, 0):
+        raise Failed(f"{process.name} ended with {process.code}: {process.said()[-2500:]}")
+    return process.code == 0
+
+
+def free_port(draws: random.Random) -> int:
+    """A port for a server, at which nobody listens."""
+    while True:
+        port = draws.choice(PORTS)
+        with socket.socket() as probe:
+            if probe.connect_ex((HOST, port)) != 0:
+                return port
