@@ -79,15 +79,16 @@ def cut(
     pool, test, network = pool_and_test(Data(**data), ModelChoice(**model))
     order = np.random.default_rng([int(data["seed"]), draw]).permutation(len(pool))
     labels = total_labels // size
+    spare = min(max(round(MORE_LABELS * labels), 1), len(pool) - total_labels)
     federated = Federated(
         network,
-        pool,
-        Partition(order[:total_labels], labels * np.arange(size + 1)),
+        pool.take(order[: total_labels + spare]),
+        Partition(np.arange(total_labels), labels * np.arange(size + 1)),
         Training(rounds, 1, step_size),
         participation=min(batch_of_all / size, 1.0),
     )
-    spare = order[total_labels:][: max(round(MORE_LABELS * labels), 1)]
-    return Cut(Split(federated, test, (spare,) * size), np.full(size, float(max(batch_of_all // size, 1))))
+    further = total_labels + np.arange(spare)
+    return Cut(Split(federated, test, (further,) * size), np.full(size, float(max(batch_of_all // size, 1))))
 
 
 @lru_cache(maxsize=2)

@@ -5,6 +5,7 @@ Imports `cut`, `learning`, `mechanism` and `studies.work`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,22 @@ import numpy as np
 from truthfl.learning.audition_pilot import PilotClients, tune_recipe
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
 from truthfl.learning.federated import Federated
-from truthfl.learning.federations import ServerSide
+from truthfl.learning.federations import Data, ModelChoice, ServerSide
 from truthfl.learning.partition import Partition, iid_partition
 from truthfl.learning.profile import Profile
 from truthfl.learning.step_size import find_step_size
 from truthfl.learning.training import train
 from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.setting import Training
 from truthfl.mechanism.solo_curve import WINDOW
 from truthfl.mechanism.strategies import Strategies
-from truthfl.studies.size.cut import Cut, cut
+from truthfl.studies.size.cut import Cut, cut, pool_and_test
 from truthfl.studies.work import Result
 
 BATCH_SHARES = (0.25, 1.0, 2.0)  # of the assigned batch, to fit what batches do
 LABEL_SHARES = (0.3, 0.55, 1.0)  # of all labels, to fit what labels do
 STEP_RANGE = (0.05, 5.0)
-RECIPE_SEED = 11
+SOLO_SEED = 11
 
 
 def tuned_step(*, seeds: int, **setting: Any) -> Result:
@@ -58,13 +60,21 @@ def loss_model_points(*, draw: int, **setting: Any) -> Result:
     }
 
 
-def solo_curve(*, labels: int, label_cost: float, sample_cost: float, clients: int, **setting: Any) -> Result:
+def solo_curve(
+    *,
+    data: Mapping[str, Any],
+    model: Mapping[str, Any],
+    labels: int,
+    label_cost: float,
+    sample_cost: float,
+    clients: int,
+) -> Result:
     """Solo losses of pilot clients at numbers of labels around `labels`, (clients, numbers), and the recipe."""
-    here = cut(**setting, draw=0)
-    pool = here.federated.data
-    side = ServerSide(here.federated, here.test, lambda sizes, seed: iid_partition(len(pool), sizes, seed=seed))
+    pool, test, network = pool_and_test(Data(**data), ModelChoice(**model))
     numbers = np.unique([round(labels / WINDOW), labels, round(labels * WINDOW)])
-    drawn = side.draw_clients((int(numbers[-1]),) * clients, RECIPE_SEED)
+    drawn = iid_partition(len(pool), (int(numbers[-1]),) * clients, seed=SOLO_SEED)
+    pilot_side = Federated(network, pool, drawn, Training(1))
+    side = ServerSide(pilot_side, test, lambda sizes, seed: iid_partition(len(pool), sizes, seed=seed))
     pilot = PilotClients(side, tuple(drawn.rows_of(client) for client in range(clients)))
     recipe = tune_recipe(pilot, labels, label_cost, sample_cost)
     losses = pilot.losses([(int(number), recipe) for number in numbers])

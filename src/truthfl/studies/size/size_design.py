@@ -139,7 +139,7 @@ def size_design(*, quick: bool = False, source: str = BUILT_IN, seed: int = 0) -
         measured_draws=24,
         liars=2,
         solo_liars=6,
-        absences=30,
+        absences=40,
         solo_clients=120,
         seed=seed,
     )
@@ -150,11 +150,11 @@ def size_design(*, quick: bool = False, source: str = BUILT_IN, seed: int = 0) -
         sizes=(3, 10, 30, 300),
         total_labels=300,
         batch_of_all=150,
-        rounds=40,
+        rounds=20,
         pilot_draws=2,
-        measured_draws=3,
+        measured_draws=2,
         liars=1,
         solo_liars=2,
         absences=3,
-        solo_clients=8,
+        solo_clients=4,
     )

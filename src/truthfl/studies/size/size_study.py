@@ -93,8 +93,7 @@ def study_sizes(
     curves = [
         _item(
             "pilot_work:solo_curve",
-            common,
-            size=FITTED_CLIENTS,
+            {"data": common["data"], "model": common["model"]},
             labels=design.labels_each(size),
             label_cost=money.label_cost,
             sample_cost=money.sample_cost,
@@ -105,11 +104,11 @@ def study_sizes(
     on_pilot = tasks.do("pilot", [*curves, *models])
     fitted = fitted_loss(design, on_pilot[len(curves) :])
     solo = {size: solo_plan(design, size, stored) for size, stored in zip(with_curve, on_pilot, strict=False)}
-    items = [_runs_item(design, common, size, solo.get(size), draw) for size in design.sizes for draw in design.draws]
+    items = [_runs_item(design, common, size, solo.get(size), draw) for draw in design.draws for size in design.sizes]
     results = tasks.do("training", items)
-    count = len(design.draws)
+    sizes = len(design.sizes)
     training = Training(design.rounds, 1, step_size)
-    runs = [SizeRuns(design, size, results[k * count : (k + 1) * count], pool) for k, size in enumerate(design.sizes)]
+    runs = [SizeRuns(design, size, results[k::sizes], pool) for k, size in enumerate(design.sizes)]
     found = [_found(each, training, solo.get(each.size), fitted) for each in runs]
     return SizeStudy(
         design,
