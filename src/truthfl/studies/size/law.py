@@ -31,17 +31,16 @@ class PowerLaw:
 def fit_power_law(sizes: Sequence[float], draws: int, values: Callable[[IntArray], FloatArray]) -> PowerLaw | None:
     """The law that fits best by least squares, in units of the values' own errors; None for fewer than three sizes.
 
-    values  from numbers of draws (with repetitions) to a value for each size. Of its results for resampled draws come
-            the errors and the interval
+    values  from numbers of draws (resamples, draws), with repetitions, to values (resamples, sizes). Of its results for
+            resampled draws come the errors and the interval
     """
     if len(sizes) < 3:
         return None
     n = np.asarray(sizes, dtype=float)
-    own = values(np.arange(draws))
-    chosen = np.random.default_rng(0).integers(draws, size=(RESAMPLES, draws))
-    resampled = np.stack([values(numbers) for numbers in chosen])
-    error = np.maximum(resampled.std(axis=0, ddof=1), LEAST_ERROR * np.abs(own))
-    factor, exponent = _fitted(n, own[None], error)
+    own = values(np.arange(draws)[None])
+    resampled = values(np.random.default_rng(0).integers(draws, size=(RESAMPLES, draws)))
+    error = np.maximum(resampled.std(axis=0, ddof=1), LEAST_ERROR * np.abs(own[0]))
+    factor, exponent = _fitted(n, own, error)
     _, exponents = _fitted(n, resampled, error)
     low, high = np.quantile(exponents, [0.025, 0.975])
     return PowerLaw(float(factor[0]), float(exponent[0]), float(low), float(high))

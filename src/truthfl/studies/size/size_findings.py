@@ -6,7 +6,7 @@ Imports `law`, `lies`, `size_contracts`, `size_design`, `adversary`, `mechanism`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,7 +34,7 @@ class LieGain:
 
 @dataclass(frozen=True)
 class RuleFinding:
-    """One contract at one number of clients, from measured draws.
+    """One contract at one number of clients; gains and pay are from measured draws, spreads from all.
 
     pay_over_cost     honest pay over the cost of honest work
     risk              standard deviation of one client's honest pay over its mean
@@ -113,22 +113,20 @@ class SizeRuns:
         """(draws,) by how much the loss rises without one client, on average over those left out."""
         return np.array([float(np.mean(each["without"]) - each["loss"]) for each in self.results])
 
-    @property
-    def measured(self) -> IntArray:
-        """Numbers of the draws that are not the pilot's."""
-        return np.arange(self.design.pilot_draws, len(self.results))
+    def loss_spread(self, draws: IntArray) -> FloatArray:
+        """The standard deviation of the joint loss at settlement, from draws (…, draws)."""
+        between = np.var(self.losses[draws], axis=-1, ddof=1) / (1.0 - self.design.total_labels / self.pool)
+        return np.asarray(np.sqrt(between + self.loss_variance / self.design.money.test_draws))
 
-    def loss_spread(self, draws: IntArray) -> float:
-        """The standard deviation of the joint loss at settlement, from these draws; for overlaps see `joint_level`."""
-        between = float(np.var(self.losses[draws], ddof=1)) / (1.0 - self.design.total_labels / self.pool)
-        return float(np.sqrt(between + self.loss_variance / self.design.money.test_draws))
-
-    def honest_pay(self, rule: Audition, draws: IntArray) -> FloatArray:
-        """Pay of honest clients of these draws under the audition; computing pay is a fixed amount."""
-        one = _of_one_client(rule)
-        solo, shift = (np.concatenate([self.results[k][name] for k in draws]) for name in ("peers", "peers_shift"))
-        seen = Observation(self.losses.mean(), solo_loss=solo[:, None], level_shift=shift[:, None])
-        return np.asarray(one.pay(seen)).ravel()
+    def honest_pay(self, rule: Audition) -> list[FloatArray]:
+        """Pay of honest clients under the audition, for each draw; computing pay is a fixed amount."""
+        one, loss = _of_one_client(rule), float(self.losses.mean())
+        return [
+            np.ravel(
+                one.pay(Observation(loss, solo_loss=each["peers"][:, None], level_shift=each["peers_shift"][:, None]))
+            )
+            for each in self.results
+        ]
 
     def gains(self, payer: Payer) -> tuple[Gains, IntArray]:
         """What lies gain under a contract in the cases of all draws, and the draw of each case.
@@ -167,9 +165,9 @@ def rule_finding(runs: SizeRuns, payer: Payer) -> RuleFinding:
     best = 1 + int(found.gain[1:, on_pilot].mean(axis=1).argmax())
     measured = ~on_pilot
     pay, cost = float(found.pay[measured].mean()), float(found.cost[measured].mean())
-    spread = pay_spread(runs, payer.rule, runs.measured)
+    spread = float(pay_spread(runs, payer.rule)(np.arange(len(runs.results))))
     if isinstance(payer.rule, Audition):  # of more clients than those who lie
-        pay = float(runs.honest_pay(payer.rule, runs.measured).mean())
+        pay = float(np.concatenate(runs.honest_pay(payer.rule)[runs.design.pilot_draws :]).mean())
 
     def estimate(point: int, unit: float) -> Estimate:
         return mean_share(found.gain[point, measured], unit, draw[measured])
@@ -185,12 +183,22 @@ def rule_finding(runs: SizeRuns, payer: Payer) -> RuleFinding:
     )
 
 
-def pay_spread(runs: SizeRuns, rule: Mechanism, draws: IntArray) -> float:
-    """The standard deviation of one honest client's pay, from these draws."""
-    if isinstance(rule, Audition):
-        return float(np.std(runs.honest_pay(rule, draws), ddof=1))
-    assert isinstance(rule, Contract)
-    return float(rule.slope[0]) * runs.loss_spread(draws)
+def pay_spread(runs: SizeRuns, rule: Mechanism) -> Callable[[IntArray], FloatArray]:
+    """The function from draws (…, draws) to the standard deviation of one honest client's pay in them."""
+    if isinstance(rule, Contract):
+        slope = float(rule.slope[0])
+        return lambda draws: slope * runs.loss_spread(draws)
+    assert isinstance(rule, Audition)
+    paid = runs.honest_pay(rule)
+    middle = float(np.concatenate(paid).mean())
+    count = np.array([len(each) for each in paid])
+    first, second = (np.array([float(((each - middle) ** power).sum()) for each in paid]) for power in (1, 2))
+
+    def spread(draws: IntArray) -> FloatArray:
+        number, mean = count[draws].sum(axis=-1), first[draws].sum(axis=-1) / count[draws].sum(axis=-1)
+        return np.asarray(np.sqrt((second[draws].sum(axis=-1) - number * mean**2) / (number - 1)))
+
+    return spread
 
 
 def _of_one_client(rule: Audition) -> Audition:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 WORTH_STYLE, LCEME_STYLE, AUDITION_STYLE, COST_STYLE = STYLES[0], STYLES[1], STYLES[2], STYLES[6]
+SHOWN_GAINS = (-1.0, 2.0)  # shares of cost; intervals may reach beyond the picture
 CLIENTS_LABEL = "clients, with the same labels in all"
 
 
@@ -87,24 +88,33 @@ def _draw_spread(axes: Axes, study: SizeStudy) -> None:
 
 
 def _draw_pay(axes: Axes, study: SizeStudy, ink: str) -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     for name, style in (("lceme", LCEME_STYLE), ("audition", AUDITION_STYLE)):
         sizes, found = _of_rule(study, name)
         at, values = [each.clients for each in sizes], [each.pay_over_cost for each in found]
         axes.plot(at, values, linestyle=style[1], marker=style[2], color=style[0], label=WORDS[name])
     axes.axhline(1.0, color=ink, linewidth=0.8)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(lambda value, _position: f"{value:g}")
     axes.set_title("Honest pay, with the margin for its spread", loc="left")
     axes.set_ylabel("pay / cost of the work")
 
 
 def _draw_gain(axes: Axes, study: SizeStudy, ink: str) -> None:
+    from matplotlib.ticker import PercentFormatter
+
     for name, style in (("lceme", LCEME_STYLE), ("audition", AUDITION_STYLE)):
         sizes, found = _of_rule(study, name)
         _points(axes, sizes, [each.gain_over_cost for each in found], style, WORDS[name])
     axes.axhline(0.0, color=ink, linewidth=0.8)
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, SHOWN_GAINS[0]), min(high, SHOWN_GAINS[1]))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_title("Gain of the best lie over honest work", loc="left")
-    axes.set_ylabel("gain / cost of the work")
+    axes.set_ylabel("gain, as a share of the cost of the work")
 
 
 def _of_rule(study: SizeStudy, name: str) -> tuple[list[SizeFinding], list[RuleFinding]]:

@@ -198,7 +198,7 @@ LCEME_MEANING = (
 AUDITION_MEANING = (
     "Label pay goes by solo models that were trained and tested. Computing is paid a fixed amount, for it is less than "
     "the 1% of pay that a plan leaves unproven; so what a lie does to the joint loss does not matter here. Risk is "
-    "measured over honest clients of all measured draws."
+    "measured over honest clients of all draws."
 )
 MEANING = (
     "All sizes share the same labeled samples on each draw: those of one draw are cut into equal parts, so that no two "

@@ -143,7 +143,7 @@ def _found(
         participation=design.participation(size),
         cost=float(cost[0]),
         loss=float(runs.losses.mean()),
-        loss_spread=runs.loss_spread(np.arange(len(runs.results))),
+        loss_spread=float(runs.loss_spread(np.arange(len(runs.results)))),
         worth=worth_estimate(runs, money.loss_value),
         worth_by_model=by_model,
         jobs_to_tell=max(1.0, (CERTAIN * level.spread * money.loss_value / by_model) ** 2),
@@ -158,26 +158,26 @@ def _found(
 def _laws(design: SizeDesign, runs: Sequence[SizeRuns], payers: Sequence[Mapping[str, Payer]]) -> dict[str, PowerLaw]:
     """The laws; a value of a law at some draws is computed from these draws alone."""
     rises = design.money.loss_value * np.stack([each.rises for each in runs])
-    everywhere = len(design.draws)
 
-    def spreads(name: str) -> tuple[list[float], Callable[[IntArray], FloatArray]]:
+    def worth(draws: IntArray) -> FloatArray:
+        return np.asarray(rises[:, draws].mean(axis=-1).T)
+
+    def spread_law(name: str) -> PowerLaw | None:
         chosen = [(each, own[name]) for each, own in zip(runs, payers, strict=True) if name in own]
-
-        def values(draws: IntArray) -> FloatArray:
-            return np.array([pay_spread(each, payer.rule, draws) / _cost(each, payer) for each, payer in chosen])
-
-        return [float(each.size) for each, _ in chosen], values
+        spreads = [(pay_spread(each, payer.rule), _cost(each, payer)) for each, payer in chosen]
+        sizes = [float(each.size) for each, _ in chosen]
+        return fit_power_law(
+            sizes,
+            len(design.draws),
+            lambda draws: np.stack([spread(draws) / cost for spread, cost in spreads], axis=-1),
+        )
 
     fitted = {
-        WORTH: fit_power_law(design.sizes, everywhere, lambda draws: np.asarray(rises[:, draws].mean(axis=1))),
-        LCEME_SPREAD: _fit(spreads("lceme"), everywhere),
-        AUDITION_SPREAD: _fit(spreads("audition"), everywhere),
+        WORTH: fit_power_law(design.sizes, len(design.draws), worth),
+        LCEME_SPREAD: spread_law("lceme"),
+        AUDITION_SPREAD: spread_law("audition"),
     }
     return {name: law for name, law in fitted.items() if law is not None}
-
-
-def _fit(sizes_and_values: tuple[list[float], Callable[[IntArray], FloatArray]], draws: int) -> PowerLaw | None:
-    return fit_power_law(sizes_and_values[0], draws, sizes_and_values[1])
 
 
 def _cost(runs: SizeRuns, payer: Payer) -> float:
