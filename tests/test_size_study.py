@@ -47,6 +47,8 @@ def test_a_law_without_noise_is_exact_and_values_below_zero_do_not_spoil_one():
     assert (values[-1] < 0).any()  # what is not resolved may come out negative
     law = fit_power_law(SIZES, 30, lambda draws: values[:, draws].mean(axis=-1).T)
     assert law.exponent == pytest.approx(-1.0, abs=0.02)
+    others = fit_power_law(SIZES, 5, lambda draws: np.tile(7.0 / (np.array(SIZES) - 1.0), (len(draws), 1)), offset=1.0)
+    assert others.words == "(n − 1)^−1.00 [−1.00, −1.00]"
     assert fit_power_law(SIZES[:2], 30, lambda draws: values[:2, draws].mean(axis=-1).T) is None
 
 
@@ -76,11 +78,15 @@ def test_lies_are_of_whole_labels(labels):
     assert len(set(points)) == len(points)
 
 
-@given(st.integers(2, 10**6), st.floats(1.0, 1e4), st.floats(1.0, 1e6))
-def test_worth_on_the_loss_model_is_the_loss_without_her_less_that_with_her(size, curve, loss_value):
-    total, fitted = 3000, FittedLoss(1.0, 1.0, curve, 0.0)
-    by_hand = loss_value * (curve / (total - total / size) - curve / total)
-    assert fitted.worth(size, total, loss_value) == pytest.approx(by_hand, rel=1e-6)
+@given(st.integers(2, 10**6), st.floats(1.0, 1e4), st.floats(0.1, 10.0))
+def test_worth_on_the_loss_model_is_the_loss_without_her_less_that_with_her(size, curve, noise):
+    design, fitted = size_design(), FittedLoss(noise, 1.0, curve, 0.0)
+
+    def loss(share):
+        return curve / (design.total_labels * share) + noise / (design.batch_of_all * share)
+
+    by_hand = design.money.loss_value * (loss(1.0 - 1.0 / size) - loss(1.0))
+    assert fitted.worth(size, design) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_lceme_on_the_loss_model_is_truthful_at_every_size_and_its_margin_does_not_shrink():

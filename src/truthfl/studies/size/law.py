@@ -1,4 +1,4 @@
-"""Power laws y = a n^k, fitted to means over draws; intervals by resampling the draws. Imports `mechanism.checks`."""
+"""Power laws y = a (n − offset)^k, fitted to means over draws; intervals by resampling the draws. Imports `mechanism.checks`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,27 @@ LEAST_ERROR = 1e-9  # of a value, as a share of it; values that do not vary all 
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """y = factor · n^exponent, with the 95% interval of the exponent."""
+    """y = factor · (n − offset)^exponent, with the 95% interval of the exponent."""
 
     factor: float
     exponent: float
     low: float
     high: float
+    offset: float = 0.0
 
     def at(self, sizes: FloatArray) -> FloatArray:
-        return np.asarray(self.factor * np.asarray(sizes, dtype=float) ** self.exponent)
+        return np.asarray(self.factor * (np.asarray(sizes, dtype=float) - self.offset) ** self.exponent)
+
+    @property
+    def words(self) -> str:
+        """The law with the interval of its exponent."""
+        exponent, low, high = (f"{value:.2f}".replace("-", "−") for value in (self.exponent, self.low, self.high))
+        return f"{f'(n − {self.offset:g})' if self.offset else 'n'}^{exponent} [{low}, {high}]"
 
 
-def fit_power_law(sizes: Sequence[float], draws: int, values: Callable[[IntArray], FloatArray]) -> PowerLaw | None:
+def fit_power_law(
+    sizes: Sequence[float], draws: int, values: Callable[[IntArray], FloatArray], *, offset: float = 0.0
+) -> PowerLaw | None:
     """The law that fits best by least squares, in units of the values' own errors; None for fewer than three sizes.
 
     values  from numbers of draws (resamples, draws), with repetitions, to values (resamples, sizes). Of its results for
@@ -36,14 +45,14 @@ def fit_power_law(sizes: Sequence[float], draws: int, values: Callable[[IntArray
     """
     if len(sizes) < 3:
         return None
-    n = np.asarray(sizes, dtype=float)
+    n = np.asarray(sizes, dtype=float) - offset
     own = values(np.arange(draws)[None])
     resampled = values(np.random.default_rng(0).integers(draws, size=(RESAMPLES, draws)))
     error = np.maximum(resampled.std(axis=0, ddof=1), LEAST_ERROR * np.abs(own[0]))
     factor, exponent = _fitted(n, own, error)
     _, exponents = _fitted(n, resampled, error)
     low, high = np.quantile(exponents, [0.025, 0.975])
-    return PowerLaw(float(factor[0]), float(exponent[0]), float(low), float(high))
+    return PowerLaw(float(factor[0]), float(exponent[0]), float(low), float(high), offset)
 
 
 def _fitted(n: FloatArray, values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:

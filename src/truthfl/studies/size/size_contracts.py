@@ -41,9 +41,13 @@ class FittedLoss:
     label_curve: float
     label_error: float
 
-    def worth(self, size: int, total_labels: int, loss_value: float) -> float:
-        """κ (A / (N − N/n) − A / N): what the work of one of n equal clients is worth, in money."""
-        return loss_value * self.label_curve / (total_labels * (size - 1))
+    def worth(self, size: int, design: SizeDesign) -> float:
+        """κ (A/N + V/B) / (n − 1): what the work of one of n equal clients is worth, in money.
+
+        Without her there are N (1 − 1/n) labels, and B (1 − 1/n) samples in a round.
+        """
+        lost = self.label_curve / design.total_labels + self.batch_noise / design.batch_of_all
+        return design.money.loss_value * lost / (size - 1)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The picture of the study: worth, spread of pay, pay and gain of the best lie by number of clients, with the laws.
 
-Imports `law`, `size_findings`, `size_study` and `reporting.plots`.
+Imports `size_findings`, `size_study` and `reporting.plots`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truthfl.reporting.plots import STYLES
-from truthfl.studies.size.law import PowerLaw
 from truthfl.studies.size.size_findings import RuleFinding, SizeFinding
-from truthfl.studies.size.size_study import AUDITION_SPREAD, LCEME_SPREAD, WORTH, SizeStudy
+from truthfl.studies.size.size_study import LCEME_SPREAD, WORTH, SizeStudy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,13 +21,6 @@ if TYPE_CHECKING:
 WORTH_STYLE, LCEME_STYLE, AUDITION_STYLE, COST_STYLE = STYLES[0], STYLES[1], STYLES[2], STYLES[6]
 SHOWN_GAINS = (-1.0, 2.0)  # shares of cost; intervals may reach beyond the picture
 CLIENTS_LABEL = "clients, with the same labels in all"
-
-
-def exponent_words(law: PowerLaw) -> str:
-    """The law as text, with the 95% interval of its exponent."""
-    numbers = (f"{value:.2f}".replace("-", "−") for value in (law.exponent, law.low, law.high))
-    exponent, low, high = numbers
-    return f"n^{exponent} [{low}, {high}]"
 
 
 def drawn(study: SizeStudy, ink: str, *, narrow: bool = False) -> Canvas:
@@ -77,11 +69,12 @@ def _draw_worth(axes: Axes, study: SizeStudy) -> None:
 
 
 def _draw_spread(axes: Axes, study: SizeStudy) -> None:
-    for name, law, style in (("lceme", LCEME_SPREAD, LCEME_STYLE), ("audition", AUDITION_SPREAD, AUDITION_STYLE)):
+    for name, style in (("lceme", LCEME_STYLE), ("audition", AUDITION_STYLE)):
         sizes, found = _of_rule(study, name)
         at, values = [each.clients for each in sizes], [each.spread_over_cost for each in found]
-        axes.plot(at, values, linestyle="none", marker=style[2], color=style[0], label=WORDS[name])
-        _law(axes, study, law, style)
+        dashes = "none" if name == "lceme" else style[1]
+        axes.plot(at, values, linestyle=dashes, marker=style[2], color=style[0], label=WORDS[name])
+    _law(axes, study, LCEME_SPREAD, LCEME_STYLE)
     axes.set_yscale("log")
     axes.set_title("Spread of one client's honest pay", loc="left")
     axes.set_ylabel("standard deviation of pay / cost of the work")
@@ -147,10 +140,8 @@ def _law(axes: Axes, study: SizeStudy, name: str, style: Any) -> None:
     law = study.laws.get(name)
     if law is None:
         return
-    ends = np.array([study.sizes[0].clients, study.sizes[-1].clients], dtype=float)
-    if name == AUDITION_SPREAD:
-        ends[1] = max(each.clients for each in study.sizes if each.audition is not None)
-    axes.plot(ends, law.at(ends), color=style[0], linewidth=1.0, alpha=0.7, label=f"fit: {exponent_words(law)}")
+    sizes = np.array([each.clients for each in study.sizes], dtype=float)
+    axes.plot(sizes, law.at(sizes), color=style[0], linewidth=1.0, alpha=0.7, label=f"fit: {law.words}")
 
 
 def _finish(axes: Axes, study: SizeStudy, ink: str) -> None:

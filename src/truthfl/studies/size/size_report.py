@@ -14,7 +14,7 @@ from truthfl.files import write_file
 from truthfl.reporting.plots import INK, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.size.size_findings import RuleFinding, SizeFinding
-from truthfl.studies.size.size_picture import drawn, exponent_words
+from truthfl.studies.size.size_picture import drawn
 from truthfl.studies.size.size_study import LAWS, SizeStudy
 from truthfl.studies.verify.regret import Estimate
 
@@ -45,7 +45,7 @@ def rule_rows(study: SizeStudy, name: str) -> list[list[str]]:
 
 def law_sentences(study: SizeStudy) -> list[str]:
     """The laws that were fitted, with the 95% intervals of their exponents."""
-    return [f"{LAWS[name]}: {exponent_words(law)}." for name, law in study.laws.items()]
+    return [f"{LAWS[name]}: {law.words}." for name, law in study.laws.items()]
 
 
 def absence_sentences(study: SizeStudy) -> list[str]:
@@ -185,9 +185,9 @@ CAPTION = (
 )
 WORTH_MEANING = (
     "Worth: κ times the rise of the joint test loss if one client is left out and the others' weights fill up hers, "
-    "measured in pairs of trainings with the same draws; by the model: κ A / (N (n − 1)), A from trainings with fewer "
-    "labels. Jobs to tell: after so many jobs the mean of their losses tells, with 95%, whether one of the clients "
-    "worked, if her effect is that of the model."
+    "measured in pairs of trainings with the same draws; by the model: κ (A/N + V/B) / (n − 1), with A from trainings "
+    "with fewer labels and V from trainings with other batches of ten clients. Jobs to tell: after so many jobs the "
+    "mean of their losses tells, with 95%, whether one of the clients worked, if her effect is that of the model."
 )
 LCEME_MEANING = (
     "The slope is that of the loss model fitted at ten clients, the same for all sizes; the margin covers the spread "

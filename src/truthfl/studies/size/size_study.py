@@ -41,11 +41,10 @@ NOTHING_LESS = "nobody can label fewer than so many samples and still some, so t
 StageProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, the number of its tasks that are done, and the number of all its tasks."""
 
-WORTH, LCEME_SPREAD, AUDITION_SPREAD = "worth", "lceme_spread_over_cost", "audition_spread_over_cost"
+WORTH, LCEME_SPREAD = "worth", "lceme_spread_over_cost"
 LAWS: Mapping[str, str] = {
     WORTH: "worth of one client's work",
     LCEME_SPREAD: "LCEME: standard deviation of pay over cost",
-    AUDITION_SPREAD: "audition: standard deviation of pay over cost",
 }
 
 
@@ -116,7 +115,7 @@ def study_sizes(
         fitted,
         pool,
         tuple(finding for finding, _ in found),
-        _laws(design, runs, [payers for _, payers in found]),
+        _laws(design, runs, [payers["lceme"] for _, payers in found]),
         sum(each["lied"].size + len(each["without"]) + 1 for each in results),
         tasks.computed,
     )
@@ -134,8 +133,8 @@ def _found(
         contract = audition_for(design, size, clients, training, solo, fitted, level)
         payers["audition"] = Payer(contract, clients, training, contract.audition_pay)
     cost = work_cost(clients, training, Strategies.truthful(payers["lceme"].rule.batch_size))
-    by_model = fitted.worth(size, design.total_labels, money.loss_value)
-    labels = design.labels_each(size)
+    by_model = fitted.worth(size, design)
+    labels, spread = design.labels_each(size), float(runs.loss_spread(np.arange(len(runs.results))))
     finding = SizeFinding(
         clients=size,
         labels_each=labels,
@@ -143,10 +142,10 @@ def _found(
         participation=design.participation(size),
         cost=float(cost[0]),
         loss=float(runs.losses.mean()),
-        loss_spread=float(runs.loss_spread(np.arange(len(runs.results)))),
+        loss_spread=spread,
         worth=worth_estimate(runs, money.loss_value),
         worth_by_model=by_model,
-        jobs_to_tell=max(1.0, (CERTAIN * level.spread * money.loss_value / by_model) ** 2),
+        jobs_to_tell=max(1.0, (CERTAIN * spread * money.loss_value / by_model) ** 2),
         lceme=rule_finding(runs, payers["lceme"]),
         audition=rule_finding(runs, payers["audition"]) if "audition" in payers else None,
         no_audition=NOTHING_LESS if solo is None else solo.reason,
@@ -155,27 +154,24 @@ def _found(
     return finding, payers
 
 
-def _laws(design: SizeDesign, runs: Sequence[SizeRuns], payers: Sequence[Mapping[str, Payer]]) -> dict[str, PowerLaw]:
-    """The laws; a value of a law at some draws is computed from these draws alone."""
+def _laws(design: SizeDesign, runs: Sequence[SizeRuns], lceme: Sequence[Payer]) -> dict[str, PowerLaw]:
+    """The laws; a value of a law at some draws is computed from these draws alone.
+
+    There is none for the audition: its spread goes by the labels of each client, and is least in between.
+    """
     rises = design.money.loss_value * np.stack([each.rises for each in runs])
 
     def worth(draws: IntArray) -> FloatArray:
         return np.asarray(rises[:, draws].mean(axis=-1).T)
 
-    def spread_law(name: str) -> PowerLaw | None:
-        chosen = [(each, own[name]) for each, own in zip(runs, payers, strict=True) if name in own]
-        spreads = [(pay_spread(each, payer.rule), _cost(each, payer)) for each, payer in chosen]
-        sizes = [float(each.size) for each, _ in chosen]
-        return fit_power_law(
-            sizes,
-            len(design.draws),
-            lambda draws: np.stack([spread(draws) / cost for spread, cost in spreads], axis=-1),
-        )
+    spreads = [(pay_spread(each, payer.rule), _cost(each, payer)) for each, payer in zip(runs, lceme, strict=True)]
+
+    def lceme_spread(draws: IntArray) -> FloatArray:
+        return np.stack([spread(draws) / cost for spread, cost in spreads], axis=-1)
 
     fitted = {
-        WORTH: fit_power_law(design.sizes, len(design.draws), worth),
-        LCEME_SPREAD: spread_law("lceme"),
-        AUDITION_SPREAD: spread_law("audition"),
+        WORTH: fit_power_law(design.sizes, len(design.draws), worth, offset=1.0),
+        LCEME_SPREAD: fit_power_law(design.sizes, len(design.draws), lceme_spread),
     }
     return {name: law for name, law in fitted.items() if law is not None}
 
