@@ -1,4 +1,4 @@
-"""Power laws y = a (n − offset)^k, fitted to means over draws; intervals by resampling the draws. Imports `mechanism.checks`."""
+"""Power laws y = a (n − offset)^k, fitted to means over draws, with intervals. Imports `mechanism.checks`."""
 
 from __future__ import annotations
 
