@@ -34,6 +34,7 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "plan",
     "verify",
     "reproduce",
+    "study",
     "serve",
     "status",
     "console",

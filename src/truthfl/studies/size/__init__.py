@@ -1,0 +1,1 @@
+"""How incentives scale: the same labels divided among ever more clients."""
