@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MEMORY = 80 * 1024 * 1024
+LOOPBACK = "127.0.0.1"
+AT_LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"
+}  # all of Ray then has the address 127.0.0.1
 
 
 class TwoNodes:
@@ -46,6 +50,7 @@ def two_nodes():
 @contextmanager
 def _started(folder):
     environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(folder), "PYTHONWARNINGS": "ignore"}
+    environment |= AT_LOOPBACK
     environment.pop("RAY_ADDRESS", None)
     with (
         (folder / "cluster.log").open("w") as log,
@@ -104,7 +109,7 @@ def main():
     from ray.cluster_utils import Cluster
 
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+        free.bind((LOOPBACK, 0))
         client_port = free.getsockname()[1]
     settings = {"num_cpus": 1, "object_store_memory": MEMORY, "include_dashboard": False}
     head = settings | {"ray_client_server_port": client_port}

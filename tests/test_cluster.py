@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import truthfl
 from messages import told
-from ray_cluster import two_nodes
+from ray_cluster import AT_LOOPBACK, LOOPBACK, two_nodes
 from truthfl.cli.app import app
 from truthfl.errors import ServiceError
 from truthfl.learning.federations import Data, ModelChoice
@@ -124,10 +124,13 @@ except Exception as error:
 
 
 @needs_ray
-def test_a_study_on_two_nodes_of_which_one_ends(tmp_path):
+def test_a_study_on_two_nodes_of_which_one_ends(tmp_path, monkeypatch):
     """One cluster for all of it, since starting one is the most of its time."""
+    for name, value in AT_LOOPBACK.items():
+        monkeypatch.setenv(name, value)
     alone = {task.address: result for task, result in done_here(tmp_path / "here")}
     with two_nodes() as cluster:
+        assert cluster.head.startswith(f"{LOOPBACK}:")
         kept = Store(tmp_path / "kept")
         with RayWorkers(cluster.head) as workers:
             assert_the_end_of_a_node_and_an_interruption_lose_nothing(workers, cluster, kept)

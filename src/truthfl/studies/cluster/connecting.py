@@ -15,6 +15,7 @@ from typing import Any
 from truthfl.errors import InputError, ServiceError
 from truthfl.studies.cluster.address import ClusterAddress, cluster_address
 
+LOOPBACK = "127.0.0.1"
 SECONDS = 5.0  # to be reached
 OBJECT_STORE = 1 << 30  # bytes of memory for a cluster that is started here, at most
 SETTINGS = {  # of Ray: nothing is reported to its makers, and no advice is given
@@ -65,6 +66,7 @@ def _start_here() -> Any:
     try:
         ray.init(
             "local",
+            _node_ip_address=LOOPBACK,  # Ray has no passwords
             include_dashboard=False,
             object_store_memory=min(OBJECT_STORE, memory // 4),
             log_to_driver=False,
