@@ -39,36 +39,37 @@ def federation(sizes, training=TRAINING, *, dirichlet=False, **more):
 
 
 def test_ten_clients_get_the_contract_of_version_0_1(tmp_path):
+    """Its bits were written down anew with the kernel's other order of sums; they are within 0.2% of those before."""
     job = read_job(ten_client_job_file(tmp_path))
     plan = job.plan(job.server_side(), QUICK)
     slope = [
-        7919.881548785255,
-        8055.145713119042,
-        7952.804456600389,
-        7946.863552581915,
-        8009.861345721289,
-        7895.9727788751325,
-        8015.731349501331,
-        7982.695081919809,
-        8070.233748924959,
-        8121.091244297706,
+        7931.747931363034,
+        8067.214762405047,
+        7964.7201676709365,
+        7958.770362377929,
+        8021.862545302091,
+        7907.803338870342,
+        8027.741344126624,
+        7994.655578205053,
+        8082.325404660838,
+        8133.259099973359,
     ]
     base = [
-        6140.684475604056,
-        6245.08767511865,
-        6174.345913512636,
-        6160.760446322619,
-        6211.635085365069,
-        6130.480570333807,
-        6211.665828439686,
-        6191.416894168966,
-        6263.48332583691,
-        6306.487516053255,
+        6142.493613141145,
+        6246.92771103163,
+        6176.162571625379,
+        6162.57574735541,
+        6213.464776975752,
+        6132.2842463936195,
+        6213.496860934588,
+        6193.240380193458,
+        6265.326808307996,
+        6308.342615895554,
     ]
     if arithmetic() == RECORDED_WITH:
         assert plan.contract.slope.tolist() == slope
         assert plan.contract.base.tolist() == base
-        assert plan.training.step_size == 2.683821484212635
+        assert plan.training.step_size == 2.6836412870122004
     assert plan.contract.slope == pytest.approx(slope, rel=0.05)
     assert plan.contract.base == pytest.approx(base, rel=0.05)
 
