@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from audition_jobs import Plans, Setting, audition_job
+from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.enrolment import LATE_NEWS
 from truthfl.federation.simulated.embedded import FIRST_NODE

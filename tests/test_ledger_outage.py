@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from cutting_proxy import cutting_proxy
+from known_plans import known_plans  # noqa: F401
 from ledgers import settlement
 from messages import told
 from small_jobs import small_job_file

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError

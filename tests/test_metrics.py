@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from console_jobs import ConsoleJob
+from known_plans import known_plans  # noqa: F401
 from truthfl.console.metrics import CONTENT_TYPE, metrics_text
 from truthfl.console.serve_metrics import metrics_app, serve_metrics
 from truthfl.federation.protocol.job_status import job_status

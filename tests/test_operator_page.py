@@ -12,6 +12,7 @@ import pytest
 
 from browsers import launched
 from console_jobs import ConsoleJob, wait_for
+from known_plans import known_plans  # noqa: F401
 from ledgers import raw
 from test_labeling_page import DESKTOP, PHONE, axe, looking
 from truthfl.console.open_operator_page import open_operator_page

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from known_plans import KNOWN, known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl import Strategies
 from truthfl.federation.protocol.operator_folder import fixed_draws
@@ -86,6 +87,7 @@ def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
     assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, True, False]
+    KNOWN.clear()  # so that it is planned anew
     assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
     assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.protocol.narration import describe_entry

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from console_jobs import ConsoleJob
+from known_plans import known_plans  # noqa: F401
 from truthfl.cli.status_output import status_lines, status_table
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.federation.protocol.operator_folder import keep_ledger_address
