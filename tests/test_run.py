@@ -2,13 +2,12 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from commands import truthfl as run
 from known_plans import KNOWN, known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl import Strategies
@@ -27,11 +26,6 @@ from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Training
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
-
-
-def run(*arguments, cwd):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
