@@ -1,6 +1,7 @@
 """How property tests run: repeatable in `make test`, at length with fresh examples in `make fuzz`. What comes first."""
 
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -17,3 +18,9 @@ LONGEST = ("test_whole_job", "test_federation_guide", "test_kills", "test_deploy
 def pytest_collection_modifyitems(items):
     """Those that take longest first, so that no process is left with one of them at the end."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
+
+
+def pytest_sessionfinish():
+    """Close the browser, if one was opened."""
+    if "browsers" in sys.modules:
+        sys.modules["browsers"].OPENED.close()

@@ -29,14 +29,26 @@ def postgresql_server():
     if given := os.environ.get(VARIABLE):
         yield given
         return
-    with restartable_server(*programs_and_user()) as server:
+    with private_server(*programs_and_user()) as server:
+        server.prepare()
+        server.start()
         yield server.address
 
 
+@pytest.fixture(scope="session")
+def empty_cluster():
+    """The files of a server in which nothing is written, to be copied: making them takes longer than many tests."""
+    with private_server(*programs_and_user()) as server:
+        server.prepare()
+        yield server.folder / "data"
+
+
 @pytest.fixture
-def own_postgresql():
+def own_postgresql(empty_cluster):
     """A server of this test's own, which it may stop and start."""
-    with restartable_server(*programs_and_user()) as server:
+    with private_server(*programs_and_user()) as server:
+        server.copy(empty_cluster)
+        server.start()
         yield server
 
 
@@ -90,13 +102,11 @@ def ordinary_user():
 
 
 @contextmanager
-def restartable_server(programs, user):
-    """A private server of one's own, which can be stopped without warning and started again."""
+def private_server(programs, user):
+    """A server of one's own, without files and not started; ended and deleted afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="truthfl-pg-"))  # short, since a socket's path must be
     server = PrivateServer(programs, user, folder)
     try:
-        server.prepare()
-        server.start()
         yield server
     finally:
         server.end()
@@ -119,6 +129,9 @@ class PrivateServer:
         words = [str(self.programs[0]), "-D", "data", "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"]
         if self.run(words).returncode != 0:
             pytest.skip(f"initdb failed: {self.log.read_text().strip().splitlines()[-1]}")
+
+    def copy(self, cluster):
+        assert self.run(["cp", "-a", str(cluster), "data"]).returncode == 0, self.log.read_text()
 
     def start(self):
         settings = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
