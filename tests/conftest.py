@@ -12,7 +12,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("repeatable")
 
-LONGEST = ("test_whole_job", "test_federation_guide", "test_kills", "test_deployment")
+LONGEST = {
+    *("test_whole_job", "test_federation_guide", "test_served_page", "test_kills", "test_docs", "test_ledger_outage"),
+    *("test_backup", "test_audition_deployed", "test_verification", "test_deployment"),
+}
 
 
 def pytest_collection_modifyitems(items):
