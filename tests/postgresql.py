@@ -8,7 +8,7 @@ import uuid
 from contextlib import contextmanager
 
 import pytest
-from scripts.soaking.private_postgresql import NoPostgreSQL, restartable_server
+from scripts.soaking.private_postgresql import NoPostgreSQL, restartable_server, server_without_files
 from sqlalchemy import create_engine, make_url, text
 
 VARIABLE = "TRUTHFL_TEST_POSTGRESQL"
@@ -24,20 +24,33 @@ def postgresql_server():
         yield server.address
 
 
+@pytest.fixture(scope="session")
+def empty_cluster():
+    """The files of a server in which nothing is written, to be copied: making them takes longer than many tests."""
+    with skipped_without_postgresql(), server_without_files() as server:
+        server.prepare()
+        yield server.folder / "data"
+
+
 @pytest.fixture
-def own_postgresql():
+def own_postgresql(empty_cluster):
     """A server of this test's own, which it may stop and start."""
-    with private_server() as server:
+    with private_server(empty_cluster) as server:
         yield server
 
 
 @contextmanager
-def private_server():
+def private_server(files=None):
     """A private server; the test is skipped where there can be none."""
+    with skipped_without_postgresql(), restartable_server(files) as server:
+        yield server
+
+
+@contextmanager
+def skipped_without_postgresql():
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     try:
-        with restartable_server() as server:
-            yield server
+        yield
     except NoPostgreSQL as missing:
         pytest.skip(f"{missing}; nor does {VARIABLE} name a server")
 

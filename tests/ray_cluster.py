@@ -15,9 +15,7 @@ from pathlib import Path
 
 MEMORY = 80 * 1024 * 1024
 LOOPBACK = "127.0.0.1"
-AT_LOOPBACK = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"
-}  # all of Ray then has the address 127.0.0.1
+AT_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # all of Ray then has the address 127.0.0.1
 
 
 class TwoNodes:

@@ -10,11 +10,11 @@ import pytest
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
+from known_plans import known_plans  # noqa: F401
 from messages import told
 from test_ledger_tampering import rewritten
 from truthfl.federation.participant.kept_audition import keep_audition, read_audition
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
-from truthfl.federation.protocol import planned_offers
 from truthfl.federation.protocol.audit import audit, published_files, solo_file
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
@@ -62,22 +62,6 @@ HASTY = from_strategy("hasty reporter", batch_share=0.5, report_scale=0.5)  # ho
 def plans():
     """Plans, made once: they are not what is tested here."""
     return Plans()
-
-
-@pytest.fixture(autouse=True)
-def lies_searched_once(monkeypatch):
-    """The short search of lies is made once per plan."""
-    search = planned_offers.search_on_pilot
-
-    def known(side, plan):
-        if id(plan) not in SEARCHED:
-            SEARCHED[id(plan)] = plan, search(side, plan)
-        return SEARCHED[id(plan)][1]
-
-    monkeypatch.setattr(planned_offers, "search_on_pilot", known)
-
-
-SEARCHED = {}
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,6 @@ import re
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import tarfile
 import time
 from contextlib import closing
@@ -15,6 +13,7 @@ from hashlib import sha256
 
 import pytest
 
+from commands import truthfl
 from scripts_of_tests import kill_and_resume as script
 from truthfl import __version__
 from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
@@ -26,11 +25,6 @@ from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 120
 ROUNDS = 250
-
-
-def truthfl(*words, cwd=None):
-    command = [sys.executable, "-m", "truthfl", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=cwd, stdin=subprocess.DEVNULL)
 
 
 def refused(*words, code=2):

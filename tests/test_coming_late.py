@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from audition_jobs import Plans, Setting, audition_job
+from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.enrolment import LATE_NEWS
 from truthfl.federation.simulated.embedded import FIRST_NODE
@@ -41,7 +42,8 @@ def one_second(folder, **server):
     return replace(job, server=replace(job.server, enrol_seconds=0.2, **server))
 
 
-def test_who_joins_after_the_offers_is_told_that_the_job_runs_without_her(tmp_path, plans):
+def test_who_joins_after_the_offers_is_told_that_the_job_runs_without_her(tmp_path, plans, monkeypatch):
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)  # or this small job may be over before the next
     setting = Setting(tmp_path, plans, job=one_second(tmp_path))
     there = Comings(setting.grid, DORA, lambda grid: any(kind.endswith("labels") for _, kind in grid.asked))
     found = setting.go(there)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job

@@ -7,11 +7,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from commands import truthfl
 from small_jobs import small_job_file
 from truthfl.cli.app import COMMANDS
 from truthfl.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, SERVICE_FAILED
@@ -41,7 +43,7 @@ def unit_settings():
 
 
 def options_of(command):
-    done = subprocess.run([sys.executable, "-m", "truthfl", command, "--help"], capture_output=True, text=True)
+    done = truthfl(command, "--help")
     assert done.returncode == 0, done.stderr
     return set(re.findall(r"--[a-z][a-z-]*", done.stdout))
 
@@ -86,9 +88,7 @@ def test_the_unit_gives_words_that_serve_knows():
 
 def test_the_server_has_all_it_needs_in_what_the_unit_hands_it(tmp_path):
     """The credentials are what `truthfl keys server` writes, no more and no less."""
-    done = subprocess.run(
-        [sys.executable, "-m", "truthfl", "keys", "server", "--out", tmp_path], capture_output=True, timeout=SECONDS
-    )
+    done = truthfl("keys", "server", "--out", tmp_path)
     assert done.returncode == 0
     credentials = {one.partition(":")[0] for one in unit_settings()["Service", "LoadCredential"]}
     assert {path.name for path in tmp_path.iterdir()} == credentials
@@ -220,25 +220,21 @@ def test_the_guides_backup_restore_and_anchor(tmp_path):
     job = small_job_file(tmp_path)
     (tmp_path / "people").mkdir()
     write_key(new_key(), tmp_path / "people" / "Ada")
-
-    def truthfl(*words):
-        command = [sys.executable, "-m", "truthfl", *words]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
-
-    assert truthfl("run", str(job), "--out", "served").returncode == 0
+    truthfl_here = partial(truthfl, cwd=tmp_path)
+    assert truthfl_here("run", job, "--out", "served").returncode == 0
     (tmp_path / "keys").mkdir()
     for name in ("operator", "operator.pub"):
         shutil.copy(tmp_path / "served" / name, tmp_path / "keys")
     commands = [words[1:] for words in guide_commands() if words[0] == "truthfl"]
     assert [words[0] for words in commands] == ["backup", "ledger", "restore", "ledger"]
     for words in commands:
-        done = truthfl(*words)
+        done = truthfl_here(*words)
         assert done.returncode == 0, done.stderr + done.stdout
     assert "the anchor holds" in done.stdout
     with open_ledger(tmp_path / "served" / "ledger.db") as ledger:
         ledger.append("another", "job", "job", {"job": {}})
         rows = len(ledger.entries())
-    assert truthfl(*commands[1]).returncode == 0
-    done = truthfl(*commands[3])
+    assert truthfl_here(*commands[1]).returncode == 0
+    done = truthfl_here(*commands[3])
     assert done.returncode == FAILED
     assert f"is of entry {rows}; its last rows are gone" in done.stdout

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from copy import deepcopy
 from dataclasses import replace
 
@@ -11,6 +9,7 @@ import numpy as np
 import pytest
 
 from audition_jobs import Meddler
+from commands import truthfl
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
@@ -364,10 +363,10 @@ def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
 
 
 def test_the_command_makes_a_receipt_again(finished):
-    command = [sys.executable, "-m", "truthfl", "ledger", "receipt", str(finished.folder / "ledger.db"), "--client"]
-    made = subprocess.run([*command, "Ada"], capture_output=True, text=True, timeout=120)
+    words = ["ledger", "receipt", finished.folder / "ledger.db", "--client"]
+    made = truthfl(*words, "Ada")
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout) == receipt_of(finished.people[ADA])
-    unknown = subprocess.run([*command, "Mallory"], capture_output=True, text=True, timeout=120)
+    unknown = truthfl(*words, "Mallory")
     assert unknown.returncode == 2
     assert "has no receipt of 'Mallory'" in unknown.stderr

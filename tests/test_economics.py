@@ -1,12 +1,11 @@
 """What a plan's work is worth, costs and pays, said before offers go out; and a warning where it pays much."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from commands import truthfl
 from small_jobs import small_job_file
 from test_enrolment_limits import Job
 from truthfl.cli.plan_approval import print_plan_summary, sentences
@@ -19,11 +18,6 @@ from truthfl.learning.plan_worth import plan_worth
 from truthfl.mechanism.economics import WarnFactors, plan_economics
 
 QUICK = PilotDesign(seeds=2, honest_seeds=4, batch_sizes=(4, 8, 16))
-
-
-def truthfl(*arguments):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 def sums(pay, worth=100.0, own=50.0, **changes):

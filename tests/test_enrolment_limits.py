@@ -1,8 +1,6 @@
 """What participants say of themselves: checked on its own, refused or left out in words, and the job goes on."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +10,7 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
+from commands import truthfl
 from messages import told
 from participants import an_offer
 from small_jobs import small_job_file
@@ -345,6 +344,6 @@ def test_tables_and_errors_show_escape_codes_as_letters(tmp_path):
         book.append("j\x1b[1m", "job", "job", {})
         book.append("j\x1b[1m", "rejection", "k\x1b[31m", rejection)
     for words in (["ledger", "show", "ledger.db"], ["ledger", "show", "ledger.db", "--rows"], ["ledger", "\x1b[2J"]):
-        done = subprocess.run([sys.executable, "-m", "truthfl", *words], cwd=tmp_path, capture_output=True, text=True)
+        done = truthfl(*words, cwd=tmp_path)
         assert "\\x1b[" in done.stdout + done.stderr
         assert "\x1b" not in done.stdout + done.stderr

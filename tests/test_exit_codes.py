@@ -2,13 +2,12 @@
 
 import socket
 import sqlite3
-import subprocess
-import sys
 
 import httpx
 import numpy as np
 import pytest
 
+from commands import truthfl
 from participants import Ada, draw_pictures
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
@@ -47,8 +46,7 @@ def taken():
 
 
 def ended(folder, *words):
-    command = [sys.executable, "-m", "truthfl", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    done = truthfl(*words, cwd=folder)
     assert done.stderr.startswith("truthfl: "), done.stderr
     assert len(done.stderr.splitlines()) == 1
     return done.returncode, done.stderr

@@ -1,11 +1,9 @@
 """Bad input to the federation's commands: one sentence, exit code 2, nothing made."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+from commands import truthfl
 from small_jobs import small_job_file
 from truthfl.ledger.signing import new_key, write_key
 
@@ -62,8 +60,7 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
     ],
 )
 def test_bad_input_is_one_sentence(folder, words, told):
-    command = [sys.executable, "-m", "truthfl", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    done = truthfl(*words, cwd=folder)
     assert done.returncode == 2, done.stderr
     assert told in done.stderr
     assert done.stderr.startswith("truthfl: ")

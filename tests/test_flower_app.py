@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import FedAdam
 
 from audition_jobs import ALLOWED, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from coded_replies import recoded
+from known_plans import known_plans  # noqa: F401
 from messages import told
 from truthfl.federation.protocol.audit import audit
 from truthfl.federation.protocol.messages import MODEL, PARAMS

@@ -10,18 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import truthfl as run
 from truthfl import lceme, optimal_batch_sizes
 from truthfl.cli import app
 from truthfl.job import read_job
 
 EXAMPLE_FILE = Path(str(resources.files("truthfl"))) / "examples" / "ten_clients.toml"
 EXAMPLE = EXAMPLE_FILE.read_text()
-
-
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "truthfl", *map(str, arguments)], capture_output=True, text=True, timeout=60
-    )
 
 
 def changed(tmp_path, old, new):

@@ -8,6 +8,7 @@ import pytest
 
 from audition_jobs import Plans, audition_job
 from commanded_jobs import At, Commanded, assert_all_holds, made, masked_job, reasons, rounds_of, settled, soon
+from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.live_clients import note_labels
 from truthfl.federation.protocol.live_status import OVER, LiveWriter, read_live_status

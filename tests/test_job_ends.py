@@ -7,6 +7,7 @@ from flwr.app import Error
 
 from audition_jobs import Plans, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
+from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.server import is_complete, job_name

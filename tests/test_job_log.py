@@ -7,6 +7,7 @@ import time
 import pytest
 
 from console_jobs import SEED, ConsoleJob
+from known_plans import known_plans  # noqa: F401
 from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, require_format, stage_line
 from truthfl.cli.narrator import Narrator
 from truthfl.errors import InputError

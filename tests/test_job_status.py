@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from console_jobs import ConsoleJob, wait_for
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import job_watch as watching

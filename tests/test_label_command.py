@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from commands import truthfl
 from participants import Ada, draw_pictures
 from truthfl.ledger.signing import write_key
 from truthfl.samples.formats import NAMES
@@ -21,8 +22,7 @@ from truthfl.samples.open_samples import open_samples
 
 
 def run(*arguments, cwd=None):
-    command = [sys.executable, "-m", "truthfl", "label", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=cwd)
+    return truthfl("label", *arguments, cwd=cwd)
 
 
 @pytest.fixture

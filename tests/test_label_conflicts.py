@@ -9,6 +9,7 @@ from contextlib import closing
 import httpx
 import pytest
 
+from commands import truthfl
 from participants import draw_pictures
 from truthfl.page.open_page import open_page
 from truthfl.page.request_guard import CSRF_HEADER
@@ -103,8 +104,7 @@ def test_the_page_knows_of_labels_of_other_classes(page, tmp_path, data):
 
 
 def label_command(*arguments, **more):
-    command = [sys.executable, "-m", "truthfl", "label", "--no-browser", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, **more)
+    return truthfl("label", "--no-browser", *arguments, **more)
 
 
 def test_an_import_over_labels_is_asked_for(tmp_path, data):

@@ -297,7 +297,8 @@ def test_small_answers_are_sent_at_once():
             await reader.read()
             writer.close()
 
-    asyncio.run(serve_one())
+    with ThreadPoolExecutor(1) as pool:  # a browser's driver may have a loop in this thread
+        pool.submit(asyncio.run, serve_one()).result()
     assert waits == [False]
 
 

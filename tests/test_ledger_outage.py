@@ -13,7 +13,9 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from commands import truthfl
 from cutting_proxy import cutting_proxy
+from known_plans import known_plans  # noqa: F401
 from ledgers import settlement
 from messages import told
 from small_jobs import small_job_file
@@ -179,9 +181,7 @@ def test_a_database_that_never_answered_is_not_waited_for(own_postgresql, tmp_pa
         run = ["run", "--out", str(tmp_path / "out"), "--ledger", where]
         for words in (run, ["ledger", "check", where]) if address == gone else (["ledger", "check", where],):
             began = time.monotonic()
-            done = subprocess.run(
-                [sys.executable, "-m", "truthfl", *words], capture_output=True, text=True, timeout=SECONDS
-            )
+            done = truthfl(*words, timeout=SECONDS)
             assert (done.returncode, said in done.stderr) == (code, True), done.stderr
             assert len(done.stderr.splitlines()) == 1
             assert not re.search(r"FATAL|psycopg|Error|connection failed|wrong", done.stderr)

@@ -10,6 +10,7 @@ import pytest
 import typer
 from sqlalchemy import text
 
+from known_plans import known_plans  # noqa: F401
 from ledgers import raw
 from messages import told
 from small_jobs import small_job_file

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from copy import deepcopy
@@ -16,6 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commands import truthfl
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError
@@ -267,11 +267,6 @@ def test_a_book_rewritten_from_the_start_is_found_out_by_the_receipts(entries):
     fault = check(rewritten(entries, "enrolment", "Ada", later))
     assert fault is not None
     assert "receipt 'Ada'" in fault.message
-
-
-def truthfl(*arguments):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 def test_the_command_names_the_first_wrong_row(folder, tmp_path):

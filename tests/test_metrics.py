@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
 from console_jobs import ConsoleJob
+from known_plans import known_plans  # noqa: F401
 from truthfl.console.metrics import CONTENT_TYPE, metrics_text
 from truthfl.console.serve_metrics import metrics_app, serve_metrics
 from truthfl.federation.protocol.job_status import job_status
@@ -135,5 +137,6 @@ def test_a_ledger_that_fails_is_told_in_a_sentence(done):
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 return await client.get("/metrics")
 
-        answer = asyncio.run(ask())
+        with ThreadPoolExecutor(1) as pool:  # a browser's driver may have a loop in this thread
+            answer = pool.submit(asyncio.run, ask()).result()
     assert (answer.status_code, answer.text) == (503, f"the ledger {done.ledger} is closed; open it again.\n")

@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from console_jobs import ConsoleJob, wait_for
+from known_plans import known_plans  # noqa: F401
 from truthfl.console.open_operator_page import open_operator_page
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.ledger.book import open_for_reading

@@ -3,11 +3,11 @@
 import os
 import signal
 import time
-from contextlib import contextmanager
 
 import pytest
 
 from audition_papers import AuditionedAda
+from busy_clock import within
 from participants import Ada, draw_pictures
 from ports import free_port
 from small_jobs import small_job_file
@@ -30,13 +30,6 @@ def clock(*words):
     return "#clock" + "".join(f":has-text('{one}')" for one in words)
 
 
-@contextmanager
-def seen_in_time():
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < SEEN_WITHIN
-
-
 def test_a_page_whose_server_is_gone_says_so_in_three_seconds_also_while_idle(browser, tmp_path):  # noqa: F811
     """Stopped and killed, on the offer, the receipt, the review and while labeling."""
     ada = Ada(tmp_path)
@@ -52,14 +45,14 @@ def test_a_page_whose_server_is_gone_says_so_in_three_seconds_also_while_idle(br
             for one in pages[:2]:
                 one.wait_for_selector(BY_ITSELF)
             os.kill(process.pid, signal.SIGSTOP)
-            with seen_in_time():
+            with within(SEEN_WITHIN):
                 page.wait_for_selector("#lost >> text=truthfl has not answered since")
             assert not page.locator(BY_ITSELF).is_visible()
             os.kill(process.pid, signal.SIGCONT)
             page.wait_for_selector("#lost", state="hidden")
             page.wait_for_selector(BY_ITSELF)
             process.kill()
-            with seen_in_time():
+            with within(SEEN_WITHIN):
                 for one in pages:
                     one.wait_for_selector("#lost >> text=If it was stopped, start it again")
             assert not pages[1].locator(BY_ITSELF).is_visible()
@@ -103,7 +96,7 @@ def test_an_operators_server_that_hangs_is_seen_in_three_seconds(browser, tmp_pa
         try:
             for _ in range(2):
                 os.kill(started["server"].pid, signal.SIGSTOP)
-                with seen_in_time():
+                with within(SEEN_WITHIN):
                     page.wait_for_selector("#lost >> text=The operator’s server cannot be reached since")
                 os.kill(started["server"].pid, signal.SIGCONT)
                 page.wait_for_selector("#lost", state="hidden")

@@ -9,6 +9,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from coded_replies import recoded
+from known_plans import known_plans  # noqa: F401
 from participants import changed
 from small_jobs import small_job_file
 from truthfl.errors import InputError

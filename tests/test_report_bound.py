@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from audition_jobs import Plans, Setting
+from known_plans import known_plans  # noqa: F401
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.report_bound import EXCEEDED, fit_lengths, honest_lengths
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from commands import truthfl as run
+from known_plans import KNOWN, known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl import Strategies
 from truthfl.federation.protocol.operator_folder import fixed_draws
@@ -26,11 +26,6 @@ from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import Training
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
-
-
-def run(*arguments, cwd):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd)
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +81,7 @@ def test_a_job_pays_what_the_contract_says(planned, tmp_path):
     assert (outcome.pay[[0, 2, 3]] == expected[[0, 2, 3]]).all()
     assert outcome.pay[1] == outcome.cost[1] == 0.0
     assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, True, False]
+    KNOWN.clear()  # so that it is planned anew
     assert (run_job(job, tmp_path / "b", seed=3, design=QUICK).pay == outcome.pay).all()
     assert run_job(job, tmp_path / "c", seed=4, design=QUICK).test_loss != outcome.test_loss
 

@@ -1,13 +1,13 @@
 """Settlement of a real job, asked for by many at once, again after a crash, too early; the payments after it."""
 
 import json
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from commands import truthfl
+from known_plans import known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.protocol.narration import describe_entry
@@ -100,10 +100,6 @@ def test_the_command_settles_and_marks(tmp_path, rows):
     where = tmp_path / "ledger.db"
     with open_ledger(where) as book:
         book.append_all(until(rows, "settlement"))
-
-    def truthfl(*arguments):
-        command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     done = truthfl("settle", where, "--json")
     assert done.returncode == 0, done.stderr

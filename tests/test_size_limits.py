@@ -1,11 +1,11 @@
 """Absurd sizes and names in a job file, and one key of two people: a sentence, exit code 2, and nothing on disk."""
 
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
+from commands import truthfl
 from small_jobs import SMALL_JOB
 from truthfl.cli.app import main
 from truthfl.errors import InputError
@@ -131,8 +131,3 @@ def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch, capsys):
         main()
     assert ended.value.code == 3
     assert capsys.readouterr().err.splitlines()[-1].startswith("truthfl: there is not enough memory")
-
-
-def truthfl(*arguments):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)

@@ -11,7 +11,9 @@ import sys
 import httpx
 import pytest
 
+from commands import truthfl as command
 from console_jobs import ConsoleJob
+from known_plans import known_plans  # noqa: F401
 from truthfl.cli.status_output import status_lines, status_table
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.federation.protocol.operator_folder import keep_ledger_address
@@ -23,11 +25,6 @@ def done(tmp_path_factory):
     console_job = ConsoleJob(tmp_path_factory.mktemp("status"))
     console_job.run()
     return console_job
-
-
-def command(*words, **how):
-    arguments = [sys.executable, "-m", "truthfl", *map(str, words)]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, **how)
 
 
 def test_a_table_within_a_hundred_columns(done):

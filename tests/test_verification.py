@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import truthfl
+from commands import truthfl as ended
 from small_jobs import small_job_file, ten_client_job_file
 from truthfl import Mechanism
 from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
@@ -290,8 +291,7 @@ def test_the_command(tmp_path):
     ],
 )
 def test_bad_input(tmp_path, options, told):
-    command = [sys.executable, "-m", "truthfl", "verify", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    done = ended("verify", *options, cwd=tmp_path)
     assert done.returncode == (3 if "--out" in options else 2)
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -308,8 +308,7 @@ def test_bad_input(tmp_path, options, told):
 def test_jobs_that_cannot_be_verified(tmp_path, old, new, told):
     """Splits that ask for more samples than there are, a contract that nobody knows, data that are not there."""
     job = small_job_file(tmp_path, old, new)
-    command = [sys.executable, "-m", "truthfl", "verify", job, "--quick", "--out", tmp_path / "out"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=tmp_path)
+    done = ended("verify", job, "--quick", "--out", tmp_path / "out", cwd=tmp_path)
     assert done.returncode == 2
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1

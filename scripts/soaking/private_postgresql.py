@@ -51,14 +51,27 @@ def ordinary_user() -> pwd.struct_passwd:
 
 
 @contextmanager
-def restartable_server() -> Iterator[PrivateServer]:
-    """A private server of one's own, which can be stopped without warning and started again."""
+def restartable_server(files: Path | None = None) -> Iterator[PrivateServer]:
+    """A private server of one's own, which can be stopped without warning and started again.
+
+    files  of a server that never ran, to be copied; without them they are made, which takes longer
+    """
+    with server_without_files() as server:
+        if files is None:
+            server.prepare()
+        else:
+            server.copy(files)
+        server.start()
+        yield server
+
+
+@contextmanager
+def server_without_files() -> Iterator[PrivateServer]:
+    """A server that is not started, and has an empty folder; ended and deleted afterwards."""
     programs, user = find_programs(), ordinary_user()
     folder = Path(tempfile.mkdtemp(prefix="truthfl-pg-"))  # short, since a socket's path must be
     server = PrivateServer(programs, user, folder)
     try:
-        server.prepare()
-        server.start()
         yield server
     finally:
         server.end()
@@ -82,9 +95,15 @@ class PrivateServer:
             self.as_user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
     def prepare(self) -> None:
+        """Make its files."""
         words = [str(self.programs[0]), "-D", "data", "-A", "trust", "-U", "tester", "-E", "UTF8", "--no-sync"]
         if self.run(words).returncode != 0:
             raise NoPostgreSQL(f"initdb failed: {self.log.read_text().strip().splitlines()[-1]}")
+
+    def copy(self, files: Path) -> None:
+        """Take the files of another one."""
+        if self.run(["cp", "-a", str(files), "data"]).returncode != 0:
+            raise RuntimeError(f"PostgreSQL's files were not copied: {self.log.read_text()}")
 
     def start(self) -> None:
         """Start it and wait until it answers."""
