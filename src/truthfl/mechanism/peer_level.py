@@ -2,7 +2,7 @@
 
 Whatever all clients have in common (their data are less alike than the pilot's, the test set is hard) moves all solo
 losses. The others tell by how much; a client's own loss has no part in her own level, so nobody moves it by what she
-does. docs/mechanism.md, section 8. Imports `checks`.
+does. docs/mechanism.md, section 8. Imports `blocks` and `checks`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.blocks import in_blocks
+from truthfl.mechanism.checks import FloatArray
 
 MOST_SHIFT = 6.0  # standard deviations
 GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; that of solo losses has a tail
@@ -24,20 +25,27 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     Of the other clients and the pilot, which counts as one more client with an excess of 0, those are left out whose
     excess is more than `GATE_DEVIATIONS` above the median; the shift is the mean of the rest, at most `MOST_SHIFT` up
     or down, so that even a majority that does not label at all does not pass.
+
+    The median of the others is one of three for those who have a solo loss, and one for all who have none: which of
+    them, one or two comparisons of her own excess with the middle of all tell.
     """
     own = np.asarray(excess, dtype=float)
     present = np.isfinite(own)
     ordered = np.sort(np.append(own[present], 0.0))
-    rank = np.searchsorted(ordered, np.where(present, own, np.inf))  # of equal values the first: they are the same
-    count = len(ordered) - present
-    median = (_without(ordered, rank, (count - 1) // 2) + _without(ordered, rank, count // 2)) / 2.0
-    kept = np.searchsorted(ordered, median + GATE_DEVIATIONS, side="right")
+    last = len(ordered) - 1
+    lower, upper = (last - 1) // 2, last // 2  # the middle of one fewer than all
+    low, high = float(ordered[max(lower, 0)]), float(ordered[upper])
+    next_low, next_high = (float(ordered[min(place + 1, last)]) for place in (max(lower, 0), upper))
+    of_all = float(ordered[last // 2] + ordered[(last + 1) // 2]) / 2.0
+    medians = np.array([(low + high) / 2.0, (low + next_high) / 2.0, (next_low + next_high) / 2.0, of_all])
+    kept = np.searchsorted(ordered, medians + GATE_DEVIATIONS, side="right")
     total = np.concatenate(([0.0], np.cumsum(ordered)))[kept]
-    counted = present & (rank < kept)
-    mean = (total - np.where(counted, np.where(present, own, 0.0), 0.0)) / np.maximum(kept - counted, 1)
-    return np.asarray(np.clip(mean, -MOST_SHIFT, MOST_SHIFT))
+    highest = ordered[np.maximum(kept - 1, 0)]  # the highest excess that is not left out
 
+    def shift(own: FloatArray, present: np.ndarray) -> FloatArray:
+        case = np.where(present, (own <= high).astype(np.int8) + (own <= low), 3)
+        counted = present & (kept[case] > 0) & (own <= highest[case])
+        mean = (total[case] - np.where(counted, own, 0.0)) / np.maximum(kept[case] - counted, 1)
+        return np.asarray(np.clip(mean, -MOST_SHIFT, MOST_SHIFT))
 
-def _without(ordered: FloatArray, removed: IntArray, position: IntArray) -> FloatArray:
-    """The value at this position of the ordered values without the one at `removed`."""
-    return np.asarray(ordered[np.minimum(position + (position >= removed), len(ordered) - 1)])
+    return np.asarray(in_blocks(shift, own, present))
