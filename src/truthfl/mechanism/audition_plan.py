@@ -26,7 +26,9 @@ from truthfl.mechanism.solo_curve import SoloCurve
 MOST_PAY = 3.0
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
 SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 13  # from so many clients on, a budget is first searched on so many of them
-MOST_LOWERED = 60.0  # the largest −log of a factor on what a unit of loss is worth
+MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
+SEARCH_STEPS, NARROWEST = 80, 2.0**-41
+LEFT = 1e-7  # of the budget may be left over
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,17 +204,17 @@ def _within_budget(choices: _Choices, chosen: _Choice, budget: float) -> _Choice
         known[x] = choices.at(float(np.exp(-x)))
         return choices.bounded_sum(known[x])
 
-    search = Search(sum_at, budget, total, lambda low, high: known[low].is_next_to(known[high]))
+    search = Search(sum_at, budget, total, LEFT * budget, lambda low, high: known[low].is_next_to(known[high]))
     if choices.task.count >= SAMPLED_FROM:
         sample = _Choices(choices.inputs, choices.task.count // SAMPLE)
         search.narrow_by(lambda x: sample.bounded_sum(sample.at(float(np.exp(-x)))))
     if not search.bracket(MOST_LOWERED):
-        least = search.under + budget
+        least = search.over + budget
         raise InfeasibleError(
             f"budget is {budget:g}; the fewest labels from which a slope can be measured cost {least:g}, "
             f"{least - budget:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
         )
-    return known[search.finish()]
+    return known[search.finish(SEARCH_STEPS, NARROWEST)]
 
 
 def audition_contract(

@@ -1,6 +1,6 @@
 """The search for what a budget allows: the smallest x ≥ 0 at which a falling function is within a budget.
 
-The function is a sum over all clients, so each call counts. Imports `checks`.
+The function is a sum over all clients, so each call counts. Imports nothing of truthfl.
 """
 
 from __future__ import annotations
@@ -8,29 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-STEPS = 40  # halvings of the first interval, at most
-LEFT = 1e-7  # share of the budget: what is left of it may be less
 SAMPLE_STEPS = 60
-GUESSES = 4
+GUESSES = 7
+FAR_APART = 1e-6  # of two x: the slope between them is known well
+INFINITE = float("inf")
 
 
 @dataclass(eq=False)
 class Search:
     """Holds an interval in which the function falls to the budget, and makes it smaller.
 
-    function   falls with x
+    function   falls with x; the slower it is, the more this search is worth
     budget     above 0
-    over       function − budget at `low`, which is first 0: above 0
+    first      function(0), above the budget
+    left       so much of the budget may be left over
     is_done    called with both ends: whether nothing in between is better than the upper end
-    high       the upper end, where function − budget is `under`, at most 0; infinite before it is known
+    over       function − budget at `low`: above 0
+    under      function − budget at `high`, at most 0; `high` is infinite before it is known
     """
 
     function: Callable[[float], float]
     budget: float
     first: float
-    is_done: Callable[[float, float], bool]
+    left: float
+    is_done: Callable[[float, float], bool] = lambda low, high: False  # noqa: ARG005
     low: float = 0.0
-    high: float = float("inf")
+    high: float = INFINITE
     over: float = field(init=False)
     under: float = 0.0
 
@@ -38,49 +41,48 @@ class Search:
         self.over = self.first - self.budget
 
     def bracket(self, most: float) -> bool:
-        """Find an upper end, from 1 on and doubled each time; return whether there is one up to about `most`."""
-        x = max(1.0, 2.0 * self.low)
-        while self.high == float("inf"):
-            if x > 2.0 * most:
-                return False
-            self.try_at(x)
-            self.under = self.under if self.high < float("inf") else self.over
+        """Find an upper end, 1, 2, 4, … up to `most`, unless it is known; return whether there is one."""
+        x = 1.0
+        while self.high == INFINITE and x <= most:
+            if x > self.low:
+                self.try_at(x)
             x *= 2.0
-        return True
+        return self.high < INFINITE
 
     def narrow_by(self, estimate: Callable[[float], float]) -> None:
         """Guess the place by a function that is about proportional to this one, and cheap to call.
 
-        Its factor is that of the last call; after two guesses, the line through the last two calls tells more.
+        Twice, with the factor between both at the last place; then by the slope of this function.
         """
-        target = self.budget * (1.0 - LEFT / 2.0)
-        last = before = (0.0, self.first)
+        target = self.budget - self.left / 2.0
+        last, slope = (0.0, self.first), 0.0
         for guess in range(GUESSES):
             if guess < 2:
-                x = _solved(estimate, target * estimate(last[0]) / last[1])
+                x = solved(estimate, target * estimate(last[0]) / last[1])
             else:
-                rise = last[1] - before[1]
-                x = last[0] - (last[1] - target) * (last[0] - before[0]) / rise if rise else last[0]
+                x = last[0] - (last[1] - target) / slope
             if not self.low < x < self.high:
                 return
             before, last = last, (x, self.try_at(x))
             if self.is_close:
                 return
+            if not slope or abs(x - before[0]) > FAR_APART:
+                slope = (last[1] - before[1]) / (x - before[0])
+            if slope >= 0.0:
+                return
 
-    def finish(self) -> float:
-        """Make the interval as small as is useful; return its upper end."""
-        smallest = (self.high - self.low) / 2.0**STEPS
-        for step in range(2 * STEPS):
-            if self.is_close or self.high - self.low <= smallest or self.is_done(self.low, self.high):
+    def finish(self, steps: int, narrowest: float) -> float:
+        """Make the interval smaller, in so many steps or until it is narrow; return its upper end."""
+        for step in range(steps):
+            if self.is_close or self.high - self.low <= narrowest * self.high or self.is_done(self.low, self.high):
                 break
-            share = self.over / (self.over - self.under) if step % 2 else 0.5  # false position and halving in turn
-            self.try_at(self.low + (self.high - self.low) * min(max(share, 1e-3), 1.0 - 1e-3))
+            self.try_at(_inside(self.low, self.over, self.high, self.under, step))
         return self.high
 
     @property
     def is_close(self) -> bool:
         """Whether hardly anything is left of the budget at the upper end."""
-        return self.high < float("inf") and -self.under <= LEFT * self.budget
+        return self.high < INFINITE and -self.under < self.left
 
     def try_at(self, x: float) -> float:
         """Call the function, keep the smaller interval, and return the value."""
@@ -92,7 +94,7 @@ class Search:
         return value
 
 
-def _solved(function: Callable[[float], float], target: float) -> float:
+def solved(function: Callable[[float], float], target: float) -> float:
     """About the x ≥ 0 at which a falling function has this value."""
     low, high = 0.0, 1.0
     over, under = function(low) - target, function(high) - target
@@ -102,13 +104,18 @@ def _solved(function: Callable[[float], float], target: float) -> float:
         low, high, over = high, 2.0 * high, under
         under = function(high) - target
     for step in range(SAMPLE_STEPS):
-        if high - low <= 1e-9 * high:
+        if high - low <= 1e-8 * high:
             break
-        share = over / (over - under) if step % 2 else 0.5
-        middle = low + (high - low) * min(max(share, 1e-3), 1.0 - 1e-3)
+        middle = _inside(low, over, high, under, step)
         value = function(middle) - target
         if value > 0.0:
             low, over = middle, value
         else:
             high, under = middle, value
     return low + (high - low) * over / (over - under)
+
+
+def _inside(low: float, over: float, high: float, under: float, step: int) -> float:
+    """A place in the interval: by false position and by halving in turn."""
+    share = over / (over - under) if step % 2 else 0.5
+    return low + (high - low) * min(max(share, 1e-3), 1.0 - 1e-3)
