@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from truthfl.errors import InfeasibleError
-from truthfl.mechanism.blocks import in_blocks
+from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.label_choice import cheapest_numbers
+from truthfl.mechanism.label_choice import Bins, cheapest_in_bins, cheapest_numbers
 from truthfl.mechanism.solo_curve import SoloCurve
 
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
@@ -102,6 +102,11 @@ class LabelTask:
             honest[k] = gain.max() <= TOLERATED_GAIN
         return honest
 
+    @cached_property
+    def bins(self) -> Bins:
+        """Bins of the clients' label costs, the same for any value of a unit of loss."""
+        return Bins.of(self.numbers[self.usable].astype(float), self.label_cost, self.samples)
+
     def of_clients(self, clients: IntArray) -> LabelTask:
         """The same question for some of the clients."""
         own = {name: getattr(self, name)[clients] for name in ("label_cost", "fixed_cost", "samples")}
@@ -114,17 +119,16 @@ class LabelTask:
 
     def expected_pay(self, labels: FloatArray) -> FloatArray:
         """Expected label pay for these numbers of labels; 0 for 0 labels."""
-        risk, first, deviations = self.risk, int(self.numbers[0]), self.margin_deviations
+        return np.asarray(in_blocks(self.pay_for, labels, self.label_cost, self.fixed_cost))
 
-        def pay(labels: FloatArray, label_cost: FloatArray, fixed_cost: FloatArray) -> FloatArray:
-            position = np.clip(labels.astype(int) - first, 0, len(risk) - 1)
-            asked = labels > 0
-            if asked.all():
-                return label_cost * labels * (1.0 + deviations * risk[position]) + fixed_cost
-            relative = np.where(asked, risk[position], 0.0)
-            return np.where(asked, label_cost * labels * (1.0 + deviations * relative) + fixed_cost, 0.0)
-
-        return np.asarray(in_blocks(pay, labels, self.label_cost, self.fixed_cost))
+    def pay_for(self, labels: FloatArray, label_cost: FloatArray, fixed_cost: FloatArray) -> FloatArray:
+        """`expected_pay` of clients with these costs."""
+        risk, asked = self.risk, labels > 0
+        relative = risk[np.clip(labels.astype(int) - int(self.numbers[0]), 0, len(risk) - 1)]
+        if asked.all():
+            return label_cost * labels * (1.0 + self.margin_deviations * relative) + fixed_cost
+        cost = label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
+        return np.where(asked, cost + fixed_cost, 0.0)
 
 
 def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
@@ -148,7 +152,9 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
         )
     price = numbers * (1.0 + task.margin_deviations * task.risk[usable])
     worth = stake * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
-    return cheapest_numbers(numbers, worth, price, task.label_cost, task.samples)
+    if len(task.samples) <= CLIENTS_PER_BLOCK:
+        return cheapest_numbers(numbers, worth, price, task.label_cost, task.samples)
+    return cheapest_in_bins(numbers, worth, price, task.label_cost, task.samples, task.bins)
 
 
 def taking_part(task: LabelTask) -> np.ndarray:

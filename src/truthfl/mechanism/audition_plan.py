@@ -1,8 +1,8 @@
 """Plans the audition contract: how many labels to ask of whom, batch sizes, slopes, margins and caps.
 
 Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/mechanism.md, section 8. Imports
-`audition`, `audition_labels`, `audition_batches`, `audition_terms`, `budget_search`, `mechanism`, `setting`,
-`solo_curve` and `checks`.
+`audition`, `audition_labels`, `audition_batches`, `audition_terms`, `blocks`, `budget_search`, `mechanism`,
+`setting`, `solo_curve` and `checks`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_batches import best_batches
 from truthfl.mechanism.audition_labels import LabelTask, best_labels
 from truthfl.mechanism.audition_terms import PayTerms
+from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.budget_search import Search
 from truthfl.mechanism.checks import FloatArray, rounded_up
 from truthfl.mechanism.mechanism import PlanInputs
@@ -28,7 +29,7 @@ MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client
 SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 13  # from so many clients on, a budget is first searched on so many of them
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
 SEARCH_STEPS, NARROWEST = 80, 2.0**-41
-LEFT = 1e-7  # of the budget may be left over
+LEFT = 1e-6  # of the budget may be left over, with so many clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +107,15 @@ def require_measured(inputs: PlanInputs) -> AuditionMeasurement:
 
 @dataclass(frozen=True, eq=False)
 class _Choice:
-    """Labels and batches of some clients, and who gains more than is tolerated by not computing."""
+    """Labels and batches of some clients, who gains more than is tolerated by not computing, and the sum of their pay.
+
+    pay   what a budget bounds: total expected pay, or the sum of all caps; 0 if there is no budget
+    """
 
     labels: FloatArray
     batches: FloatArray
     unproven: np.ndarray
+    pay: float
 
     def is_next_to(self, other: _Choice) -> bool:
         """Whether at most one client is asked for one label or one sample more or less."""
@@ -158,26 +163,30 @@ class _Choices:
         return float(labels.sum()) * (self.task.count / len(labels) if self.every > 1 else 1.0)
 
     def at(self, stake: float) -> _Choice:
-        """What is asked if a unit of loss were worth `stake` of what it is worth."""
+        """What is asked, and its pay, if a unit of loss were worth `stake` of what it is worth."""
         measured, task = require_measured(self.inputs), self.task
         labels = best_labels(task, stake)
-        most = MOST_OF_LABEL_COST * task.label_cost * self.total(labels) ** 2 / max(measured.joint_curve, 1e-300)
-        batches, unproven = best_batches(
-            stake=stake * self.inputs.loss_value,
-            sampling=self.terms.sampling,
-            price=self.price,
-            margin_rate=task.margin_deviations * measured.loss_error,
-            absence=measured.absence[:: self.every],
-            label_pay=task.expected_pay(labels),
-            labels=labels,
-            most_slope=most,
-        )
-        return _Choice(labels, batches, unproven)
+        total = self.total(labels)
+        pay_of = None
+        if self.inputs.budget is not None:
+            pay_of = self.terms.pay_to_add_up(labels, total, caps=measured.budget_bounds == "caps")
 
-    def bounded_sum(self, chosen: _Choice) -> float:
-        """What the budget bounds: total expected pay, or the sum of all caps."""
-        caps = require_measured(self.inputs).budget_bounds == "caps"
-        return self.terms.sum_of_pay(chosen.labels, chosen.batches, self.total(chosen.labels), caps=caps)
+        def ask(labels: FloatArray, absence: FloatArray, *arrays: FloatArray) -> tuple[np.ndarray, ...]:
+            label_cost, fixed_cost, price, sampling = arrays
+            batches, unproven = best_batches(
+                stake=stake * self.inputs.loss_value,
+                sampling=sampling,
+                price=price,
+                margin_rate=task.margin_deviations * measured.loss_error,
+                absence=absence,
+                label_pay=task.pay_for(labels, label_cost, fixed_cost),
+                labels=labels,
+                most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, 1e-300),
+            )
+            return (batches, unproven) if pay_of is None else (batches, unproven, pay_of(labels, batches, *arrays))
+
+        found = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
+        return _Choice(labels, *found[:2], float(found[2].sum()) if len(found) > 2 else 0.0)
 
 
 def plan_audition(inputs: PlanInputs) -> AuditionPlan:
@@ -193,8 +202,7 @@ def plan_audition(inputs: PlanInputs) -> AuditionPlan:
 
 def _within_budget(choices: _Choices, chosen: _Choice, budget: float) -> _Choice:
     """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
-    total = choices.bounded_sum(chosen)
-    if total <= budget:
+    if chosen.pay <= budget:
         return chosen
     known = {0.0: chosen}  # by x, if a unit of loss is worth e^-x of what it is worth
 
@@ -202,12 +210,14 @@ def _within_budget(choices: _Choices, chosen: _Choice, budget: float) -> _Choice
         for past in known.keys() - {search.low, search.high}:
             del known[past]
         known[x] = choices.at(float(np.exp(-x)))
-        return choices.bounded_sum(known[x])
+        return known[x].pay
 
-    search = Search(sum_at, budget, total, LEFT * budget, lambda low, high: known[low].is_next_to(known[high]))
-    if choices.task.count >= SAMPLED_FROM:
+    many = choices.task.count >= SAMPLED_FROM
+    left = LEFT * budget if many else 0.0
+    search = Search(sum_at, budget, chosen.pay, left, lambda low, high: known[low].is_next_to(known[high]))
+    if many:
         sample = _Choices(choices.inputs, choices.task.count // SAMPLE)
-        search.narrow_by(lambda x: sample.bounded_sum(sample.at(float(np.exp(-x)))))
+        search.narrow_by(lambda x: sample.at(float(np.exp(-x))).pay)
     if not search.bracket(MOST_LOWERED):
         least = search.over + budget
         raise InfeasibleError(

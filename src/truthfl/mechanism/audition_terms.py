@@ -5,6 +5,7 @@ docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `peer_level`,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -67,32 +68,45 @@ class PayTerms:
 
     def of_clients(self, labels: FloatArray, batches: FloatArray, total: float) -> ClientPay:
         """The terms for these labels and batches; `total` is N, the labels of all."""
-        points, place = _points(labels)
+        points, place_of = _points(labels)
         level, spread, slope = (of(points) for of in (self.solo.level, self.solo.spread, self.solo.slope))
 
-        def terms(place: IntArray, *arrays: FloatArray) -> tuple[FloatArray, ...]:
+        def terms(labels: FloatArray, *arrays: FloatArray) -> tuple[FloatArray, ...]:
+            place = place_of(labels)
             own = spread[place]
             gate = GATE_DEVIATIONS * np.sqrt(1.0 + 1.0 / self.count) * own
-            return level[place], own, gate, *self._pay(total, slope[place], own, *arrays)
+            return level[place], own, gate, *self._pay(total, slope[place], own, labels, *arrays)
 
-        return ClientPay(*in_blocks(terms, place, labels, batches, *self._arrays))
+        return ClientPay(*in_blocks(terms, labels, batches, *self.arrays))
 
-    def sum_of_pay(self, labels: FloatArray, batches: FloatArray, total: float, *, caps: bool) -> float:
-        """Total expected pay, or the sum of all caps, for these labels and batches."""
-        points, place = _points(labels)
+    def pay_to_add_up(self, labels: FloatArray, total: float, *, caps: bool) -> Callable[..., FloatArray]:
+        """The elementwise function from labels, batches and `arrays` to expected pay, or to the cap of pay.
+
+        labels  of all clients, of whom it can be called with some
+        """
+        points, place_of = _points(labels)
         spread, slope = self.solo.spread(points), self.solo.slope(points)
 
-        def pay(place: IntArray, *arrays: FloatArray) -> FloatArray:
-            _, label_base, label_cap, _, joint_base, joint_cap = self._pay(total, slope[place], spread[place], *arrays)
-            return label_cap + joint_cap if caps else label_base + joint_base
+        def pay(labels: FloatArray, *arrays: FloatArray) -> FloatArray:
+            place = place_of(labels)
+            if caps:
+                _, _, label_cap, _, _, joint_cap = self._pay(total, slope[place], spread[place], labels, *arrays)
+                return label_cap + joint_cap
+            found = self._errors(total, slope[place], spread[place], labels, *arrays)
+            labeling, computing, margin = found[0], found[1], found[6]
+            margin += labeling
+            margin += computing
+            margin += self.margin
+            return margin
 
-        return float(in_blocks(pay, place, labels, batches, *self._arrays).sum())
+        return pay
 
     @property
-    def _arrays(self) -> tuple[FloatArray, ...]:
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """(N,) each: what the terms of a client depend on besides her labels and batch."""
         return self.label_cost, self.audition_cost, self.price, self.sampling
 
-    def _pay(
+    def _errors(
         self,
         total: float,
         slope: FloatArray,
@@ -104,7 +118,7 @@ class PayTerms:
         price: FloatArray,
         sampling: FloatArray,
     ) -> tuple[FloatArray, ...]:
-        """Slope, base and cap of label pay, then of computing pay."""
+        """Costs of labels and computing, both slopes, both standard deviations, the margin, the labels' share in it."""
         visible = sampling > 0
         if visible.all():
             joint_slope = price * np.square(batches) / sampling
@@ -114,14 +128,20 @@ class PayTerms:
         label_slope = np.maximum(label_cost - own_worth, 0.0) * labels / slope
         label_error = label_slope * spread * np.sqrt(1.0 + 1.0 / self.count)
         joint_error = joint_slope * self.loss_error
-        label_variance = np.square(label_error)
-        variance = np.maximum(label_variance + np.square(joint_error), 1e-300)
+        share = np.square(label_error)
+        variance = np.maximum(share + np.square(joint_error), 1e-300)
+        share /= variance
         margin = self.margin_deviations * np.sqrt(variance)
-        label_variance /= variance
-        computing = price * batches
-        joint_margin = np.maximum(margin * (1.0 - label_variance), FLOOR_DEVIATIONS * joint_error - computing)
-        np.minimum(joint_margin, margin, out=joint_margin)
         labeling = label_cost * labels + audition_cost
+        return labeling, price * batches, label_slope, joint_slope, label_error, joint_error, margin, share
+
+    def _pay(self, total: float, *arrays: FloatArray) -> tuple[FloatArray, ...]:
+        """Slope, base and cap of label pay, then of computing pay."""
+        labeling, computing, label_slope, joint_slope, label_error, joint_error, margin, share = self._errors(
+            total, *arrays
+        )
+        joint_margin = np.maximum(margin * (1.0 - share), FLOOR_DEVIATIONS * joint_error - computing)
+        np.minimum(joint_margin, margin, out=joint_margin)
         label_base = labeling + margin - joint_margin + self.margin
         joint_base = computing + joint_margin
         label_cap = label_base + CAP_DEVIATIONS * label_error
@@ -130,16 +150,17 @@ class PayTerms:
         return label_slope, label_base, label_cap, joint_slope, joint_base, joint_cap
 
 
-def _points(labels: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Numbers of labels at which the curve is to be known, and the place of each client's among them.
+def _points(labels: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], IntArray]]:
+    """Numbers of labels at which the curve is to be known, and the function from labels to places among them.
 
     Many clients are asked for few different numbers, and the curve is interpolated once for each number.
     """
-    if len(labels) > CLIENTS_PER_BLOCK:
-        first, last = float(labels.min()), float(labels.max())
-        if last - first < len(labels) and first == np.floor(first):
-            place = in_blocks(lambda own: (own - first).astype(np.int32), labels)
-            points = np.arange(first, last + 2.0)
-            if bool(in_blocks(lambda own, at: points[at] == own, labels, place).all()):
-                return points, place
-    return labels, np.arange(len(labels))
+    if len(labels) <= CLIENTS_PER_BLOCK:
+        return labels, lambda own: np.arange(len(own))
+    first, last = float(labels.min()), float(labels.max())
+    points = np.arange(first, last + 2.0)
+    whole = in_blocks(lambda own: own == np.floor(own), labels).all()
+    if whole and len(points) <= len(labels):
+        return points, lambda own: (own - first).astype(np.intp)
+    points = np.unique(labels)
+    return points, lambda own: np.searchsorted(points, own)

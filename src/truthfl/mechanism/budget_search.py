@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-SAMPLE_STEPS = 60
+SAMPLE_STEPS, GOOD_GUESS, FARTHEST = 20, 1e-4, 100.0
 GUESSES = 7
 FAR_APART = 1e-6  # of two x: the slope between them is known well
+AROUND = 0.02  # around an x, the slope is measured
 INFINITE = float("inf")
 
 
@@ -52,24 +53,23 @@ class Search:
     def narrow_by(self, estimate: Callable[[float], float]) -> None:
         """Guess the place by a function that is about proportional to this one, and cheap to call.
 
-        Twice, with the factor between both at the last place; then by the slope of this function.
+        The first guess is where it falls to the budget, with the factor between both at 0; the next ones are by its
+        slope there, and by that of this function where two places are known that are not too close.
         """
         target = self.budget - self.left / 2.0
-        last, slope = (0.0, self.first), 0.0
-        for guess in range(GUESSES):
-            if guess < 2:
-                x = solved(estimate, target * estimate(last[0]) / last[1])
-            else:
-                x = last[0] - (last[1] - target) / slope
-            if not self.low < x < self.high:
+        factor = self.first / estimate(0.0)
+        x = solved(estimate, target / factor)
+        slope = (estimate(x + AROUND) - estimate(x - AROUND)) * factor / (2.0 * AROUND)
+        before = (INFINITE, 0.0)
+        for _ in range(GUESSES):
+            if not self.low < x < self.high or slope >= 0.0:
                 return
-            before, last = last, (x, self.try_at(x))
+            here = (x, self.try_at(x))
             if self.is_close:
                 return
-            if not slope or abs(x - before[0]) > FAR_APART:
-                slope = (last[1] - before[1]) / (x - before[0])
-            if slope >= 0.0:
-                return
+            if FAR_APART < abs(x - before[0]) < AROUND:
+                slope = (here[1] - before[1]) / (x - before[0])
+            x, before = x - (here[1] - target) / slope, here
 
     def finish(self, steps: int, narrowest: float) -> float:
         """Make the interval smaller, in so many steps or until it is narrow; return its upper end."""
@@ -95,24 +95,27 @@ class Search:
 
 
 def solved(function: Callable[[float], float], target: float) -> float:
-    """About the x ≥ 0 at which a falling function has this value."""
+    """About the x ≥ 0 at which a falling function has this value, by false position (the Illinois variant)."""
     low, high = 0.0, 1.0
     over, under = function(low) - target, function(high) - target
     if over <= 0.0:
         return low
-    while under > 0.0 and high < 1e3:
+    while under > 0.0 and high < FARTHEST:
         low, high, over = high, 2.0 * high, under
         under = function(high) - target
-    for step in range(SAMPLE_STEPS):
-        if high - low <= 1e-8 * high:
+    if under > 0.0:
+        return high
+    x = high
+    for _ in range(SAMPLE_STEPS):
+        past, x = x, low + (high - low) * over / (over - under)
+        if abs(x - past) <= GOOD_GUESS:
             break
-        middle = _inside(low, over, high, under, step)
-        value = function(middle) - target
+        value = function(x) - target
         if value > 0.0:
-            low, over = middle, value
+            low, over, under = x, value, under / 2.0
         else:
-            high, under = middle, value
-    return low + (high - low) * over / (over - under)
+            high, under, over = x, value, over / 2.0
+    return x
 
 
 def _inside(low: float, over: float, high: float, under: float, step: int) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
 
-Places = NDArray[np.int32]
+Places = NDArray[np.intp]
 BINS = 1 << 14
 CLOSE = 1e-9  # who is relatively so close to a threshold is decided by computing the costs of all numbers
 MATRIX = 1 << 20  # costs that are computed at once
@@ -31,10 +31,20 @@ def cheapest_numbers(
     """
     if len(label_cost) <= CLIENTS_PER_BLOCK:
         return _by_all_costs(numbers, worth, price, label_cost, samples)
-    table = _Thresholds.of(numbers, worth, price, float(label_cost.min()), float(label_cost.max()))
-    labels, close = in_blocks(lambda cost, held: _by_thresholds(table, numbers, cost, held), label_cost, samples)
+    return cheapest_in_bins(numbers, worth, price, label_cost, samples, Bins.of(numbers, label_cost, samples))
+
+
+def cheapest_in_bins(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray, bins: Bins
+) -> FloatArray:
+    """`cheapest_numbers` for many clients; their bins do not depend on worth and price."""
+    table = _Thresholds.of(worth, price, bins)
+    labels, close = in_blocks(
+        lambda *block: _by_thresholds(table, numbers, *block), label_cost, bins.position, bins.limit
+    )
     unsure = np.flatnonzero(close)
-    labels[unsure] = _by_all_costs(numbers, worth, price, label_cost[unsure], samples[unsure])
+    if len(unsure):
+        labels[unsure] = _by_all_costs(numbers, worth, price, label_cost[unsure], samples[unsure])
     return np.asarray(labels)
 
 
@@ -52,62 +62,82 @@ def _by_all_costs(
 
 
 @dataclass(frozen=True, eq=False)
-class _Thresholds:
+class Bins:
+    """Bins of label costs, of equal width in their logarithm, in which about equally many numbers are best.
+
+    position  (N,) the bin of each client
+    limit     (N,) the place of the largest number that is not above her samples
+    edges     (BINS + 1,) lower edges of the bins, with that of the bin before the first one in front
     """
+
+    position: Places
+    limit: Places
+    edges: FloatArray
+
+    @classmethod
+    def of(cls, numbers: FloatArray, label_cost: FloatArray, samples: IntArray) -> Bins:
+        lowest, highest = float(np.log(label_cost.min())), float(np.log(label_cost.max()))
+        width = max((highest - lowest) / (BINS - 1), 1e-12)
+        place_of = np.searchsorted(numbers, np.arange(int(numbers[-1]) + 1), side="right") - 1
+
+        def places(cost: FloatArray, held: IntArray) -> tuple[Places, Places]:
+            position = np.log(cost)
+            position -= lowest
+            position *= 1.0 / width
+            return position.astype(np.intp), place_of[np.minimum(held, len(place_of) - 1)]
+
+        position, limit = in_blocks(places, label_cost, samples)
+        return cls(position, limit, np.exp(lowest + width * (np.arange(BINS + 2) - 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Thresholds:
+    """Thresholds of the numbers, by their places.
+
     own     (K,) below which label cost each number is better than all smaller ones
     later   (K + 1,) the highest threshold from each place on; 0 at the end
     start   (BINS,) by bin of label costs: a place at or after that of the number to choose
     steps   the most places by which a start is too far
-    limit   by number of samples: the place of the largest number that is not above
     """
 
     own: FloatArray
     later: FloatArray
-    lowest: float
-    scale: float
     start: Places
     steps: int
-    limit: Places
 
     @classmethod
-    def of(
-        cls, numbers: FloatArray, worth: FloatArray, price: FloatArray, lowest: float, highest: float
-    ) -> _Thresholds:
-        own = np.full(len(numbers), np.inf)
-        for k in range(1, len(numbers)):
-            gain, dearer = worth[:k] - worth[k], price[k] - price[:k]
+    def of(cls, worth: FloatArray, price: FloatArray, bins: Bins) -> _Thresholds:
+        count = len(worth)
+        own = np.full(count, np.inf)
+        rows = max(1, MATRIX // count)
+        for first in range(1, count, rows):
+            here = np.arange(first, min(first + rows, count))
+            gain, dearer = worth - worth[here, None], price[here, None] - price
             with np.errstate(divide="ignore", invalid="ignore"):
                 below = np.where(dearer > 0, gain / dearer, np.where((gain > 0) | (dearer < 0), np.inf, 0.0))
-            own[k] = below.min()
+            own[here] = np.where(np.arange(count) < here[:, None], below, np.inf).min(axis=1)
         later = np.append(np.maximum.accumulate(own[::-1])[::-1], 0.0)
-        width = (highest - lowest) / BINS
-        edges = lowest + width * (np.arange(BINS + 2) - 1.0)  # from one bin below: rounding may move a cost by one
-        place = len(numbers) - 1 - np.searchsorted(later[-2::-1], edges, side="right")
-        last = int(numbers[-1])
-        limit = np.searchsorted(numbers, np.arange(last + 1), side="right") - 1
-        return cls(
-            own,
-            later,
-            lowest,
-            1.0 / width if width > 0 else 0.0,
-            place[:-2].astype(np.int32),
-            int((place[:-2] - place[2:]).max()),
-            limit.astype(np.int32),
-        )
+        place = count - 1 - np.searchsorted(later[-2::-1], bins.edges, side="right")
+        # a bin starts where the one before it does: rounding may move a cost by one
+        return cls(own, later, place[:-2].astype(np.intp), int((place[:-2] - place[2:]).max()))
 
 
 def _by_thresholds(
-    table: _Thresholds, numbers: FloatArray, cost: FloatArray, samples: IntArray
+    table: _Thresholds, numbers: FloatArray, cost: FloatArray, position: Places, limit: Places
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """The numbers of labels, and who is too close to a threshold."""
-    position = ((cost - table.lowest) * table.scale).astype(np.int32)
-    place = table.start[np.minimum(position, BINS - 1)]
+    place = table.start.take(position)
     for _ in range(table.steps):
-        place -= table.later[place] <= cost
-    limit = table.limit[np.minimum(samples, len(table.limit) - 1)]
+        place -= table.later.take(place) <= cost
     np.minimum(place, limit, out=place)
-    while (below := np.flatnonzero(table.own[place] <= cost)).size:
+    own = table.own.take(place)
+    while (below := np.flatnonzero(own <= cost)).size:
         place[below] -= 1
-    close = table.own[place] * (1.0 - CLOSE) <= cost
-    close |= (place < limit) & (table.later[place + 1] * (1.0 + CLOSE) > cost)
-    return numbers[place], close
+        own[below] = table.own[place[below]]
+    own *= 1.0 - CLOSE
+    close = own <= cost
+    np.multiply(table.later[1:].take(place), 1.0 + CLOSE, out=own)
+    above = own > cost
+    above &= place < limit
+    close |= above
+    return numbers.take(place), close
