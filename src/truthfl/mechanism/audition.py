@@ -104,6 +104,15 @@ class Audition(Mechanism):
         """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
         if observation.solo_loss is None:
             return np.ones(np.shape(self.gate), dtype=bool)
+        count = len(self.labels)
+        if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
+            return self._passes(observation)
+        passed = np.empty(count, dtype=bool)
+        for block in blocks(count):
+            passed[block] = of_block(self, block, count)._passes(of_block(observation, block, count))
+        return passed
+
+    def _passes(self, observation: Observation) -> NDArray[np.bool_]:
         excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.gate)

@@ -18,6 +18,7 @@ from truthfl.mechanism.knapsack import improve
 
 BISECTIONS = 60
 MOST_LOG_MULTIPLIER = 512.0
+ROUNDING = 1.001  # of the price of one sample, as a difference of sums
 REFILLS = 1000
 IMPROVE_UP_TO = 256  # clients; with more, single samples no longer matter
 SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 13  # from so many clients on, the multiplier is first searched on so many of them
@@ -79,7 +80,15 @@ def _lagrangian(
     first = _spent(0.0, *arrays)
     if first <= money:
         return at(0.0), 1.0
-    search = Search(lambda x: _spent(x, *arrays), money, first, left=float(price.min()))
+    dearest = float(price.max())
+
+    def is_one_sample(low: float, high: float) -> bool:
+        """Whether the batches at both ends differ by one sample of one client."""
+        if len(price) <= IMPROVE_UP_TO or search.over - search.under > ROUNDING * dearest:
+            return False
+        return int((at(low) - at(high)).sum()) <= 1
+
+    search = Search(lambda x: _spent(x, *arrays), money, first, float(price.min()), is_one_sample)
     if len(price) >= SAMPLED_FROM:
         sample = tuple(array[:: len(price) // SAMPLE].copy() for array in arrays)
         search.narrow_by(lambda x: _spent(x, *sample))

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.mechanism.blocks import in_blocks
-from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.checks import FloatArray, IntArray
 
 MOST_SHIFT = 6.0  # standard deviations
 GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; that of solo losses has a tail
+
+SORTED_UP_TO = 1 << 16  # solo losses; more are not sorted, and their sum is in another order
 
 
 def peer_shifts(excess: ArrayLike) -> FloatArray:
@@ -31,21 +33,42 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     """
     own = np.asarray(excess, dtype=float)
     present = np.isfinite(own)
-    ordered = np.sort(np.append(own[present], 0.0))
-    last = len(ordered) - 1
-    lower, upper = (last - 1) // 2, last // 2  # the middle of one fewer than all
-    low, high = float(ordered[max(lower, 0)]), float(ordered[upper])
-    next_low, next_high = (float(ordered[min(place + 1, last)]) for place in (max(lower, 0), upper))
-    of_all = float(ordered[last // 2] + ordered[(last + 1) // 2]) / 2.0
-    medians = np.array([(low + high) / 2.0, (low + next_high) / 2.0, (next_low + next_high) / 2.0, of_all])
-    kept = np.searchsorted(ordered, medians + GATE_DEVIATIONS, side="right")
-    total = np.concatenate(([0.0], np.cumsum(ordered)))[kept]
-    highest = ordered[np.maximum(kept - 1, 0)]  # the highest excess that is not left out
+    known = np.zeros(int(present.sum()) + 1)  # the pilot's is the last one
+    known[:-1] = own[present]
+    last = len(known) - 1
+    lower, upper = max((last - 1) // 2, 0), last // 2  # the middle of one fewer than all
+    places = np.array([lower, lower + 1, upper, upper + 1, (last + 1) // 2])
+    np.minimum(places, last, out=places)
+    if len(known) < SORTED_UP_TO:
+        known.sort()
+    else:
+        known.partition(np.unique(places))
+    low, next_low, high, next_high, above = known[places].tolist()
+    medians = np.array([low + high, low + next_high, next_low + next_high, high + above]) / 2.0
+    limits = medians + GATE_DEVIATIONS
+    kept, total = _counts_and_sums(known, limits)
 
     def shift(own: FloatArray, present: np.ndarray) -> FloatArray:
-        case = np.where(present, (own <= high).astype(np.int8) + (own <= low), 3)
-        counted = present & (kept[case] > 0) & (own <= highest[case])
-        mean = (total[case] - np.where(counted, own, 0.0)) / np.maximum(kept[case] - counted, 1)
+        case = (own <= high).astype(np.intp)
+        case += own <= low
+        if not present.all():
+            case[~present] = 3
+        counted = present & (own <= limits[case])
+        mean = total[case]
+        mean -= np.where(counted, own, 0.0)
+        mean /= np.maximum(kept[case] - counted, 1)
         return np.asarray(np.clip(mean, -MOST_SHIFT, MOST_SHIFT))
 
     return np.asarray(in_blocks(shift, own, present))
+
+
+def _counts_and_sums(known: FloatArray, limits: FloatArray) -> tuple[IntArray, FloatArray]:
+    """How many values are at or below each limit, and their sums, from the lowest value on if they are sorted."""
+    if len(known) < SORTED_UP_TO:
+        kept = np.searchsorted(known, limits, side="right")
+        return kept, np.concatenate(([0.0], np.cumsum(known)))[kept]
+    within = known <= limits.min()
+    tail = np.sort(known[~within])
+    more = np.searchsorted(tail, limits, side="right")
+    sums = known.sum(where=within) + np.concatenate(([0.0], np.cumsum(tail)))[more]
+    return int(within.sum()) + more, sums
