@@ -68,7 +68,9 @@ def _best_of_block(
     def cost(batch: FloatArray, at: np.ndarray | slice = slice(None)) -> FloatArray:
         return np.asarray(stakes[at] / batch + price[at] * batch + margins[at] * np.square(batch) / v[at])
 
-    largest = np.clip(np.floor(np.sqrt(np.minimum(most_slope * v / price, 1e18))), 1.0, labels)
+    with np.errstate(over="ignore"):
+        most = np.minimum(most_slope * v / price, 1e18)
+    largest = np.clip(np.floor(np.sqrt(most)), 1.0, labels)
     batch = np.clip(_whole(cost, _stationary(stakes, v, price, margin_rate)), 1.0, largest)
     if not all_visible:
         batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
