@@ -26,10 +26,11 @@ from truthfl.mechanism.solo_curve import SoloCurve
 
 MOST_PAY = 3.0
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
-SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 13  # from so many clients on, a budget is first searched on so many of them
+SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 15  # from so many clients on, a budget is first searched on so many of them
+CLEARLY = 1.1  # the sample shows that the budget is too small for the best plan if that costs so many budgets
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
 SEARCH_STEPS, NARROWEST = 80, 2.0**-41
-LEFT = 1e-6  # of the budget may be left over, with so many clients
+LEFT = 1e-5  # of the budget may be left over, with so many clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,19 +193,28 @@ class _Choices:
 def plan_audition(inputs: PlanInputs) -> AuditionPlan:
     """The best plan for the server, within the budget. The clients' `dataset_size` are the samples that they hold."""
     choices = _Choices(inputs)
-    chosen = choices.at(1.0)
-    if inputs.budget is not None:
-        chosen = _within_budget(choices, chosen, inputs.budget)
+    chosen = choices.at(1.0) if inputs.budget is None else _within_budget(choices, inputs.budget)
     return AuditionPlan(
         audition_contract(inputs, chosen.labels, chosen.batches, choices.terms), chosen.labels, chosen.unproven
     )
 
 
-def _within_budget(choices: _Choices, chosen: _Choice, budget: float) -> _Choice:
+def _within_budget(choices: _Choices, budget: float) -> _Choice:
     """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
-    if chosen.pay <= budget:
-        return chosen
-    known = {0.0: chosen}  # by x, if a unit of loss is worth e^-x of what it is worth
+    count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth
+    sample = _Choices(choices.inputs, count // SAMPLE) if count >= SAMPLED_FROM else None
+
+    def estimate(x: float) -> float:
+        assert sample is not None
+        found = sample.at(float(np.exp(-x)))
+        return found.pay * (count / len(found.labels))
+
+    first = 0.0 if sample is None else estimate(0.0)
+    if first <= CLEARLY * budget:
+        known[0.0] = choices.at(1.0)
+        first = known[0.0].pay
+        if first <= budget:
+            return known[0.0]
 
     def sum_at(x: float) -> float:
         for past in known.keys() - {search.low, search.high}:
@@ -212,12 +222,12 @@ def _within_budget(choices: _Choices, chosen: _Choice, budget: float) -> _Choice
         known[x] = choices.at(float(np.exp(-x)))
         return known[x].pay
 
-    many = choices.task.count >= SAMPLED_FROM
-    left = LEFT * budget if many else 0.0
-    search = Search(sum_at, budget, chosen.pay, left, lambda low, high: known[low].is_next_to(known[high]))
-    if many:
-        sample = _Choices(choices.inputs, choices.task.count // SAMPLE)
-        search.narrow_by(lambda x: sample.at(float(np.exp(-x))).pay)
+    def is_done(low: float, high: float) -> bool:
+        return low in known and known[low].is_next_to(known[high])
+
+    search = Search(sum_at, budget, first, 0.0 if sample is None else LEFT * budget, is_done)
+    if sample is not None:
+        search.narrow_by(estimate)
     if not search.bracket(MOST_LOWERED):
         least = search.over + budget
         raise InfeasibleError(

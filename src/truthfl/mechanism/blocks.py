@@ -21,10 +21,10 @@ CLIENTS_PER_BLOCK = 8192  # 64 kB of each array
 Value = TypeVar("Value", bound="DataclassInstance")
 
 
-def blocks(count: int) -> Iterator[slice]:
-    """Slices of at most `CLIENTS_PER_BLOCK` that cover so many clients."""
-    for first in range(0, count, CLIENTS_PER_BLOCK):
-        yield slice(first, min(first + CLIENTS_PER_BLOCK, count))
+def blocks(count: int, size: int = CLIENTS_PER_BLOCK) -> Iterator[slice]:
+    """Slices of at most `size` that cover so many clients."""
+    for first in range(0, count, size):
+        yield slice(first, min(first + size, count))
 
 
 def in_blocks(function: Callable[..., Any], *arrays: Any) -> Any:
