@@ -126,7 +126,7 @@ class LabelTask:
         risk, asked = self.risk, labels > 0
         relative = risk[np.clip(labels.astype(int) - int(self.numbers[0]), 0, len(risk) - 1)]
         if asked.all():
-            return label_cost * labels * (1.0 + self.margin_deviations * relative) + fixed_cost
+            return np.asarray(label_cost * labels * (1.0 + self.margin_deviations * relative) + fixed_cost)
         cost = label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
         return np.where(asked, cost + fixed_cost, 0.0)
 

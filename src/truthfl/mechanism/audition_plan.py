@@ -187,7 +187,7 @@ class _Choices:
             return (batches, unproven) if pay_of is None else (batches, unproven, pay_of(labels, batches, *arrays))
 
         found = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
-        return _Choice(labels, *found[:2], float(found[2].sum()) if len(found) > 2 else 0.0)
+        return _Choice(labels, found[0], found[1], 0.0 if pay_of is None else float(found[2].sum()))
 
 
 def plan_audition(inputs: PlanInputs) -> AuditionPlan:

@@ -90,8 +90,9 @@ def _lagrangian(
 
     search = Search(lambda x: _spent(x, *arrays), money, first, float(price.min()), is_one_sample)
     if len(price) >= SAMPLED_FROM:
-        sample = tuple(array[:: len(price) // SAMPLE].copy() for array in arrays)
-        search.narrow_by(lambda x: _spent(x, *sample))
+        some = slice(None, None, len(price) // SAMPLE)
+        ratio, own_price, low, high = arrays[0][some].copy(), price[some].copy(), lowest[some], highest[some]
+        search.narrow_by(lambda x: _spent(x, ratio, own_price, low, high))
     if not search.bracket(MOST_LOG_MULTIPLIER):
         return lowest.copy(), float(np.exp(MOST_LOG_MULTIPLIER))
     dear = search.finish(2 * BISECTIONS, 1e-15)

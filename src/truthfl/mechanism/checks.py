@@ -140,7 +140,7 @@ def is_within(array: NDArray[np.generic], low: float, high: float) -> bool:
     if flat.strides == (0,):  # one number for all clients
         flat = flat[:1]
     parts = (flat[first : first + CHECKED_AT_ONCE] for first in range(0, len(flat), CHECKED_AT_ONCE))
-    return all(bool(part.min() >= low) and bool(part.max() <= high) for part in parts)  # type: ignore[attr-defined]
+    return all(bool(part.min() >= low) and bool(part.max() <= high) for part in parts)
 
 
 def inner(first: FloatArray, second: FloatArray | IntArray) -> float:

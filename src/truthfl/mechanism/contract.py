@@ -112,8 +112,11 @@ class Contract(Mechanism):
     def _reward(self, loss: FloatArray | np.float64) -> FloatArray:
         if np.ndim(loss) > 0:
             return np.asarray(reward(self.base, self.slope, self.labeling_cost, loss))
-        terms = (self.base, self.slope, self.labeling_cost)
-        return np.asarray(in_blocks(lambda *block: reward(*block, loss), *terms))
+
+        def paid(base: FloatArray, slope: FloatArray, labeling_cost: FloatArray) -> FloatArray:
+            return np.asarray(reward(base, slope, labeling_cost, loss))
+
+        return np.asarray(in_blocks(paid, self.base, self.slope, self.labeling_cost))
 
 
 def lceme(
