@@ -11,7 +11,7 @@ from test_audition_contract import curve, inputs, measurement
 from truthfl import Clients, Constants, Observation, Training, lceme, optimal_batch_sizes, paper_bound, peer_shifts
 from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.job import read_job
-from truthfl.learning import audition_pilot
+from truthfl.learning import audition_pilot, gradients
 from truthfl.learning.federations import server_side
 from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice, peer_level
 from truthfl.mechanism import budget as batch_budget
@@ -171,6 +171,19 @@ def test_the_federation_in_which_absence_is_measured_does_not_grow_with_the_clie
         np.testing.assert_allclose(absence, absence[0])
     assert {clients for clients, _ in sizes} == {30}
     assert max(drawn for _, drawn in sizes) <= 20 * 8 + 2000 + 10
+
+
+def test_of_many_clients_some_have_their_gradient_measured_and_the_others_that_of_their_class(tmp_path, monkeypatch):
+    job = read_job(ten_client_job_file(tmp_path))
+    pilot = server_side(job.data, job.model, [40] * 60, Training(3, 1, 0.1), 1.0, job.task).pilot
+    params = pilot.model.init(0)
+    every = gradients._squared_means(pilot, params)
+    monkeypatch.setattr(gradients, "MOST_MEASURED", 30)
+    some = gradients._squared_means(pilot, params)
+    measured = some == every
+    assert 29 <= measured.sum() <= 31
+    np.testing.assert_allclose(some.mean(), every.mean(), rtol=0.1)
+    assert len(np.unique(some[~measured])) <= 10
 
 
 def test_simulated_participants_do_not_wait_for_the_disk(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def reduce_federation(
     Groups consist of clients with the same main class. This matters with several local steps, when clients with
     different data drift apart.
     """
-    main_class = _main_classes(federated)
+    main_class = main_classes(federated)
     single = _evenly_over_weights(federated.weight, main_class, sampled)
     others = np.setdiff1d(np.arange(len(federated.partition)), single)
     members = [*single[:, None], *_groups(others, federated.weight, main_class, groups)]
@@ -51,7 +51,7 @@ def reduce_federation(
     return ReducedFederation(reduced, tuple(members), len(single))
 
 
-def _main_classes(federated: Federated) -> IntArray:
+def main_classes(federated: Federated) -> IntArray:
     """The most frequent class of each client's samples."""
     classes, count = len(federated.data.classes), len(federated.partition)
     owner = np.repeat(np.arange(count), federated.partition.sizes)

@@ -108,7 +108,7 @@ class Audition(Mechanism):
         if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
             return self._passes(observation)
         passed = np.empty(count, dtype=bool)
-        for block in blocks(count, 4 * CLIENTS_PER_BLOCK):
+        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
             passed[block] = of_block(self, block, count)._passes(of_block(observation, block, count))
         return passed
 
@@ -151,7 +151,7 @@ class Audition(Mechanism):
         if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
             return self._pay(observation)
         paid = np.empty(count)
-        for block in blocks(count, 4 * CLIENTS_PER_BLOCK):
+        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
             paid[block] = of_block(self, block, count)._pay(of_block(observation, block, count))
         return paid
 

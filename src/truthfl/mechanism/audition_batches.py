@@ -71,7 +71,8 @@ def _best_of_block(
     with np.errstate(over="ignore"):
         most = np.minimum(most_slope * v / price, 1e18)
     largest = np.clip(np.floor(np.sqrt(most)), 1.0, labels)
-    batch = np.clip(_whole(cost, _stationary(stakes, v, price, margin_rate)), 1.0, largest)
+    batch = _whole(cost, _stationary(stakes, v, price, margin_rate))
+    np.minimum(batch, largest, out=batch)
     if not all_visible:
         batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
     tolerated = TOLERATED_GAIN * label_pay

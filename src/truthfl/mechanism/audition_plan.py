@@ -8,7 +8,7 @@ Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -204,6 +204,7 @@ def _within_budget(choices: _Choices, budget: float) -> _Choice:
     count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth
     sample = _Choices(choices.inputs, count // SAMPLE) if count >= SAMPLED_FROM else None
 
+    @cache
     def estimate(x: float) -> float:
         assert sample is not None
         found = sample.at(float(np.exp(-x)))

@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-CLIENTS_PER_BLOCK = 8192  # 64 kB of each array
+CLIENTS_PER_BLOCK = 16_384  # 128 kB of each array
 
 Value = TypeVar("Value", bound="DataclassInstance")
 

@@ -5,6 +5,7 @@ The function is a sum over all clients, so each call counts. Imports nothing of 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -95,14 +96,22 @@ class Search:
 
 
 def solved(function: Callable[[float], float], target: float) -> float:
-    """About the x ≥ 0 at which a falling function has this value, by false position (the Illinois variant)."""
+    """About the x ≥ 0 at which a falling positive function has this value.
+
+    By false position (the Illinois variant) on its logarithm, which is closer to a straight line.
+    """
+
+    def excess(x: float) -> float:
+        return math.log(function(x) / target)
+
     low, high = 0.0, 1.0
-    over, under = function(low) - target, function(high) - target
+    over = excess(low)
     if over <= 0.0:
         return low
+    under = excess(high)
     while under > 0.0 and high < FARTHEST:
         low, high, over = high, 2.0 * high, under
-        under = function(high) - target
+        under = excess(high)
     if under > 0.0:
         return high
     x = high
@@ -110,7 +119,7 @@ def solved(function: Callable[[float], float], target: float) -> float:
         past, x = x, low + (high - low) * over / (over - under)
         if abs(x - past) <= GOOD_GUESS:
             break
-        value = function(x) - target
+        value = excess(x)
         if value > 0.0:
             low, over, under = x, value, under / 2.0
         else:
