@@ -1,11 +1,13 @@
 """Time and memory of `truthfl run` with many simulated clients, plan included.
 
-    python -m benchmarks.many_clients [--clients 1000] [--rounds 30] [--dishonest 0] [--folder FOLDER] [--json]
+    python -m benchmarks.many_clients [--clients 1000] [--rounds 30] [--participation 1] [--dishonest 0]
+                                      [--folder FOLDER] [--json]
 
 The job is written to a folder and run by another process: MNIST digits, 200 samples per client, softmax regression, the
-default contract, masked reports; a value of a unit of loss at which all clients are worth asking. Seconds are those of
-the clock and of all cores together; memory is the largest that was resident. The folder is removed afterwards unless it
-is given.
+default contract; a value of a unit of loss at which all clients are worth asking. Reports are masked if all clients
+are asked in all rounds; with --participation 0.05 each is asked in a twentieth of them, and reports are not masked.
+Seconds are those of the clock and of all cores together; memory is the largest that was resident. The folder is removed
+afterwards unless it is given.
 """
 
 from __future__ import annotations
@@ -22,8 +24,8 @@ from pathlib import Path
 LIES = ("whisperer", "lazy labeler", "few labels", "echo")
 
 
-def job_text(clients: int, rounds: int, dishonest: int) -> str:
-    """A job file in which so many clients, at equal distances, are dishonest."""
+def job_text(clients: int, rounds: int, dishonest: int, participation: float = 1.0) -> str:
+    """A job file in which so many clients, at equal distances, are dishonest, and all are asked so often."""
     behaviour = ["truthful"] * clients
     for k in range(dishonest):
         behaviour[k * clients // dishonest] = LIES[k % len(LIES)]
@@ -45,14 +47,15 @@ most_pay = 100.0
 dataset_size = {json.dumps([200] * clients)}
 label_cost = 1.0
 sample_cost = 0.0006
+participation = {participation}
 behaviour = {json.dumps(behaviour)}
 """
 
 
-def measured(clients: int, rounds: int, dishonest: int, folder: Path) -> dict:
+def measured(clients: int, rounds: int, dishonest: int, participation: float, folder: Path) -> dict:
     """Seconds, processor seconds and peak memory of one run, and what came out of it."""
     job, out = folder / "job.toml", folder / "run"
-    job.write_text(job_text(clients, rounds, dishonest))
+    job.write_text(job_text(clients, rounds, dishonest, participation))
     started = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-m", "truthfl", "run", str(job), "--out", str(out), "--json"], stdout=subprocess.DEVNULL
@@ -67,6 +70,7 @@ def measured(clients: int, rounds: int, dishonest: int, folder: Path) -> dict:
         "clients": clients,
         "rounds": rounds,
         "dishonest": dishonest,
+        "participation": participation,
         "seconds": seconds,
         "cpu_seconds": used.ru_utime + used.ru_stime,
         "peak_mb": used.ru_maxrss / 1024,
@@ -79,11 +83,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--participation", type=float, default=1.0, help="share of the rounds in which each is asked")
     parser.add_argument("--dishonest", type=int, default=0, help="number of dishonest clients")
     parser.add_argument("--folder", type=Path, help="keep the run in this folder, which must be new")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args()
-    numbers = (arguments.clients, arguments.rounds, arguments.dishonest)
+    numbers = (arguments.clients, arguments.rounds, arguments.dishonest, arguments.participation)
     if arguments.folder is None:
         with tempfile.TemporaryDirectory() as folder:
             found = measured(*numbers, Path(folder))
@@ -93,7 +98,10 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{found['clients']:,} clients, {found['dishonest']:,} of them dishonest, {found['rounds']} rounds")
+    print(
+        f"{found['clients']:,} clients, {found['dishonest']:,} of them dishonest, {found['rounds']} rounds, "
+        f"each asked in {found['participation']:.0%} of them"
+    )
     print(f"seconds            {found['seconds']:8.1f}")
     print(f"processor seconds  {found['cpu_seconds']:8.1f}")
     print(f"peak memory, MB    {found['peak_mb']:8.0f}")

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -15,6 +16,7 @@ from truthfl.errors import InputError, ServiceError
 
 PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 DRAFT = ".draft"  # how names of files and folders end that are not whole yet
+_WAITS_FOR_DISK: ContextVar[bool] = ContextVar("waits_for_disk", default=True)
 
 
 def write_file(
@@ -38,6 +40,19 @@ def write_file(
             return _write_atomically(path, data, private=private, keep_existing=keep_existing, sync=sync)
     except OSError as error:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def without_waiting_for_disk() -> Iterator[None]:
+    """While the context lasts, no file is written with `sync`: for simulations, which are run again if the power fails.
+
+    A process that is killed loses nothing by it.
+    """
+    before = _WAITS_FOR_DISK.set(False)
+    try:
+        yield
+    finally:
+        _WAITS_FOR_DISK.reset(before)
 
 
 def make_private_folder(folder: Path) -> None:
@@ -177,7 +192,7 @@ def _write_atomically(path: Path, data: bytes, *, private: bool, keep_existing: 
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE if private else 0o666)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            if sync:
+            if sync and _WAITS_FOR_DISK.get():
                 file.flush()
                 os.fsync(file.fileno())
         if keep_existing:

@@ -31,7 +31,6 @@ from truthfl.mechanism.setting import batch_price
 SEARCH_RUNS = 160
 FEWEST_CASES = 20  # on which the lies that were found are measured
 WHOLE_PILOT_CLIENTS = 10  # with more clients, one of some single clients lies, and the others are merged into groups
-MAX_GROUPED_SAMPLES = 2000  # per round, of all groups together
 MEASUREMENT_SEEDS = 1_000_000  # first seed of the runs that measure
 
 
@@ -215,9 +214,7 @@ def _stage(side: ServerSide, plan: Plan) -> _Stage:
         return _Stage(_split(pilot, side), np.arange(len(pilot.partition)), batches, payer, terms)
     reduced = reduce_federation(pilot)
     single = np.concatenate(reduced.members[: reduced.single_clients])
-    grouped = reduced.sum_by_group(batches)[reduced.single_clients :]
-    grouped *= min(1.0, MAX_GROUPED_SAMPLES / max(float(grouped.sum()), 1.0))
-    assigned = np.concatenate((batches[single], np.maximum(np.rint(grouped), 1.0)))
+    assigned = reduced.assigned(batches)
     if terms is not None:
         terms = terms.of_clients(single, len(reduced.members))
     return _Stage(_split(reduced.federated, side), single, assigned, payer, terms)

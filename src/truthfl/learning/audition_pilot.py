@@ -1,7 +1,7 @@
 """Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
 
 Imports `asked_samples`, `behaviours`, `federated`, `federations`, `honest_runs`, `loss_spread`, `model`, `partition`,
-`private_model`, `profile`, `recipe`, `solo_groups`, `training` and `mechanism`.
+`private_model`, `profile`, `recipe`, `reduced_federation`, `solo_groups`, `training` and `mechanism`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from truthfl.learning.partition import Partition
 from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.profile import Profile
 from truthfl.learning.recipe import MOST_SHIFTS, Recipe
+from truthfl.learning.reduced_federation import reduce_federation
 from truthfl.learning.solo_groups import losses_of_groups
 from truthfl.learning.solo_training import PICTURE_DIMENSIONS, can_change_penalty
 from truthfl.learning.training import train
@@ -48,6 +49,7 @@ JOINT_SHARES, JOINT_DRAWS = (0.3, 0.55, 1.0), 8
 FEWEST_PRESENT, PRESENT_SHARES, PRESENCE_DRAWS = 3, (0.5, 0.75, 1.0), 8
 LEVEL_DRAWS, FIRST_LEVEL_SEED, VARIANCE_DRAWS = 16, 900, 3
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
+WHOLE_ABSENCE_CLIENTS = 100  # up to this number, absence is measured in the whole federation
 SEED = 0  # of the solo models' start and draws
 
 
@@ -269,11 +271,16 @@ def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
     """By how much the joint loss rises without each client's reports, or with echoes in their place.
 
     An echo repeats the common model's last change. The lesser of the two, on average over some clients and seeds, in
-    proportion to weight.
+    proportion to weight. Of many clients the others are merged into groups, so that the cost does not grow with them.
     """
-    federated, count = side.pilot, len(side.pilot.partition)
-    clients = np.unique(np.linspace(0, count - 1, min(count, ABSENT_CLIENTS)).astype(int)).tolist()
-    assigned = np.maximum(np.rint(batches), 1).astype(np.int64)
+    federated, own, all_weights = side.pilot, batches, side.pilot.weight
+    absent = len(federated.partition)
+    if absent > WHOLE_ABSENCE_CLIENTS:
+        reduced = reduce_federation(federated)
+        federated, own, absent = reduced.federated, reduced.assigned(batches), reduced.single_clients
+    count = len(federated.partition)
+    clients = np.unique(np.linspace(0, absent - 1, min(absent, ABSENT_CLIENTS)).astype(int)).tolist()
+    assigned = np.maximum(np.rint(own), 1).astype(np.int64)
     kinds = (TRUTHFUL, FREE_RIDER, behaviour("echo"))
     seeds, honest = list(range(ABSENCE_SEEDS)), Profile.of_kinds(kinds, np.zeros(count, dtype=np.int64), assigned)
     profiles = [honest] * len(seeds)
@@ -286,4 +293,4 @@ def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
     losses = trained.evaluations["test"].loss[:, -1].reshape(-1, len(seeds))
     rises = (losses[1:] - losses[0]).reshape(len(clients), 2, len(seeds)).mean(axis=(0, 2))
     rise = float(rises.min()) if np.isfinite(rises).all() else 0.0
-    return rise * federated.weight / float(np.mean(federated.weight[clients]))
+    return rise * all_weights / float(np.mean(federated.weight[clients]))

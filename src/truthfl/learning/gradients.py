@@ -1,7 +1,7 @@
 """Estimates of gradient variance, label shift and gradient bound of any model, along an honest training run.
 
-The noise of private training counts as variance. Imports `blas_threads`, `federated`, `engines`, `draws`, `model`
-and `private_model`.
+The noise of private training counts as variance. Imports `blas_threads`, `federated`, `engines`, `draws`, `model`,
+`private_model` and `reduced_federation`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.model import Params
 from truthfl.learning.private_model import PrivateModel
+from truthfl.learning.reduced_federation import main_classes
 
 MOMENTS = 6  # points of a training run at which gradients are measured
 BATCHES, BATCH = 16, 16  # number and size of the batches from which a variance is estimated
+MOST_MEASURED = 1000  # clients whose own gradient is measured
 SHIFTED = 256  # number of samples from which the label shift is estimated
 
 
@@ -74,7 +76,7 @@ def measure_reduced_and_whole(
             ]
             shift = max(shift, _label_shift(whole, params, shifted, rng))
             for federated, largest in zip((reduced, whole), variances, strict=True):
-                means = np.array([_squared_mean(federated, params, k) for k in range(len(federated.partition))])
+                means = _squared_means(federated, params)
                 np.maximum(largest, _client_means(federated, square) - means, out=largest)
                 norm = max(norm, float(means.max())) if federated is reduced else norm
     of_each = float(np.median(np.asarray(batch_size) / reduced.merged))
@@ -94,6 +96,24 @@ def _client_means(federated: Federated, by_sample: NDArray[np.float64]) -> NDArr
     """The mean of a quantity over each client's samples."""
     partition = federated.partition
     return np.add.reduceat(by_sample[partition.rows], partition.starts[:-1]) / partition.sizes
+
+
+def _squared_means(federated: Federated, params: Params) -> NDArray[np.float64]:
+    """‖∇F_i‖² of each client; of many, some are measured, and the others have the mean of those with their main class.
+
+    The cost does not grow with the clients then.
+    """
+    count = len(federated.partition)
+    if count <= MOST_MEASURED:
+        return np.array([_squared_mean(federated, params, k) for k in range(count)])
+    measured = np.unique(np.linspace(0, count - 1, MOST_MEASURED).astype(np.int64))
+    found = np.array([_squared_mean(federated, params, k) for k in measured.tolist()])
+    kind = main_classes(federated)
+    means = np.full(count, float(found.mean()))
+    for one in np.unique(kind[measured]):
+        means[kind == one] = float(found[kind[measured] == one].mean())
+    means[measured] = found
+    return means
 
 
 def _squared_mean(federated: Federated, params: Params, client: int) -> float:

@@ -19,6 +19,7 @@ from truthfl.mechanism.checks import FloatArray, IntArray
 
 GROUPS = 10
 SAMPLED_CLIENTS = 20
+MOST_GROUPED_SAMPLES = 2000  # that all groups together draw in a round
 COPIES = 8  # average copies of a sample in a group whose weights are not proportional to data size
 
 
@@ -30,7 +31,7 @@ def reduce_federation(
     Groups consist of clients with the same main class. This matters with several local steps, when clients with
     different data drift apart.
     """
-    main_class = _main_classes(federated)
+    main_class = main_classes(federated)
     single = _evenly_over_weights(federated.weight, main_class, sampled)
     others = np.setdiff1d(np.arange(len(federated.partition)), single)
     members = [*single[:, None], *_groups(others, federated.weight, main_class, groups)]
@@ -50,7 +51,7 @@ def reduce_federation(
     return ReducedFederation(reduced, tuple(members), len(single))
 
 
-def _main_classes(federated: Federated) -> IntArray:
+def main_classes(federated: Federated) -> IntArray:
     """The most frequent class of each client's samples."""
     classes, count = len(federated.data.classes), len(federated.partition)
     owner = np.repeat(np.arange(count), federated.partition.sizes)
@@ -111,6 +112,16 @@ class ReducedFederation:
         """Batches in proportion to weight, in all as many samples as ten clients with this batch size draw."""
         total = size * min(GROUPS, len(self.members))
         return np.maximum(np.rint(total * self.federated.weight), 1.0)
+
+    def assigned(self, batches: FloatArray) -> FloatArray:
+        """The batches of single clients as they are, and of groups in sum, but not more than a run can afford.
+
+        batches  one number per original client
+        """
+        single = np.concatenate(self.members[: self.single_clients])
+        grouped = self.sum_by_group(batches)[self.single_clients :]
+        grouped *= min(1.0, MOST_GROUPED_SAMPLES / max(float(grouped.sum()), 1.0))
+        return np.concatenate((batches[single], np.maximum(np.rint(grouped), 1.0)))
 
     def sum_by_group(self, values: FloatArray) -> FloatArray:
         """The sums of `values`, one number per original client, over the members of each client or group."""

@@ -22,6 +22,7 @@ from truthfl.ledger.tried_lies import TriedLie, field_values, tried_lie_from
 from truthfl.mechanism import formulas
 
 if TYPE_CHECKING:
+    from truthfl.mechanism.checks import FloatArray, IntArray
     from truthfl.mechanism.mechanism import Mechanism
 
 FORMAT = 4
@@ -196,6 +197,14 @@ class Agreement:
 
     terms: JobTerms
     offers: tuple[Offer, ...]
+
+    @cached_property
+    def participation(self) -> tuple[FloatArray, IntArray]:
+        """(offers,) The share of rounds in which each client is asked, and her position among the job's clients."""
+        import numpy as np
+
+        clients = [offer.client for offer in self.offers]
+        return np.array([client.participation for client in clients]), np.array([client.index for client in clients])
 
 
 def offer_from(envelope: Document) -> Offer:

@@ -1,6 +1,6 @@
 """Batch sizes of all clients: docs/mechanism.md, sections 3 and 4.
 
-Imports `setting`, `loss_model`, `budget` and `checks`.
+Imports `setting`, `loss_model`, `blocks`, `budget` and `checks`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InfeasibleError, InputError
+from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
 from truthfl.mechanism.checks import (
     FloatArray,
@@ -68,9 +69,13 @@ def optimal_batch_sizes(
     price = batch_price(clients, training)
     require_usable(clients, model)
     lowest = _whole_floor(clients, model, price)
-    batches = best_whole_batch(model.sampling, price, kappa)
-    np.maximum(batches, lowest, out=batches)
-    np.minimum(batches, clients.dataset_size, out=batches)
+
+    def best(sampling: FloatArray, price: FloatArray, lowest: IntArray, most: IntArray) -> IntArray:
+        batches = best_whole_batch(sampling, price, kappa)
+        np.maximum(batches, lowest, out=batches)
+        return np.minimum(batches, most, out=batches)
+
+    batches: IntArray = in_blocks(best, model.sampling, price, lowest, clients.dataset_size)
     if budget is None:
         return batches
     money = number("budget", budget, positive=True)
@@ -111,18 +116,24 @@ def require_full_participation(clients: Clients) -> None:
 
 
 def _floor(clients: Clients, model: LossModel, price: FloatArray) -> FloatArray:
-    squared: FloatArray = clients.labeling_cost * model.sampling
+    return np.asarray(in_blocks(_floor_of, clients.labeling_cost, model.sampling, price, model.labeling))
+
+
+def _floor_of(labeling_cost: FloatArray, sampling: FloatArray, price: FloatArray, labeling: FloatArray) -> FloatArray:
+    squared: FloatArray = labeling_cost * sampling
     squared /= price
-    squared /= model.labeling
+    squared /= labeling
     return np.sqrt(squared, out=squared)
 
 
 def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntArray:
-    floor = _floor(clients, model, price)
-    floor *= 1.0 - ROUNDING
-    np.ceil(floor, out=floor)
-    np.clip(floor, 1.0, 2.0**62, out=floor)
-    whole = floor.astype(np.int64)
+    def rounded_up_floor(*arrays: FloatArray) -> IntArray:
+        floor = _floor_of(*arrays)
+        floor *= 1.0 - ROUNDING
+        np.ceil(floor, out=floor)
+        return np.clip(floor, 1.0, 2.0**62, out=floor).astype(np.int64)
+
+    whole: IntArray = in_blocks(rounded_up_floor, clients.labeling_cost, model.sampling, price, model.labeling)
     beyond = whole > clients.dataset_size
     if beyond.any():
         positions = np.flatnonzero(beyond)
@@ -134,7 +145,8 @@ def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntAr
             + list_clients(
                 positions.tolist(),
                 lambda i: (
-                    f"{clients.label(i)}: needs {floor[i]:.10g} samples, dataset_size is {clients.dataset_size[i]}, "
+                    f"{clients.label(i)}: needs {float(whole[i]):.10g} samples, "
+                    f"dataset_size is {clients.dataset_size[i]}, "
                     f"feasible with a labeling_cost of at most {highest_cost[i]:.6g} "
                     f"(now {clients.labeling_cost[i]:.6g})"
                 ),

@@ -1,6 +1,6 @@
 """The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
 
-docs/mechanism.md, section 8. Imports `audition_labels`, `mechanism`, `observation` and `checks`; planned by
+docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `mechanism`, `observation` and `checks`; planned by
 `audition_plan`.
 """
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
+from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, blocks, of_block
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
 from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
@@ -103,17 +104,29 @@ class Audition(Mechanism):
         """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
         if observation.solo_loss is None:
             return np.ones(np.shape(self.gate), dtype=bool)
+        count = len(self.labels)
+        if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
+            return self._passes(observation)
+        passed = np.empty(count, dtype=bool)
+        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
+            passed[block] = of_block(self, block, count)._passes(of_block(observation, block, count))
+        return passed
+
+    def _passes(self, observation: Observation) -> NDArray[np.bool_]:
         excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.gate)
 
     def label_pay(self, observation: Observation) -> FloatArray:
         """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one."""
+        return self._label_pay(observation, self.passes(observation))
+
+    def _label_pay(self, observation: Observation, passed: NDArray[np.bool_]) -> FloatArray:
         if observation.solo_loss is None:
             return np.clip(self.label_base, 0.0, self.label_cap)
         solo = np.asarray(observation.solo_loss, dtype=float)
         amount = self.label_base + self.label_slope * (self.expected_solo_loss(observation) - solo)
-        amount = np.where(self.passes(observation), amount, amount - self.audition_pay)
+        amount = amount - np.where(passed, 0.0, self.audition_pay)
         return np.asarray(np.where(np.isnan(solo), 0.0, np.clip(amount, 0.0, self.label_cap)))
 
     def expected_joint_loss(self, observation: Observation) -> FloatArray:
@@ -124,14 +137,27 @@ class Audition(Mechanism):
 
     def computing_pay(self, observation: Observation) -> FloatArray:
         """Pay for computing; 0 for those who did not pass."""
+        return self._computing_pay(observation, self.passes(observation))
+
+    def _computing_pay(self, observation: Observation, passed: NDArray[np.bool_]) -> FloatArray:
         loss = np.asarray(observation.test_loss, dtype=float)
         amount = self.joint_base + self.joint_slope * (self.expected_joint_loss(observation) - loss)
         paid = delivered_share(np.clip(amount, 0.0, self.joint_cap), observation)
-        return np.asarray(np.where(self.passes(observation), paid, 0.0))
+        return np.asarray(np.where(passed, paid, 0.0))
 
     def pay(self, observation: Observation) -> FloatArray:
         """Label pay and computing pay."""
-        return self.label_pay(observation) + self.computing_pay(observation)
+        count = len(self.labels)
+        if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
+            return self._pay(observation)
+        paid = np.empty(count)
+        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
+            paid[block] = of_block(self, block, count)._pay(of_block(observation, block, count))
+        return paid
+
+    def _pay(self, observation: Observation) -> FloatArray:
+        passed = self.passes(observation)
+        return self._label_pay(observation, passed) + self._computing_pay(observation, passed)
 
     def require_sound_terms(self) -> None:
         """Raise `InputError` unless all terms are finite, caps are not below pay, and what counts is not negative."""

@@ -1,7 +1,8 @@
 """How many labels the audition contract asks of each client, and who is asked at all.
 
 The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the
-labels and a margin for its spread. docs/mechanism.md, section 8. Imports `solo_curve` and `checks`.
+labels and a margin for its spread. docs/mechanism.md, section 8. Imports `blocks`, `checks`, `label_choice` and
+`solo_curve`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from truthfl.errors import InfeasibleError
+from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.label_choice import Bins, cheapest_in_bins, cheapest_numbers
 from truthfl.mechanism.solo_curve import SoloCurve
 
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
@@ -23,7 +26,6 @@ TOLERATED_GAIN = (
 )
 CLEAR_ERRORS = 2.0  # standard errors by which a client's worth must be below her pay for her to be left out
 FEWEST_TO_SMOOTH = 10
-CLIENTS_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class LabelTask:
     loss_value   κ
     confidence   with which pay covers cost
     most_pay     the largest cap, as a multiple of cost
+    present      how many clients take part, if the arrays are of a sample of them; None: as many as the arrays have
     """
 
     solo: SoloCurve
@@ -49,8 +52,14 @@ class LabelTask:
     loss_value: float
     confidence: float
     most_pay: float
+    present: int | None = None
 
     @property
+    def count(self) -> int:
+        """How many clients take part."""
+        return len(self.samples) if self.present is None else self.present
+
+    @cached_property
     def margin_deviations(self) -> float:
         """z: the margin in standard deviations of pay; a quantile of Student's t, for the spread is an estimate."""
         from scipy.special import stdtrit  # imported when needed: it takes longer than all of truthfl
@@ -70,7 +79,7 @@ class LabelTask:
         """
         slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
         known = slope > SLOPE_ERRORS * error
-        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + 1.0 / len(self.samples))
+        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + 1.0 / self.count)
         raw = deviation / np.where(known, slope, 1.0)
         if known.sum() < FEWEST_TO_SMOOTH or not (raw[known] > 0).all():
             return np.where(known, raw, np.inf)
@@ -93,48 +102,59 @@ class LabelTask:
             honest[k] = gain.max() <= TOLERATED_GAIN
         return honest
 
+    @cached_property
+    def bins(self) -> Bins:
+        """Bins of the clients' label costs, the same for any value of a unit of loss."""
+        return Bins.of(self.numbers[self.usable].astype(float), self.label_cost, self.samples)
+
     def of_clients(self, clients: IntArray) -> LabelTask:
         """The same question for some of the clients."""
         own = {name: getattr(self, name)[clients] for name in ("label_cost", "fixed_cost", "samples")}
-        return replace(self, **own)
+        return replace(self, **own, present=None)
+
+    def sample(self, every: int) -> LabelTask:
+        """The same question for every so manieth client, while all take part."""
+        own = {name: getattr(self, name)[::every] for name in ("label_cost", "fixed_cost", "samples")}
+        return replace(self, **own, present=self.count)
 
     def expected_pay(self, labels: FloatArray) -> FloatArray:
         """Expected label pay for these numbers of labels; 0 for 0 labels."""
-        position = np.clip(labels.astype(int) - self.numbers[0], 0, len(self.numbers) - 1)
-        risk = np.where(labels > 0, self.risk[position], 0.0)
-        cost = self.label_cost * labels
-        return np.where(labels > 0, cost * (1.0 + self.margin_deviations * risk) + self.fixed_cost, 0.0)
+        return np.asarray(in_blocks(self.pay_for, labels, self.label_cost, self.fixed_cost))
+
+    def pay_for(self, labels: FloatArray, label_cost: FloatArray, fixed_cost: FloatArray) -> FloatArray:
+        """`expected_pay` of clients with these costs."""
+        risk, asked = self.risk, labels > 0
+        relative = risk[np.clip(labels.astype(int) - int(self.numbers[0]), 0, len(risk) - 1)]
+        if asked.all():
+            return np.asarray(label_cost * labels * (1.0 + self.margin_deviations * relative) + fixed_cost)
+        cost = label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
+        return np.where(asked, cost + fixed_cost, 0.0)
 
 
-def best_labels(task: LabelTask, clients: int | None = None) -> FloatArray:
-    """n'_i of each client, if so many take part (all by default): of the usable numbers, the one with the least
+def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
+    """n'_i of each client: of the usable numbers, the one with the least
 
         κ A / (m² n) + u_i n (1 + z risk(n))
 
-    m being the number of clients: with equal costs, that is the best division of κ A / N + Σ pay. Raises
-    `InfeasibleError` if no number of labels is usable.
+    m being the number of clients: with equal costs, that is the best division of κ A / N + Σ pay. A `stake` below 1
+    lowers κ. Raises `InfeasibleError` if no number of labels is usable.
     """
-    count = len(task.samples) if clients is None else clients
     usable = np.flatnonzero(task.usable)
     if not len(usable):
         raise InfeasibleError(_why_none(task))
     numbers = task.numbers[usable].astype(float)
-    few = np.flatnonzero(task.samples < numbers[0])
-    if len(few):
+    if task.samples.min() < numbers[0]:
+        few = np.flatnonzero(task.samples < numbers[0])
         raise InfeasibleError(
             f"client {few[0]} has {task.samples[few[0]]} samples; the fewest labels whose worth can be measured are "
             f"{int(numbers[0])}: leave out clients with fewer.",
             tuple(few.tolist()),
         )
     price = numbers * (1.0 + task.margin_deviations * task.risk[usable])
-    worth = task.loss_value * max(task.joint_curve, 0.0) / count**2 / numbers
-    labels = np.empty(len(task.samples))
-    for first in range(0, len(labels), CLIENTS_PER_BLOCK):
-        block = slice(first, first + CLIENTS_PER_BLOCK)
-        total = worth + task.label_cost[block, None] * price
-        total = np.where(numbers <= task.samples[block, None], total, np.inf)
-        labels[block] = numbers[total.argmin(axis=1)]
-    return labels
+    worth = stake * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
+    if len(task.samples) <= CLIENTS_PER_BLOCK:
+        return cheapest_numbers(numbers, worth, price, task.label_cost, task.samples)
+    return cheapest_in_bins(numbers, worth, price, task.label_cost, task.samples, task.bins)
 
 
 def taking_part(task: LabelTask) -> np.ndarray:

@@ -1,29 +1,36 @@
 """Plans the audition contract: how many labels to ask of whom, batch sizes, slopes, margins and caps.
 
 Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/mechanism.md, section 8. Imports
-`audition`, `audition_labels`, `audition_batches`, `mechanism`, `setting`, `solo_curve`, `peer_level` and `checks`.
+`audition`, `audition_labels`, `audition_batches`, `audition_terms`, `blocks`, `budget_search`, `mechanism`,
+`setting`, `solo_curve` and `checks`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_batches import best_batches
-from truthfl.mechanism.audition_labels import CAP_DEVIATIONS, LabelTask, best_labels
+from truthfl.mechanism.audition_labels import LabelTask, best_labels
+from truthfl.mechanism.audition_terms import PayTerms
+from truthfl.mechanism.blocks import in_blocks
+from truthfl.mechanism.budget_search import Search
 from truthfl.mechanism.checks import FloatArray, rounded_up
 from truthfl.mechanism.mechanism import PlanInputs
-from truthfl.mechanism.peer_level import GATE_DEVIATIONS
 from truthfl.mechanism.setting import batch_price
 from truthfl.mechanism.solo_curve import SoloCurve
 
 MOST_PAY = 3.0
-BISECTIONS = 40
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
-FLOOR_DEVIATIONS = 2.0  # standard deviations by which computing pay is above 0, if the margin suffices
+SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 15  # from so many clients on, a budget is first searched on so many of them
+CLEARLY = 1.1  # the sample shows that the budget is too small for the best plan if that costs so many budgets
+MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
+SEARCH_STEPS, NARROWEST = 80, 2.0**-41
+LEFT = 1e-5  # of the budget may be left over, with so many clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,39 +96,6 @@ def label_task(inputs: PlanInputs) -> LabelTask:
     )
 
 
-def plan_audition(inputs: PlanInputs) -> AuditionPlan:
-    """The best plan for the server, within the budget. The clients' `dataset_size` are the samples that they hold."""
-    if inputs.budget is None:
-        return _plan(inputs, 1.0)
-    budget = inputs.budget
-    best = _plan(inputs, 1.0)
-    if _bounded_sum(inputs, best.contract) <= budget:
-        return best
-    low, high = 0.0, 1.0
-    while _bounded_sum(inputs, _plan(inputs, np.exp(-high)).contract) > budget:
-        low, high = high, 2.0 * high
-        if high > 60.0:
-            least = _bounded_sum(inputs, _plan(inputs, np.exp(-high)).contract)
-            raise InfeasibleError(
-                f"budget is {budget:g}; the fewest labels from which a slope can be measured cost {least:g}, "
-                f"{least - budget:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
-            )
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2.0
-        if _bounded_sum(inputs, _plan(inputs, np.exp(-middle)).contract) > budget:
-            low = middle
-        else:
-            high = middle
-    return _plan(inputs, np.exp(-high))
-
-
-def _bounded_sum(inputs: PlanInputs, contract: Audition) -> float:
-    """What the budget bounds: total expected pay, or the sum of all caps."""
-    if require_measured(inputs).budget_bounds == "caps":
-        return float((contract.label_cap + contract.joint_cap).sum())
-    return float((contract.label_base + contract.joint_base).sum())
-
-
 def require_measured(inputs: PlanInputs) -> AuditionMeasurement:
     """The measurement; `InputError` if the job has none."""
     if inputs.audition is None:
@@ -132,73 +106,161 @@ def require_measured(inputs: PlanInputs) -> AuditionMeasurement:
     return inputs.audition
 
 
-def _plan(inputs: PlanInputs, stake: float) -> AuditionPlan:
-    """The plan if a unit of loss were worth `stake` of what it is worth; all clients of the inputs take part."""
-    measured, clients = require_measured(inputs), inputs.clients
-    scaled = replace(inputs, loss_value=stake * inputs.loss_value)
-    task = label_task(scaled)
-    labels = best_labels(task)
-    batches, unproven = best_batches(
-        stake=scaled.loss_value,
-        sampling=measured.sampling,
-        price=batch_price(clients, inputs.training),
-        margin_rate=task.margin_deviations * measured.loss_error,
-        absence=measured.absence,
-        label_pay=task.expected_pay(labels),
-        labels=labels,
-        most_slope=MOST_OF_LABEL_COST * task.label_cost * float(labels.sum()) ** 2 / max(measured.joint_curve, 1e-300),
-    )
-    return AuditionPlan(audition_contract(inputs, labels, batches), labels, unproven)
+@dataclass(frozen=True, eq=False)
+class _Choice:
+    """Labels and batches of some clients, who gains more than is tolerated by not computing, and the sum of their pay.
 
-
-def audition_contract(inputs: PlanInputs, labels: FloatArray, batches: FloatArray) -> Audition:
-    """The contract for these labels and batches:
-
-        Φ^C_i = T q_i c_p D'_i² / v_i        Φ^L_i = (u_i − Φ^C_i A / N²) n'_i / b(n'_i),  N = Σ n'_j
-
-    The margin is z times the standard deviation of total pay. It is divided between the two parts by their variances,
-    but so that computing pay, which is never negative, is at least two standard deviations above 0: at 0 it would no
-    longer depend on the loss. Caps are
-    so far above the expected pay that one honest client in 1,000 reaches one, and at most `most_pay` times cost in all.
+    pay   what a budget bounds: total expected pay, or the sum of all caps; 0 if there is no budget
     """
-    measured, clients = require_measured(inputs), inputs.clients
-    count, total = len(clients), float(labels.sum())
-    task = label_task(inputs)
-    price = batch_price(clients, inputs.training)
-    visible = measured.sampling > 0
-    joint_slope = np.where(visible, price * np.square(batches) / np.where(visible, measured.sampling, 1.0), 0.0)
-    own_worth = joint_slope * measured.joint_curve / total**2
-    label_slope = np.maximum(task.label_cost - own_worth, 0.0) * labels / measured.solo.slope(labels)
-    spread = measured.solo.spread(labels)
-    label_error = label_slope * spread * np.sqrt(1.0 + 1.0 / count)
-    joint_error = joint_slope * measured.loss_error
-    variance = np.maximum(np.square(label_error) + np.square(joint_error), 1e-300)
-    margin = task.margin_deviations * np.sqrt(variance)
-    share = np.square(label_error) / variance
-    above_floor = FLOOR_DEVIATIONS * joint_error - price * batches
-    joint_margin = np.minimum(np.maximum(margin * (1.0 - share), above_floor), margin)
-    label_base = task.label_cost * labels + measured.audition_cost + margin - joint_margin + inputs.margin
-    joint_base = price * batches + joint_margin
-    label_cap = label_base + CAP_DEVIATIONS * label_error
-    cost = task.label_cost * labels + measured.audition_cost + price * batches
-    most_joint = np.maximum(measured.most_pay * cost - label_cap, joint_base)
+
+    labels: FloatArray
+    batches: FloatArray
+    unproven: np.ndarray
+    pay: float
+
+    def is_next_to(self, other: _Choice) -> bool:
+        """Whether at most one client is asked for one label or one sample more or less."""
+        return bool(np.abs(self.labels - other.labels).sum() + np.abs(self.batches - other.batches).sum() <= 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """What is asked of all clients, or of a sample of them, for any value of a unit of loss.
+
+    every  the sample is every so manieth client; 1 for all
+    """
+
+    inputs: PlanInputs
+    every: int = 1
+
+    @cached_property
+    def task(self) -> LabelTask:
+        task = label_task(self.inputs)
+        return task if self.every == 1 else task.sample(self.every)
+
+    @cached_property
+    def price(self) -> FloatArray:
+        return batch_price(self.inputs.clients, self.inputs.training)[:: self.every]
+
+    @cached_property
+    def terms(self) -> PayTerms:
+        measured, task = require_measured(self.inputs), self.task
+        return PayTerms(
+            solo=measured.solo,
+            joint_curve=measured.joint_curve,
+            loss_error=measured.loss_error,
+            margin_deviations=task.margin_deviations,
+            margin=self.inputs.margin,
+            most_pay=measured.most_pay,
+            count=task.count,
+            label_cost=task.label_cost,
+            audition_cost=task.fixed_cost,
+            price=self.price,
+            sampling=measured.sampling[:: self.every],
+        )
+
+    def total(self, labels: FloatArray) -> float:
+        """The labels of all clients."""
+        return float(labels.sum()) * (self.task.count / len(labels) if self.every > 1 else 1.0)
+
+    def at(self, stake: float) -> _Choice:
+        """What is asked, and its pay, if a unit of loss were worth `stake` of what it is worth."""
+        measured, task = require_measured(self.inputs), self.task
+        labels = best_labels(task, stake)
+        total = self.total(labels)
+        pay_of = None
+        if self.inputs.budget is not None:
+            pay_of = self.terms.pay_to_add_up(labels, total, caps=measured.budget_bounds == "caps")
+
+        def ask(labels: FloatArray, absence: FloatArray, *arrays: FloatArray) -> tuple[np.ndarray, ...]:
+            label_cost, fixed_cost, price, sampling = arrays
+            batches, unproven = best_batches(
+                stake=stake * self.inputs.loss_value,
+                sampling=sampling,
+                price=price,
+                margin_rate=task.margin_deviations * measured.loss_error,
+                absence=absence,
+                label_pay=task.pay_for(labels, label_cost, fixed_cost),
+                labels=labels,
+                most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, 1e-300),
+            )
+            return (batches, unproven) if pay_of is None else (batches, unproven, pay_of(labels, batches, *arrays))
+
+        found = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
+        return _Choice(labels, found[0], found[1], 0.0 if pay_of is None else float(found[2].sum()))
+
+
+def plan_audition(inputs: PlanInputs) -> AuditionPlan:
+    """The best plan for the server, within the budget. The clients' `dataset_size` are the samples that they hold."""
+    choices = _Choices(inputs)
+    chosen = choices.at(1.0) if inputs.budget is None else _within_budget(choices, inputs.budget)
+    return AuditionPlan(
+        audition_contract(inputs, chosen.labels, chosen.batches, choices.terms), chosen.labels, chosen.unproven
+    )
+
+
+def _within_budget(choices: _Choices, budget: float) -> _Choice:
+    """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
+    count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth
+    sample = _Choices(choices.inputs, count // SAMPLE) if count >= SAMPLED_FROM else None
+
+    @cache
+    def estimate(x: float) -> float:
+        assert sample is not None
+        found = sample.at(float(np.exp(-x)))
+        return found.pay * (count / len(found.labels))
+
+    first = 0.0 if sample is None else estimate(0.0)
+    if first <= CLEARLY * budget:
+        known[0.0] = choices.at(1.0)
+        first = known[0.0].pay
+        if first <= budget:
+            return known[0.0]
+
+    def sum_at(x: float) -> float:
+        for past in known.keys() - {search.low, search.high}:
+            del known[past]
+        known[x] = choices.at(float(np.exp(-x)))
+        return known[x].pay
+
+    def is_done(low: float, high: float) -> bool:
+        return low in known and known[low].is_next_to(known[high])
+
+    search = Search(sum_at, budget, first, 0.0 if sample is None else LEFT * budget, is_done)
+    if sample is not None:
+        search.narrow_by(estimate)
+    if not search.bracket(MOST_LOWERED):
+        least = search.over + budget
+        raise InfeasibleError(
+            f"budget is {budget:g}; the fewest labels from which a slope can be measured cost {least:g}, "
+            f"{least - budget:g} more: raise the budget to {rounded_up(least):.10g} or leave clients out."
+        )
+    return known[search.finish(SEARCH_STEPS, NARROWEST)]
+
+
+def audition_contract(
+    inputs: PlanInputs, labels: FloatArray, batches: FloatArray, terms: PayTerms | None = None
+) -> Audition:
+    """The contract for these labels and batches; docs of its terms of pay are at `PayTerms`."""
+    measured, count, total = require_measured(inputs), len(labels), float(labels.sum())
+    pay = (_Choices(inputs).terms if terms is None else terms).of_clients(labels, batches, total)
     noise = float((measured.sampling / batches).sum())
     presence = measured.joint_curve if measured.presence_curve is None else measured.presence_curve
     constant = measured.constant + noise + (measured.joint_curve - presence) / total
     return Audition(
         batch_size=batches,
         labels=labels,
-        solo_level=measured.solo.level(labels),
-        solo_spread=spread,
-        gate=GATE_DEVIATIONS * np.sqrt(1.0 + 1.0 / count) * spread,
-        label_slope=label_slope,
-        label_base=label_base,
-        label_cap=label_cap,
-        joint_slope=joint_slope,
-        joint_base=joint_base,
-        joint_cap=np.minimum(joint_base + CAP_DEVIATIONS * joint_error, most_joint),
-        joint_constant=np.full(count, constant),
-        joint_curve=np.full(count, presence),
-        total_labels=np.full(count, total),
+        solo_level=pay.solo_level,
+        solo_spread=pay.solo_spread,
+        gate=pay.gate,
+        label_slope=pay.label_slope,
+        label_base=pay.label_base,
+        label_cap=pay.label_cap,
+        joint_slope=pay.joint_slope,
+        joint_base=pay.joint_base,
+        joint_cap=pay.joint_cap,
+        joint_constant=np.broadcast_to(constant, count),
+        joint_curve=np.broadcast_to(float(presence), count),
+        total_labels=np.broadcast_to(total, count),
         audition_pay=measured.audition_cost.copy(),
     )

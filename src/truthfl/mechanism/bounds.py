@@ -1,14 +1,18 @@
 """Two bounds on the loss gap, as loss models: the paper's Theorem 1, and one that also holds for dishonest clients.
 
 Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both cover partial participation: a client participates in a round
-with probability q_i, and her report is then weighted p_i/q_i. Imports `setting`, `loss_model` and `checks`.
+with probability q_i, and her report is then weighted p_i/q_i. Imports `blocks`, `setting`, `loss_model`
+and `checks`.
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from truthfl.errors import InputError
+from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.checks import FloatArray, inner
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
@@ -33,25 +37,32 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
     A = 2.0 * L * eta * decayed / mu
     drift = 2.0 * (H - 1) ** 2
     absence = absence_variance(clients)
-
     constant = L * remaining * constants.initial_distance
     constant += A * (6.0 * L * inner(p, clients.heterogeneity) + drift * constants.gradient_bound)
-    spread = p + drift
-    spread *= p
     if absence is not None:
         constant += A * H * constants.gradient_bound * float(absence.sum())
-        spread += H * absence
-    spread *= variance
-    spread *= A
-    reporting_sampling = p * variance
-    reporting_sampling *= 2.0 * A
+
+    def coefficients(p: FloatArray, variance: FloatArray, *absence: FloatArray) -> tuple[FloatArray, ...]:
+        sampling = p + drift
+        sampling *= p
+        for added in absence:
+            sampling += H * added
+        sampling *= variance
+        sampling *= A
+        reporting_sampling = p * variance
+        reporting_sampling *= 2.0 * A
+        labeling, reporting_labeling = (p * (A * constants.label_shift * k) for k in (1.0 + drift, 2.0))
+        return sampling, labeling, p * (2.0 * A * constants.gradient_bound), reporting_sampling, reporting_labeling
+
+    arrays = (p, variance) if absence is None else (p, variance, absence)
+    sampling, labeling, reporting, reporting_sampling, reporting_labeling = in_blocks(coefficients, *arrays)
     return LossModel(
         constant=constant,
-        sampling=spread,
-        labeling=p * (A * constants.label_shift * (1.0 + drift)),
-        reporting=p * (2.0 * A * constants.gradient_bound),
+        sampling=sampling,
+        labeling=labeling,
+        reporting=reporting,
         reporting_sampling=reporting_sampling,
-        reporting_labeling=p * (2.0 * A * constants.label_shift),
+        reporting_labeling=reporting_labeling,
         optimal_loss=constants.optimal_loss,
     )
 
@@ -109,11 +120,15 @@ def absence_variance(clients: Clients) -> FloatArray | None:
     """π_i = p_i² (1 − q_i)/q_i (section 2c); None if all clients always participate."""
     if clients.participation.min() == 1.0:
         return None
-    absence = 1.0 / clients.participation
-    absence -= 1.0
-    absence *= clients.weight
-    absence *= clients.weight
-    return absence
+
+    def variance(participation: FloatArray, weight: FloatArray) -> FloatArray:
+        absence = 1.0 / participation
+        absence -= 1.0
+        absence *= weight
+        absence *= weight
+        return absence
+
+    return np.asarray(in_blocks(variance, clients.participation, clients.weight))
 
 
 def _decay(rate: float, steps: int) -> tuple[float, float]:

@@ -26,6 +26,7 @@ NUMBER_OF_NAMED_OFFENDERS = 3
 
 # Within these limits, no formula of the mechanism overflows or underflows.
 SMALLEST, LARGEST, LARGEST_COUNT = 1e-30, 1e30, 10**15
+CHECKED_AT_ONCE = 16_384  # numbers: both the lowest and the highest are found while they are in the cache
 
 
 def number(field: str, value: object, *, positive: bool = False, at_least: float | None = None) -> float:
@@ -73,7 +74,7 @@ def client_array(
         raise InputError(f"{field} has shape {array.shape}; it must be one number, or {count} numbers, one per client.")
     low = SMALLEST if positive else -LARGEST if at_least is None else at_least
     high = LARGEST if at_most is None else at_most
-    if not (array.min() >= low and array.max() <= high):  # NaN makes either comparison false
+    if not is_within(array, low, high):
         bad = ~((array >= low) & (array <= high))
         first = float(array[np.argmax(bad)] if array.ndim else array)
         _refuse(field, array, bad, _wanted(first, positive, at_least, at_most), label)
@@ -89,7 +90,7 @@ def client_whole_numbers(
     whole = array if is_whole and array is not None else _as_floats(field, value)
     if whole.shape not in ((), (count,)):
         raise InputError(f"{field} has shape {whole.shape}; it must be one number, or {count} numbers, one per client.")
-    if not (whole.min() >= at_least and whole.max() <= LARGEST_COUNT):
+    if not is_within(whole, at_least, LARGEST_COUNT):
         bad = ~((whole >= at_least) & (whole <= LARGEST_COUNT))
         above = not whole.max() <= LARGEST_COUNT
         _refuse(
@@ -131,6 +132,15 @@ def list_clients(positions: Sequence[int], describe: Callable[[int], str]) -> st
     shown = [describe(position) for position in positions[:NUMBER_OF_NAMED_OFFENDERS]]
     more = len(positions) - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")
+
+
+def is_within(array: NDArray[np.generic], low: float, high: float) -> bool:
+    """Whether all numbers are from `low` to `high`; NaN is not."""
+    flat = array.reshape(-1)
+    if flat.strides == (0,):  # one number for all clients
+        flat = flat[:1]
+    parts = (flat[first : first + CHECKED_AT_ONCE] for first in range(0, len(flat), CHECKED_AT_ONCE))
+    return all(bool(part.min() >= low) and bool(part.max() <= high) for part in parts)
 
 
 def inner(first: FloatArray, second: FloatArray | IntArray) -> float:

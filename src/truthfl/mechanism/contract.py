@@ -1,7 +1,7 @@
 """The LCEME contract: pay falls linearly with the final test loss, at the slope at which honest work is best.
 
-docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `observation`, `formulas`
-and `checks`; planned by `lceme_plan` or `screened_plan`.
+docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `blocks`, `observation`,
+`formulas` and `checks`; planned by `lceme_plan` or `screened_plan`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
 from truthfl.mechanism.assignment import labeling_floor, require_full_participation, require_usable
+from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.checks import FloatArray, client_array
 from truthfl.mechanism.formulas import reward
 from truthfl.mechanism.loss_model import LossModel
@@ -109,8 +110,13 @@ class Contract(Mechanism):
         return LinearPay(self.slope)
 
     def _reward(self, loss: FloatArray | np.float64) -> FloatArray:
-        result: FloatArray = reward(self.base, self.slope, self.labeling_cost, loss)
-        return result
+        if np.ndim(loss) > 0:
+            return np.asarray(reward(self.base, self.slope, self.labeling_cost, loss))
+
+        def paid(base: FloatArray, slope: FloatArray, labeling_cost: FloatArray) -> FloatArray:
+            return np.asarray(reward(base, slope, labeling_cost, loss))
+
+        return np.asarray(in_blocks(paid, self.base, self.slope, self.labeling_cost))
 
 
 def lceme(
@@ -139,15 +145,22 @@ def lceme(
     price = batch_price(clients, training)
     expected = model.truthful_loss(batches) - (model.optimal_loss if as_printed else 0.0)
 
-    slope = np.square(batches)
-    slope *= price
-    slope /= model.sampling
+    def slope_of(batches: FloatArray, price: FloatArray, sampling: FloatArray) -> FloatArray:
+        slope = np.square(batches)
+        slope *= price
+        slope /= sampling
+        return slope
+
+    def base_of(batches: FloatArray, price: FloatArray, extra: FloatArray, slope: FloatArray) -> FloatArray:
+        base = slope * expected
+        base += price * batches
+        base += extra
+        return base
+
+    slope = in_blocks(slope_of, batches, price, model.sampling)
     _require_labeling_pays(clients, model, training, batches, slope, as_printed)
     _require_within_data(clients, batches)
-    base = slope * expected
-    price *= batches
-    base += price
-    base += extra
+    base = in_blocks(base_of, batches, price, extra, slope)
     return Contract(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
 
 
@@ -160,10 +173,14 @@ def _require_labeling_pays(
     as_printed: bool,
 ) -> None:
     """Raise `InputError` unless Φ_i b_i ≥ c_l, which is equivalent to the floor on the batch size."""
-    worth = slope * model.labeling
     cost = clients.labeling_cost * clients.weight if as_printed else clients.labeling_cost
-    worth *= 1.0 + FLOOR_TOLERANCE
-    low = worth < cost
+
+    def is_low(slope: FloatArray, labeling: FloatArray, cost: FloatArray) -> NDArray[np.bool_]:
+        worth = slope * labeling
+        worth *= 1.0 + FLOOR_TOLERANCE
+        return worth < cost
+
+    low = in_blocks(is_low, slope, model.labeling, cost)
     if low.any():
         first = int(np.argmax(low))
         floor = labeling_floor(clients, model, training, as_printed=as_printed)

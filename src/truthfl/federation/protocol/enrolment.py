@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from secrets import token_hex
 from typing import Any
 
@@ -80,6 +81,11 @@ class Roster:
     live: LiveWriter = field(default_factory=lambda: LiveWriter(None, ""))
     last_refresh: float = float("-inf")
 
+    @cached_property
+    def known_names(self) -> frozenset[str]:
+        """The names of the job's clients."""
+        return frozenset(self.names)
+
     def ask(self, messages: Iterable[Message], *, timeout: float) -> list[tuple[int, Message]]:
         """Send messages and return (node id, reply) for the replies in time, which the live status notes."""
         asked_at = time.time()
@@ -145,7 +151,7 @@ class Roster:
     def _enrol(self, node: int, description: dict[str, Any]) -> list[Item]:
         """Take a client in; return the items for the ledger: none if she has enrolled before."""
         name = description["name"]
-        if name not in self.names:
+        if name not in self.known_names:
             raise InputError(f"{name!r} is not among the job's clients.")
         if self.contract is not None and name not in self.contract:
             raise InputError(f"the job runs without {name}: it has begun. The operator may ask her another time.")

@@ -59,7 +59,8 @@ def round_document(
     taken   the names of those whose reports were taken
     models  digests of the model from which the round started, and of the one after it
     """
-    missing = [offer.client.name for offer in offers if offer.client.name not in taken]
+    delivered = frozenset(taken)
+    missing = [offer.client.name for offer in offers if offer.client.name not in delivered]
     document: dict[str, object] = {"round": call.round + 1, "missing": missing}
     document |= {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
     return document | ({"attempt": call.attempt} if call.attempt else {})

@@ -150,12 +150,11 @@ def offers_in_round(agreement: Agreement, round_: int) -> tuple[Offer, ...]:
 
     agreement  with those who take part
     """
-    probability = np.array([offer.client.participation for offer in agreement.offers])
+    probability, index = agreement.participation
     if probability.min() >= 1.0:
         return agreement.offers
-    index = np.array([offer.client.index for offer in agreement.offers])
     draws = uniform(bits_at(key(agreement.terms.seed, Purpose.AVAILABILITY, index, round_), 0))
-    return tuple(offer for offer, drawn in zip(agreement.offers, draws < probability, strict=True) if drawn)
+    return tuple(agreement.offers[place] for place in np.flatnonzero(draws < probability))
 
 
 def asked_by_contract(taking_part: Agreement) -> dict[str, int]:
@@ -164,8 +163,9 @@ def asked_by_contract(taking_part: Agreement) -> dict[str, int]:
     if not sometimes:
         return {}
     counts = dict.fromkeys((offer.client.name for offer in sometimes), 0)
+    drawn_from = Agreement(taking_part.terms, sometimes)
     for round_ in range(taking_part.terms.rounds):
-        for offer in offers_in_round(Agreement(taking_part.terms, sometimes), round_):
+        for offer in offers_in_round(drawn_from, round_):
             counts[offer.client.name] += 1
     return counts
 

@@ -1,8 +1,8 @@
 """Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
 
 Imports `audition_payoff`, `client_labels`, `flower_simulation`, `folder_names`, `grid`, the protocol (`approval`,
-`audit`, `offers`, `operator_folder`, `server`), `client_app`, `participant`, `job`, `learning`, the ledger, the
-mechanism and Flower.
+`audit`, `offers`, `operator_folder`, `server`), `client_app`, `participant`, `files`, `job`, `learning`, the ledger,
+the mechanism and Flower.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context
+from flwr.app import Context, Message
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -29,8 +29,9 @@ from truthfl.federation.protocol.server import ActivityProgress, Operator, condu
 from truthfl.federation.simulated.audition_payoff import audition_costs, payoffs_if_honest, rounds_asked
 from truthfl.federation.simulated.client_labels import AskedLabels, ClientLabels, has_audition, in_labeling_order
 from truthfl.federation.simulated.flower_simulation import run_in_simulation
-from truthfl.federation.simulated.folder_names import folder_name
+from truthfl.federation.simulated.folder_names import folder_names
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.files import without_waiting_for_disk
 from truthfl.job import DataJob
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import TRUTHFUL, behaviour
@@ -161,7 +162,9 @@ def simulated_participants(
             tells the step size
     """
     federated, all_labels = _labeling(job, federation, labels)
-    return {FIRST_NODE + i: _participant(job, federated, i, folder, all_labels) for i in range(len(job.clients))}
+    homes = [folder / "participants" / own for own in folder_names(job.clients.name)]
+    with without_waiting_for_disk():
+        return {FIRST_NODE + i: _participant(job, federated, i, home, all_labels) for i, home in enumerate(homes)}
 
 
 def _labeling(
@@ -180,7 +183,13 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
     def participant_of(context: Context) -> Participant:
         return participants[context.node_id]
 
-    return InProcessGrid(client_app(participant_of), {node: {} for node in participants})
+    app = client_app(participant_of)
+
+    def answer(message: Message, context: Context) -> Message:
+        with without_waiting_for_disk():
+            return app(message, context)
+
+    return InProcessGrid(answer, {node: {} for node in participants})
 
 
 _REBUILT: dict[str, tuple[Federated, ClientLabels | AskedLabels]] = {}
@@ -194,15 +203,15 @@ def _rebuilt_participant(job: DataJob, folder: Path, seed: int, client: int) -> 
         drawn = None if has_audition(job) else _drawn_labels(job, federation, seed)
         _REBUILT[cache_key] = _labeling(job, federation, drawn)
     federated, labels = _REBUILT[cache_key]
-    return _participant(job, federated, client, folder, labels)
+    home = folder / "participants" / folder_names(job.clients.name)[client]
+    return _participant(job, federated, client, home, labels)
 
 
 def _participant(
-    job: DataJob, federated: Federated, client: int, folder: Path, labels: ClientLabels | AskedLabels
+    job: DataJob, federated: Federated, client: int, home: Path, labels: ClientLabels | AskedLabels
 ) -> Participant:
-    home = folder / "participants" / folder_name(job.clients.name, client)
     rows, features = federated.partition.rows_of(client), federated.data.features
-    held = sum(job.clients.dataset_size) * features[0].nbytes
+    held = len(federated.partition.rows) * features[0].nbytes
     return Participant(
         name=job.clients.name[client],
         samples=len(rows),

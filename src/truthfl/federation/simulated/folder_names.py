@@ -1,21 +1,20 @@
-"""Names of the simulated participants' folders. Imports nothing."""
+"""Names of the simulated participants' folders. Imports nothing of truthfl."""
 
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 
 LONGEST = 99
 
 
-def folder_name(names: tuple[str, ...], client: int) -> str:
-    """Her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
-    name = names[client]
-    is_valid = name.isascii() and name.replace("-", "").replace(" ", "").isalnum() and name == name.strip()
-    return name if is_valid and len(name) <= LONGEST and _counts(names)[name.lower()] == 1 else f"_{client}"
+def folder_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Of each client: her name if it is valid and unique as a folder name, ignoring case; otherwise her index."""
+    times = Counter(name.lower() for name in names)
+    return tuple(
+        name if _is_valid(name) and times[name.lower()] == 1 else f"_{client}" for client, name in enumerate(names)
+    )
 
 
-@lru_cache(maxsize=1)
-def _counts(names: tuple[str, ...]) -> Counter[str]:
-    """How many names are the same in lower case."""
-    return Counter(name.lower() for name in names)
+def _is_valid(name: str) -> bool:
+    letters = name.replace("-", "").replace(" ", "")
+    return name.isascii() and letters.isalnum() and name == name.strip() and len(name) <= LONGEST

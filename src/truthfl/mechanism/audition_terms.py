@@ -1,0 +1,166 @@
+"""The terms of pay of the audition contract for given labels and batches: slopes, bases and caps.
+
+docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `peer_level`, `solo_curve` and `checks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
+from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
+from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.peer_level import GATE_DEVIATIONS
+from truthfl.mechanism.solo_curve import SoloCurve
+
+FLOOR_DEVIATIONS = 2.0  # standard deviations by which computing pay is above 0, if the margin suffices
+
+
+class ClientPay(NamedTuple):
+    """(N,) The terms of pay of each client, as `Audition` names them."""
+
+    solo_level: FloatArray
+    solo_spread: FloatArray
+    gate: FloatArray
+    label_slope: FloatArray
+    label_base: FloatArray
+    label_cap: FloatArray
+    joint_slope: FloatArray
+    joint_base: FloatArray
+    joint_cap: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class PayTerms:
+    """Computes the terms of pay:
+
+        Φ^C_i = T q_i c_p D'_i² / v_i        Φ^L_i = (u_i − Φ^C_i A / N²) n'_i / b(n'_i),  N = Σ n'_j
+
+    The margin is z times the standard deviation of total pay. It is divided between the two parts by their variances,
+    but so that computing pay, which is never negative, is at least two standard deviations above 0: at 0 it would no
+    longer depend on the loss. Caps are so far above the expected pay that one honest client in 1,000 reaches one, and
+    at most `most_pay` times cost in all.
+
+    solo                loss of models trained alone, by number of labels
+    joint_curve         A
+    loss_error          σ
+    margin_deviations   z
+    margin              money added to each client's pay
+    count               how many clients take part
+    label_cost, audition_cost, price, sampling   (N,) u_i, cost of training alone, T q_i c_p, v_i
+    """
+
+    solo: SoloCurve
+    joint_curve: float
+    loss_error: float
+    margin_deviations: float
+    margin: float
+    most_pay: float
+    count: int
+    label_cost: FloatArray
+    audition_cost: FloatArray
+    price: FloatArray
+    sampling: FloatArray
+
+    def of_clients(self, labels: FloatArray, batches: FloatArray, total: float) -> ClientPay:
+        """The terms for these labels and batches; `total` is N, the labels of all."""
+        points, place_of = _points(labels)
+        level, spread, slope = (of(points) for of in (self.solo.level, self.solo.spread, self.solo.slope))
+
+        def terms(labels: FloatArray, *arrays: FloatArray) -> tuple[FloatArray, ...]:
+            place = place_of(labels)
+            own = spread[place]
+            gate = GATE_DEVIATIONS * np.sqrt(1.0 + 1.0 / self.count) * own
+            return level[place], own, gate, *self._pay(total, slope[place], own, labels, *arrays)
+
+        return ClientPay(*in_blocks(terms, labels, batches, *self.arrays))
+
+    def pay_to_add_up(self, labels: FloatArray, total: float, *, caps: bool) -> Callable[..., FloatArray]:
+        """The elementwise function from labels, batches and `arrays` to expected pay, or to the cap of pay.
+
+        labels  of all clients, of whom it can be called with some
+        """
+        points, place_of = _points(labels)
+        spread, slope = self.solo.spread(points), self.solo.slope(points)
+
+        def pay(labels: FloatArray, *arrays: FloatArray) -> FloatArray:
+            place = place_of(labels)
+            if caps:
+                _, _, label_cap, _, _, joint_cap = self._pay(total, slope[place], spread[place], labels, *arrays)
+                return label_cap + joint_cap
+            found = self._errors(total, slope[place], spread[place], labels, *arrays)
+            labeling, computing, margin = found[0], found[1], found[6]
+            margin += labeling
+            margin += computing
+            margin += self.margin
+            return margin
+
+        return pay
+
+    @property
+    def arrays(self) -> tuple[FloatArray, ...]:
+        """(N,) each: what the terms of a client depend on besides her labels and batch."""
+        return self.label_cost, self.audition_cost, self.price, self.sampling
+
+    def _errors(
+        self,
+        total: float,
+        slope: FloatArray,
+        spread: FloatArray,
+        labels: FloatArray,
+        batches: FloatArray,
+        label_cost: FloatArray,
+        audition_cost: FloatArray,
+        price: FloatArray,
+        sampling: FloatArray,
+    ) -> tuple[FloatArray, ...]:
+        """Costs of labels and computing, both slopes, both standard deviations, the margin, the labels' share in it."""
+        visible = sampling > 0
+        if visible.all():
+            joint_slope = price * np.square(batches) / sampling
+        else:
+            joint_slope = np.where(visible, price * np.square(batches) / np.where(visible, sampling, 1.0), 0.0)
+        own_worth = joint_slope * self.joint_curve / total**2
+        label_slope = np.maximum(label_cost - own_worth, 0.0) * labels / slope
+        label_error = label_slope * spread * np.sqrt(1.0 + 1.0 / self.count)
+        joint_error = joint_slope * self.loss_error
+        share = np.square(label_error)
+        variance = np.maximum(share + np.square(joint_error), 1e-300)
+        share /= variance
+        margin = self.margin_deviations * np.sqrt(variance)
+        labeling = label_cost * labels + audition_cost
+        return labeling, price * batches, label_slope, joint_slope, label_error, joint_error, margin, share
+
+    def _pay(self, total: float, *arrays: FloatArray) -> tuple[FloatArray, ...]:
+        """Slope, base and cap of label pay, then of computing pay."""
+        labeling, computing, label_slope, joint_slope, label_error, joint_error, margin, share = self._errors(
+            total, *arrays
+        )
+        joint_margin = np.maximum(margin * (1.0 - share), FLOOR_DEVIATIONS * joint_error - computing)
+        np.minimum(joint_margin, margin, out=joint_margin)
+        label_base = labeling + margin - joint_margin + self.margin
+        joint_base = computing + joint_margin
+        label_cap = label_base + CAP_DEVIATIONS * label_error
+        most_joint = np.maximum(self.most_pay * (labeling + computing) - label_cap, joint_base)
+        joint_cap = np.minimum(joint_base + CAP_DEVIATIONS * joint_error, most_joint)
+        return label_slope, label_base, label_cap, joint_slope, joint_base, joint_cap
+
+
+def _points(labels: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], IntArray]]:
+    """Numbers of labels at which the curve is to be known, and the function from labels to places among them.
+
+    Many clients are asked for few different numbers, and the curve is interpolated once for each number.
+    """
+    if len(labels) <= CLIENTS_PER_BLOCK:
+        return labels, lambda own: np.arange(len(own))
+    first, last = float(labels.min()), float(labels.max())
+    points = np.arange(first, last + 2.0)
+    whole = in_blocks(lambda own: own == np.floor(own), labels).all()
+    if whole and len(points) <= len(labels):
+        return points, lambda own: (own - first).astype(np.intp)
+    points = np.unique(labels)
+    return points, lambda own: np.searchsorted(points, own)

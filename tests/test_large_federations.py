@@ -1,0 +1,198 @@
+"""What makes federations of many clients fast does not change what is computed for any of them."""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from small_jobs import ten_client_job_file
+from test_audition_contract import curve, inputs, measurement
+from truthfl import Clients, Constants, Observation, Training, lceme, optimal_batch_sizes, paper_bound, peer_shifts
+from truthfl.files import without_waiting_for_disk, write_file
+from truthfl.job import read_job
+from truthfl.learning import audition_pilot, gradients
+from truthfl.learning.federations import server_side
+from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice, peer_level
+from truthfl.mechanism import budget as batch_budget
+from truthfl.mechanism.audition_batches import _stationary
+from truthfl.mechanism.audition_plan import plan_audition
+
+COUNT = 20_000
+
+
+def many(count=COUNT, **changes):
+    """Inputs of a plan for many different clients."""
+    rng = np.random.default_rng(5)
+    size, weight = rng.integers(60, 400, count), rng.uniform(0.5, 1.5, count)
+    clients = Clients(
+        weight=weight / weight.sum(),
+        gradient_variance=rng.uniform(10, 60, count),
+        sample_cost=rng.uniform(0.0005, 0.003, count),
+        labeling_cost=rng.uniform(0.2, 3.0, count) * size,
+        dataset_size=size,
+        participation=rng.uniform(0.2, 1.0, count),
+    )
+    measured = measurement(
+        count,
+        curve(relative_spread=0.05),
+        sampling=rng.uniform(0.005, 0.2, count) / count,
+        absence=rng.uniform(0.0, 0.02, count) / count,
+        loss_error=0.01 / count,
+        audition_cost=rng.uniform(0.5, 3.0, count),
+    )
+    values = {"clients": clients, "loss_value": 400.0 * count**2, "audition": measured} | changes
+    return replace(inputs(2), **values)
+
+
+def settled(job):
+    """The plan's arrays, and pay."""
+    plan, rng = plan_audition(job), np.random.default_rng(6)
+    contract = plan.contract
+    excess = rng.standard_normal(len(contract.labels))
+    excess[::50], excess[::70] = 30.0, np.nan
+    seen = Observation(
+        0.5,
+        solo_loss=contract.solo_level + excess * contract.solo_spread,
+        level_shift=peer_shifts(excess),
+        delivered=rng.integers(0, 11, len(excess)),
+        asked=np.full(len(excess), 10),
+    )
+    terms = contract.terms()
+    return {**terms, "batch": contract.batch_size, "unproven": plan.unproven, "pay": contract.pay(seen)}
+
+
+def test_blocks_and_thresholds_change_no_bit_of_plan_terms_and_pay(monkeypatch):
+    in_parts = settled(many())
+    assert len(np.unique(in_parts["labels"])) > 50
+    for module in (blocks, label_choice, audition, audition_labels, audition_terms):
+        monkeypatch.setattr(module, "CLIENTS_PER_BLOCK", 10 * COUNT)
+    at_once = settled(many())
+    for name, values in at_once.items():
+        np.testing.assert_array_equal(in_parts[name], values, err_msg=name)
+
+
+@pytest.mark.parametrize("shape", ["smooth", "uneven", "worthless"])
+def test_thresholds_choose_the_numbers_that_all_costs_choose_also_at_ties(shape):
+    rng = np.random.default_rng(8)
+    numbers = np.sort(rng.choice(np.arange(20, 300), 120, replace=False)).astype(float)
+    price = numbers * (1.2 + (0.1 * rng.random(120) if shape == "uneven" else 0.0))
+    worth = (0.0 if shape == "worthless" else 2e4) / numbers
+    below = [(worth[:k] - worth[k]) / (price[k] - price[:k]) for k in range(1, 120)]
+    ties = np.concatenate(below)
+    ties = np.abs(ties[np.isfinite(ties) & (ties != 0)])
+    cost = np.concatenate([rng.uniform(0.1, 5.0, 9_000), np.nextafter(ties, 0.0), ties, np.nextafter(ties, 9e9)])
+    cost = np.clip(cost, 0.01, 50.0)
+    samples = rng.integers(int(numbers[0]), 400, len(cost))
+    arrays = (numbers, worth, price, cost, samples)
+    np.testing.assert_array_equal(label_choice.cheapest_numbers(*arrays), label_choice._by_all_costs(*arrays))
+
+
+def test_solo_losses_that_are_not_sorted_shift_the_level_as_those_that_are(monkeypatch):
+    rng = np.random.default_rng(9)
+    cases = [rng.standard_normal(count) * scale for count in (1, 2, 7, 500) for scale in (0.3, 4.0)]
+    cases += [np.where(rng.random(300) < 0.3, np.nan, np.round(rng.standard_normal(300), 1)), np.full(3, np.nan)]
+    cases[-2][:90] += 20.0
+    for excess in cases:
+        by_order = peer_shifts(excess)
+        with monkeypatch.context() as patch:
+            patch.setattr(peer_level, "SORTED_UP_TO", 0)
+            np.testing.assert_allclose(peer_shifts(excess), by_order, rtol=1e-12, atol=1e-14)
+
+
+def test_the_batch_by_newton_solves_its_equation():
+    rng = np.random.default_rng(10)
+    v, price = 10.0 ** rng.uniform(-9, 0, 2000), 10.0 ** rng.uniform(-3, 1, 2000)
+    for rate in (0.0, 1e-6, 1e-3, 1.0):
+        stakes = 10.0 ** rng.uniform(0, 9, 2000) * v
+        batch = _stationary(stakes, v, price, rate)
+        np.testing.assert_allclose(price * (1.0 + 2.0 * rate * batch / v) * batch**2, stakes, rtol=1e-9)
+
+
+@pytest.mark.parametrize("bounds", ["expected", "caps"])
+def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, monkeypatch):
+    job = many()
+    job = replace(job, audition=replace(job.audition, budget_bounds=bounds))
+
+    def paid(contract):
+        if bounds == "caps":
+            return float((contract.label_cap + contract.joint_cap).sum())
+        return float((contract.label_base + contract.joint_base).sum())
+
+    full = paid(plan_audition(job).contract)
+    monkeypatch.setattr(audition_plan, "SAMPLED_FROM", 1000)
+    monkeypatch.setattr(audition_plan, "SAMPLE", 1000)
+    for share in (0.6, 0.95):
+        total = paid(plan_audition(replace(job, budget=share * full)).contract)
+        assert share * full * (1.0 - 1e-4) < total <= share * full * (1.0 + 1e-12)
+    assert paid(plan_audition(replace(job, budget=1.01 * full)).contract) == full
+
+
+def test_batches_within_a_budget_searched_on_a_sample_first_leave_less_than_a_sample(monkeypatch):
+    job, training = many(), Training(100)
+    constants = Constants(
+        smoothness=1.0, strong_convexity=0.1, label_shift=2.0, gradient_bound=4.0, initial_distance=1.0
+    )
+    clients = replace_cost(job.clients, 10.0 / COUNT)
+    model = paper_bound(clients, training, constants)
+    free = optimal_batch_sizes(clients, model, training, loss_value=3.0 * COUNT**2)
+    price = training.rounds * clients.participation * clients.sample_cost
+    money = float(clients.labeling_cost.sum() + 0.6 * (price * free).sum())
+    monkeypatch.setattr(batch_budget, "SAMPLED_FROM", 1000)
+    monkeypatch.setattr(batch_budget, "SAMPLE", 1000)
+    batches = optimal_batch_sizes(clients, model, training, loss_value=3.0 * COUNT**2, budget=money)
+    left = money - float(clients.labeling_cost.sum() + (price * batches).sum())
+    assert -1e-9 * money <= left < price.min()
+    assert (batches <= free).all()
+    assert lceme(clients, model, training, batches).slope.min() > 0
+
+
+def replace_cost(clients, labeling_cost):
+    """The clients with this cost of labeling."""
+    fields = ("weight", "gradient_variance", "sample_cost", "dataset_size", "participation")
+    return Clients(**{field: getattr(clients, field) for field in fields}, labeling_cost=labeling_cost)
+
+
+def test_the_federation_in_which_absence_is_measured_does_not_grow_with_the_clients(tmp_path, monkeypatch):
+    job = read_job(ten_client_job_file(tmp_path))
+    sizes = []
+    train = audition_pilot.train
+
+    def noted(federated, profiles, *words, **named):
+        sizes.append((len(federated.partition), int(profiles[0].assigned.sum())))
+        return train(federated, profiles, *words, **named)
+
+    monkeypatch.setattr(audition_pilot, "train", noted)
+    monkeypatch.setattr(audition_pilot, "ABSENCE_SEEDS", 1)
+    for count in (150, 600):
+        side = server_side(job.data, job.model, [40] * count, Training(3, 1, 0.1), 0.5, job.task)
+        absence = audition_pilot.measure_absence(side, np.full(count, 8.0))
+        assert absence.shape == (count,)
+        np.testing.assert_allclose(absence, absence[0])
+    assert {clients for clients, _ in sizes} == {30}
+    assert max(drawn for _, drawn in sizes) <= 20 * 8 + 2000 + 10
+
+
+def test_of_many_clients_some_have_their_gradient_measured_and_the_others_that_of_their_class(tmp_path, monkeypatch):
+    job = read_job(ten_client_job_file(tmp_path))
+    pilot = server_side(job.data, job.model, [40] * 60, Training(3, 1, 0.1), 1.0, job.task).pilot
+    params = pilot.model.init(0)
+    every = gradients._squared_means(pilot, params)
+    monkeypatch.setattr(gradients, "MOST_MEASURED", 30)
+    some = gradients._squared_means(pilot, params)
+    measured = some == every
+    assert 29 <= measured.sum() <= 31
+    np.testing.assert_allclose(some.mean(), every.mean(), rtol=0.1)
+    assert len(np.unique(some[~measured])) <= 10
+
+
+def test_simulated_participants_do_not_wait_for_the_disk(tmp_path, monkeypatch):
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(handle) or fsync(handle))
+    with without_waiting_for_disk():
+        write_file(tmp_path / "one", "1")
+    assert not synced
+    write_file(tmp_path / "two", "2")
+    assert len(synced) == 1
+    assert (tmp_path / "one").read_text() == "1"
