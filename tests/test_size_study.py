@@ -19,7 +19,7 @@ from truthfl.errors import InputError
 from truthfl.studies.size.cut import cut, pool_size
 from truthfl.studies.size.law import fit_power_law
 from truthfl.studies.size.lies import lies
-from truthfl.studies.size.size_contracts import FittedLoss, JointLevel, equal_clients, joint_level, lceme_for
+from truthfl.studies.size.size_contracts import FittedLoss, PilotLevel, equal_clients, joint_level, lceme_for
 from truthfl.studies.size.size_design import size_design
 from truthfl.studies.size.size_findings import SizeRuns, worth_estimate
 from truthfl.studies.size.size_study import WORTH, study_sizes
@@ -91,7 +91,7 @@ def test_worth_on_the_loss_model_is_the_loss_without_her_less_that_with_her(size
 
 def test_lceme_on_the_loss_model_is_truthful_at_every_size_and_its_margin_does_not_shrink():
     design = size_design()
-    fitted, level, training = FittedLoss(1.6, 1.4, 90.0, 5.0), JointLevel(0.39, 0.01), Training(100, 1, 0.5)
+    fitted, level, training = FittedLoss(1.6, 1.4, 90.0, 5.0), PilotLevel(0.39, 0.01), Training(100, 1, 0.5)
     margins, shares = [], []
     for size in SIZES[:6]:
         clients = equal_clients(design, size)

@@ -51,7 +51,7 @@ class FittedLoss:
 
 
 @dataclass(frozen=True)
-class JointLevel:
+class PilotLevel:
     """The joint loss of honest clients on pilot draws: mean, spread around it at settlement."""
 
     mean: float
@@ -90,7 +90,7 @@ def fitted_loss(design: SizeDesign, results: Sequence[Result]) -> FittedLoss:
     return fitted
 
 
-def joint_level(design: SizeDesign, losses: Sequence[float], loss_variance: float, pool: int) -> JointLevel:
+def joint_level(design: SizeDesign, losses: Sequence[float], loss_variance: float, pool: int) -> PilotLevel:
     """The level and spread from the losses of pilot draws.
 
     Draws of N labels from a pool of P overlap, which makes the variance between them smaller by the factor 1 − N/P.
@@ -98,7 +98,7 @@ def joint_level(design: SizeDesign, losses: Sequence[float], loss_variance: floa
     count = len(losses)
     between = float(np.var(losses, ddof=1)) / (1.0 - design.total_labels / pool)
     variance = between * (1.0 + 1.0 / count) + loss_variance / design.money.test_draws
-    return JointLevel(float(np.mean(losses)), sqrt(variance))
+    return PilotLevel(float(np.mean(losses)), sqrt(variance))
 
 
 def equal_clients(design: SizeDesign, size: int) -> Clients:
@@ -115,7 +115,7 @@ def equal_clients(design: SizeDesign, size: int) -> Clients:
 
 
 def lceme_for(
-    design: SizeDesign, size: int, clients: Clients, training: Training, fitted: FittedLoss, level: JointLevel
+    design: SizeDesign, size: int, clients: Clients, training: Training, fitted: FittedLoss, level: PilotLevel
 ) -> Contract:
     """LCEME for the assigned batches.
 
@@ -158,7 +158,7 @@ def audition_for(
     training: Training,
     solo: SoloPlan,
     fitted: FittedLoss,
-    level: JointLevel,
+    level: PilotLevel,
 ) -> Audition:
     """The audition with these labels. Computing is paid a fixed amount: it is below the 1% that a plan tolerates."""
     inputs = _inputs(design.money, clients, training, solo.recipe, solo.curve, fitted, level)
@@ -173,7 +173,7 @@ def _inputs(
     recipe: Recipe,
     curve: SoloCurve,
     fitted: FittedLoss | None,
-    level: JointLevel | None = None,
+    level: PilotLevel | None = None,
 ) -> PlanInputs:
     nothing = np.zeros(len(clients))
     measured = AuditionMeasurement(
