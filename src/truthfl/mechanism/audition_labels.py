@@ -115,7 +115,10 @@ class LabelTask:
     def sample(self, every: int) -> LabelTask:
         """The same question for every so manieth client, while all take part."""
         own = {name: getattr(self, name)[::every] for name in ("label_cost", "fixed_cost", "samples")}
-        return replace(self, **own, present=self.count)
+        sample = replace(self, **own, present=self.count)
+        for name in ("numbers", "risk", "usable", "margin_deviations"):  # these are of the curve, not of the clients
+            sample.__dict__[name] = getattr(self, name)
+        return sample
 
     def expected_pay(self, labels: FloatArray) -> FloatArray:
         """Expected label pay for these numbers of labels; 0 for 0 labels."""

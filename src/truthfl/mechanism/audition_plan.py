@@ -7,6 +7,7 @@ Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/m
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -127,20 +128,22 @@ class _Choice:
 class _Choices:
     """What is asked of all clients, or of a sample of them, for any value of a unit of loss.
 
-    every  the sample is every so manieth client; 1 for all
+    of_all  the choices of all clients, if these are those of a sample
+    every   the sample is every so manieth client; 1 for all
     """
 
     inputs: PlanInputs
+    of_all: _Choices | None = None
     every: int = 1
 
     @cached_property
     def task(self) -> LabelTask:
-        task = label_task(self.inputs)
-        return task if self.every == 1 else task.sample(self.every)
+        return label_task(self.inputs) if self.of_all is None else self.of_all.task.sample(self.every)
 
     @cached_property
     def price(self) -> FloatArray:
-        return batch_price(self.inputs.clients, self.inputs.training)[:: self.every]
+        clients, training = self.inputs.clients, self.inputs.training
+        return batch_price(clients, training) if self.of_all is None else self.of_all.price[:: self.every]
 
     @cached_property
     def terms(self) -> PayTerms:
@@ -168,7 +171,7 @@ class _Choices:
         measured, task = require_measured(self.inputs), self.task
         labels = best_labels(task, stake)
         total = self.total(labels)
-        pay_of = None
+        pay_of, sums = None, list[float]()
         if self.inputs.budget is not None:
             pay_of = self.terms.pay_to_add_up(labels, total, caps=measured.budget_bounds == "caps")
 
@@ -184,10 +187,12 @@ class _Choices:
                 labels=labels,
                 most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, 1e-300),
             )
-            return (batches, unproven) if pay_of is None else (batches, unproven, pay_of(labels, batches, *arrays))
+            if pay_of is not None:
+                sums.append(float(pay_of(labels, batches, *arrays).sum()))
+            return batches, unproven
 
-        found = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
-        return _Choice(labels, found[0], found[1], 0.0 if pay_of is None else float(found[2].sum()))
+        batches, unproven = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
+        return _Choice(labels, batches, unproven, math.fsum(sums))
 
 
 def plan_audition(inputs: PlanInputs) -> AuditionPlan:
@@ -202,7 +207,7 @@ def plan_audition(inputs: PlanInputs) -> AuditionPlan:
 def _within_budget(choices: _Choices, budget: float) -> _Choice:
     """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
     count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth
-    sample = _Choices(choices.inputs, count // SAMPLE) if count >= SAMPLED_FROM else None
+    sample = _Choices(choices.inputs, choices, count // SAMPLE) if count >= SAMPLED_FROM else None
 
     @cache
     def estimate(x: float) -> float:

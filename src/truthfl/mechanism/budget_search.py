@@ -98,7 +98,7 @@ class Search:
 def solved(function: Callable[[float], float], target: float) -> float:
     """About the x ≥ 0 at which a falling positive function has this value.
 
-    By false position (the Illinois variant) on its logarithm, which is closer to a straight line.
+    By secants of its logarithm, which is closer to a straight line.
     """
 
     def excess(x: float) -> float:
@@ -114,17 +114,17 @@ def solved(function: Callable[[float], float], target: float) -> float:
         under = excess(high)
     if under > 0.0:
         return high
-    x = high
+    last, before = (low, over), (high, under)
     for _ in range(SAMPLE_STEPS):
-        past, x = x, low + (high - low) * over / (over - under)
-        if abs(x - past) <= GOOD_GUESS:
-            break
-        value = excess(x)
-        if value > 0.0:
-            low, over, under = x, value, under / 2.0
-        else:
-            high, under, over = x, value, over / 2.0
-    return x
+        rise = last[1] - before[1]
+        x = last[0] - last[1] * (last[0] - before[0]) / rise if rise else low
+        if not low < x < high:
+            x = (low + high) / 2.0
+        if abs(x - last[0]) <= GOOD_GUESS:
+            return x
+        before, last = last, (x, excess(x))
+        low, high = (x, high) if last[1] > 0.0 else (low, x)
+    return last[0]
 
 
 def _inside(low: float, over: float, high: float, under: float, step: int) -> float:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import Context
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
@@ -183,13 +183,7 @@ def grid_of(participants: Mapping[int, Participant]) -> InProcessGrid:
     def participant_of(context: Context) -> Participant:
         return participants[context.node_id]
 
-    app = client_app(participant_of)
-
-    def answer(message: Message, context: Context) -> Message:
-        with without_waiting_for_disk():
-            return app(message, context)
-
-    return InProcessGrid(answer, {node: {} for node in participants})
+    return InProcessGrid(client_app(participant_of), {node: {} for node in participants})
 
 
 _REBUILT: dict[str, tuple[Federated, ClientLabels | AskedLabels]] = {}

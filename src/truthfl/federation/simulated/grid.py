@@ -1,6 +1,6 @@
 """`InProcessGrid`: a Flower Grid whose nodes are called one after another in this process.
 
-Imports `flower_patches` (`constants`, `message_ids`, `one_run_grid`, `task_identity`) and Flower.
+Imports `files`, `flower_patches` (`constants`, `message_ids`, `one_run_grid`, `task_identity`) and Flower.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from flwr.app import Context, Error, Message, RecordDict
 
+from truthfl.files import without_waiting_for_disk
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.flower_patches.message_ids import set_message_id
 from truthfl.flower_patches.one_run_grid import OneRunGrid
@@ -55,6 +56,7 @@ class InProcessGrid(OneRunGrid):
         node = message.metadata.dst_node_id
         set_message_id(message, number)
         try:
-            return self.app(message, self.contexts[node])
+            with without_waiting_for_disk():
+                return self.app(message, self.contexts[node])
         except Exception as error:  # any error of a client becomes an error reply, as in a deployment
             return Message(Error(CLIENT_APP_FAILED, str(error)), reply_to=message)
