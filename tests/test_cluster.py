@@ -215,7 +215,9 @@ def test_a_command_says_in_one_sentence_that_a_cluster_is_not_reached(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["verify"], ["reproduce"], ["plan"], ["verify", "--workers", "2"]])
+@pytest.mark.parametrize(
+    "words", [["verify"], ["reproduce"], ["plan"], ["study", "size"], ["verify", "--workers", "2"]]
+)
 def test_the_commands_take_it(words, tmp_path):
     done = CliRunner().invoke(app, [*words, "--on", "rey", "--out", str(tmp_path / "out")])
     wanted = "--workers is a number of processes" if "--workers" in words else "on is 'rey'"

@@ -1,6 +1,6 @@
 """`truthfl study`: questions beyond one job that are answered by many trainings.
 
-Imports `output`, `progress` and, when called, `studies.size`, `reporting` and `learning.compiled`.
+Imports `cluster`, `output`, `progress` and, when called, `studies.size`, `reporting` and `learning.compiled`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl import __version__
+from truthfl.cli.cluster import On, workers_on
 from truthfl.cli.output import console, print_json, table
 from truthfl.cli.progress import exit_on_failure, progress_bar
 from truthfl.errors import InputError
@@ -39,6 +40,7 @@ def size(
     seed: Annotated[int, typer.Option(help="Seed of the draws and the runs.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("truthfl-sizes"),
     workers: Annotated[int | None, typer.Option(help="Processes; as many as there are cores unless given.")] = None,
+    on: On = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """How do incentives scale? The same labels divided among 3 to 3,000 clients.
@@ -63,8 +65,8 @@ def size(
     require_writable(out)
     started = time.monotonic()
     with exit_on_failure(out):
-        with progress_bar() as progress:
-            found = study_sizes(design, out, workers=workers, progress=progress or (lambda *_: None))
+        with workers_on(on, workers) as used, progress_bar() as progress:
+            found = study_sizes(design, out, workers=used, progress=progress or (lambda *_: None))
         report = write_size_study(found, out, _provenance(found, time.monotonic() - started))
     if json:
         print_json({"sizes": found.sizes, "laws": found.laws, "tasks_done": found.tasks_done, "report": str(report)})

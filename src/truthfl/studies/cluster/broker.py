@@ -65,7 +65,7 @@ class _Sent:
 
 
 @dataclass(eq=False)
-class _Tasks:
+class _RunningTasks:
     """The tasks at the cluster, by Ray's references to their results, and arrays in its object store, by digest."""
 
     ray: Any
@@ -106,7 +106,7 @@ def _serve(connection: Connection, ray: Any, expected: dict[str, str]) -> None:
     remote = ray.remote(num_cpus=1, max_retries=0, name="truthfl")(node_call.call_on_node)
     unfit = _unfit_node(ray, remote, expected)
     connection.send(("ready",) if unfit is None else ("unfit", unfit))
-    tasks = _Tasks(ray, remote)
+    tasks = _RunningTasks(ray, remote)
     messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(connection, messages), daemon=True).start()
     while True:
@@ -120,7 +120,7 @@ def _serve(connection: Connection, ray: Any, expected: dict[str, str]) -> None:
             connection.send((status, value) if status in ("lost", "unfit") else (status, task.number, value))
 
 
-def _take(tasks: _Tasks, message: tuple[Any, ...], expected: dict[str, str]) -> None:
+def _take(tasks: _RunningTasks, message: tuple[Any, ...], expected: dict[str, str]) -> None:
     kind, *values = message
     if kind == "array":
         tasks.stored[values[0]] = tasks.ray.put(values[1])

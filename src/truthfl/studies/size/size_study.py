@@ -31,7 +31,7 @@ from truthfl.studies.size.size_contracts import (
 )
 from truthfl.studies.size.size_design import FITTED_CLIENTS, SizeDesign
 from truthfl.studies.size.size_findings import SizeFinding, SizeRuns, pay_spread, rule_finding, worth_estimate
-from truthfl.studies.work import Result, Store, WorkerPool, WorkItem, do_all
+from truthfl.studies.work import Result, Store, Workers, WorkItem, do_all
 
 STEP_SEEDS = 4
 CERTAIN = 1.96  # standard deviations of a 95% interval
@@ -73,12 +73,12 @@ def study_sizes(
     design: SizeDesign,
     folder: Path,
     *,
-    workers: int | WorkerPool | None = None,
+    workers: int | Workers | None = None,
     progress: StageProgress = lambda *_: None,
 ) -> SizeStudy:
     """Train what is not stored in the folder yet, and make the findings."""
     pool = pool_size(design.data, design.total_labels)
-    tasks = _Tasks(Store(folder / "tasks"), workers, progress)
+    tasks = _TaskRunner(Store(folder / "tasks"), workers, progress)
     common = design.settings()
     step_item = _item("pilot_work:tuned_step", common, size=FITTED_CLIENTS, draw=0, seeds=STEP_SEEDS)
     step_size = float(tasks.do("step size", [step_item])[0]["step_size"])
@@ -204,10 +204,10 @@ def _item(work: str, common: Mapping[str, Any], **more: Any) -> WorkItem:
     return WorkItem(f"studies.size.{work}", {**common, **more})
 
 
-class _Tasks:
+class _TaskRunner:
     """Runs tasks and counts those that were computed, not read from the store."""
 
-    def __init__(self, store: Store, workers: int | WorkerPool | None, progress: StageProgress) -> None:
+    def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
         self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
 
     def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:
