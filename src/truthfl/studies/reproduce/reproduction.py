@@ -1,29 +1,26 @@
 """Reproduces the paper's evaluation: pilot, training, figures, claims.
 
-Imports the modules of the figures, `pilot`, `text_claims`, `claims`, `paper`, `studies.cells`, `studies.work` and
-`reporting.figure`.
+Imports the modules of the figures, `pilot`, `text_claims`, `claims`, `paper`, `studies.staged_tasks`, `studies.work`
+and `reporting.figure`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from truthfl.errors import InputError
 from truthfl.reporting.figure import Figure
-from truthfl.studies.cells import Cell, CellResult
 from truthfl.studies.reproduce import figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, pilot, text_claims
 from truthfl.studies.reproduce.claims import UNDECIDED, Claim
 from truthfl.studies.reproduce.paper import Paper, PilotResult, Study
-from truthfl.studies.work import Result, Store, Workers, WorkItem, do_all
+from truthfl.studies.staged_tasks import StagedTasks, StageProgress
+from truthfl.studies.work import Store, Workers
 
 STUDIES: Mapping[str, Study] = {
     module.STUDY.name: module.STUDY
     for module in (figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, text_claims)
 }
-
-StageProgress = Callable[[str, int, int], None]
-"""Called with the name of the stage, the number of its tasks that are done, and the number of all its tasks."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def reproduce(
     progress: StageProgress | None = None,
 ) -> Reproduction:
     """Train all cells that are not in the store, and make figures and claims from the results."""
-    tasks = _TaskRunner(store, workers, progress or (lambda _stage, _done, _all: None))
+    tasks = StagedTasks(store, workers, progress or (lambda _stage, _done, _all: None))
     pilot_result = _run_pilot(paper, studies, tasks)
     calibrated = set(pilot_result.calibration)
     without_contract = {study.name for study in studies if not set(study.calibrated_rounds(paper)) <= calibrated}
@@ -73,7 +70,7 @@ def reproduce(
     return Reproduction(paper, pilot_result.step_size, tuple(figures), tuple(claims), tasks.computed)
 
 
-def _run_pilot(paper: Paper, studies: Sequence[Study], tasks: _TaskRunner) -> PilotResult:
+def _run_pilot(paper: Paper, studies: Sequence[Study], tasks: StagedTasks) -> PilotResult:
     """Search the step size and fit the loss models that the studies need; loss models without prices are left out."""
     step = pilot.step_size_of(tasks.do("pilot: step size", [pilot.search_task(paper)])[0])
     moments = sorted({moment for study in studies for moment in study.calibrated_rounds(paper)})
@@ -99,31 +96,3 @@ def _no_contract(study: Study) -> Claim:
         "The pilot's trainings show no harm from small batches or from missing labels, and pay by the loss cannot "
         "reward work that the loss does not show. More rounds or pilot seeds may show it.",
     )
-
-
-class _TaskRunner:
-    """Runs tasks and counts those that were computed, not read from the store."""
-
-    def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
-        self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
-
-    def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:
-        """The results of the tasks; `stage` is passed to the progress callback."""
-        counts: list[int] = []
-
-        def report(done: int, number: int) -> None:
-            counts.append(done)
-            self.progress(stage, done, number)
-
-        results = do_all(tasks, self.store, workers=self.workers, progress=report)
-        self.computed += counts[-1] - counts[0]
-        return results
-
-    def train(
-        self, stage: str, cells: Sequence[Cell], seeds: Sequence[Sequence[int]], besides: Sequence[WorkItem] = ()
-    ) -> tuple[list[CellResult], list[Result]]:
-        """The results of each cell with its seeds, and the results of the tasks in `besides`, run at the same time."""
-        by_cell = [cell.tasks(cell_seeds) for cell, cell_seeds in zip(cells, seeds, strict=True)]
-        results = self.do(stage, [*besides, *(task for tasks in by_cell for task in tasks)])
-        rest = iter(results[len(besides) :])
-        return [CellResult.of([next(rest) for _ in tasks]) for tasks in by_cell], results[: len(besides)]

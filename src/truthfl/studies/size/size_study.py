@@ -1,11 +1,11 @@
 """Runs the study of sizes: step size, pilot, runs of all draws, contracts, findings, laws.
 
-Imports the other modules of this folder, `adversary.lie_pay`, `mechanism` and `studies.work`.
+Imports the other modules of this folder, `adversary.lie_pay`, `mechanism`, `studies.staged_tasks` and `studies.work`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,14 @@ from truthfl.studies.size.size_contracts import (
 )
 from truthfl.studies.size.size_design import FITTED_CLIENTS, SizeDesign
 from truthfl.studies.size.size_findings import SizeFinding, SizeRuns, pay_spread, rule_finding, worth_estimate
-from truthfl.studies.work import Result, Store, Workers, WorkItem, do_all
+from truthfl.studies.staged_tasks import StagedTasks, StageProgress
+from truthfl.studies.work import Store, Workers, WorkItem
 
 STEP_SEEDS = 4
 CERTAIN = 1.96  # standard deviations of a 95% interval
 
 NOTHING_LESS = "nobody can label fewer than so many samples and still some, so the solo loss has no slope"
 
-StageProgress = Callable[[str, int, int], None]
-"""Called with the name of the stage, the number of its tasks that are done, and the number of all its tasks."""
 
 WORTH, LCEME_SPREAD = "worth", "lceme_spread_over_cost"
 LAWS: Mapping[str, str] = {
@@ -78,7 +77,7 @@ def study_sizes(
 ) -> SizeStudy:
     """Train what is not stored in the folder yet, and make the findings."""
     pool = pool_size(design.data, design.total_labels)
-    tasks = _TaskRunner(Store(folder / "tasks"), workers, progress)
+    tasks = StagedTasks(Store(folder / "tasks"), workers, progress)
     common = design.settings()
     step_item = _item("pilot_work:tuned_step", common, size=FITTED_CLIENTS, draw=0, seeds=STEP_SEEDS)
     step_size = float(tasks.do("step size", [step_item])[0]["step_size"])
@@ -202,22 +201,3 @@ def _runs_item(design: SizeDesign, common: Mapping[str, Any], size: int, plan: S
 
 def _item(work: str, common: Mapping[str, Any], **more: Any) -> WorkItem:
     return WorkItem(f"studies.size.{work}", {**common, **more})
-
-
-class _TaskRunner:
-    """Runs tasks and counts those that were computed, not read from the store."""
-
-    def __init__(self, store: Store, workers: int | Workers | None, progress: StageProgress) -> None:
-        self.store, self.workers, self.progress, self.computed = store, workers, progress, 0
-
-    def do(self, stage: str, tasks: Sequence[WorkItem]) -> list[Result]:
-        """The results of the tasks; `stage` is passed to the progress callback."""
-        counts: list[int] = []
-
-        def report(done: int, number: int) -> None:
-            counts.append(done)
-            self.progress(stage, done, number)
-
-        results = do_all(tasks, self.store, workers=self.workers, progress=report)
-        self.computed += counts[-1] - counts[0]
-        return results

@@ -1,14 +1,14 @@
 """Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
 
 Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary`,
-`learning`, `studies.cluster.planning` and `studies.work`.
+`learning`, `studies.cluster.planning`, `studies.staged_tasks` and `studies.work`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.solo_training import possible_recipes
 from truthfl.mechanism.observation import Evidence
 from truthfl.studies.cluster.planning import can_be_planned_elsewhere, planned_by
+from truthfl.studies.staged_tasks import StageProgress
 from truthfl.studies.verify.drawn_plans import DrawnPlan, drawn_plans
 from truthfl.studies.verify.judgement import verdicts_of
 from truthfl.studies.verify.lie_trainer import Place
@@ -37,9 +38,6 @@ SPLITS = 40
 SEARCHED_SPLITS = 8
 SEED_STEP = 10_000  # between the seeds of a draw and of the clients' samples on it
 SHARES_OF_RUNS = {"main": 0.5, "shapley": 0.2, "bound": 0.15}
-
-StageProgress = Callable[[str, int, int], None]
-"""Called with the name of the stage, the number of its tasks that are done, and the number of all (0 if unknown)."""
 
 
 @dataclass(frozen=True)
