@@ -102,7 +102,7 @@ def test_nothing_is_done_twice(tiny):
 def test_figure_6_pays_by_the_contract(tiny):
     """Client 1's honest payoff on the model at D' is her margin; the best of all honest batches is near D'."""
     found, store = tiny
-    work = reproduction._TaskRunner(store, 1, lambda *_: None)
+    work = reproduction.StagedTasks(store, 1, lambda *_: None)
     pilot_result = reproduction._run_pilot(TINY, chosen_studies([]), work)
     contract, clients = figure_6.contract_of(TINY, pilot_result)
     bare = contract.reward(pilot_result.calibration[20].model.truthful_loss(contract.batch_size))
@@ -117,7 +117,7 @@ def test_figure_6_pays_by_the_contract(tiny):
 def test_figure_7_shares_the_same_total(tiny):
     _, store = tiny
     pilot_result = reproduction._run_pilot(
-        TINY, chosen_studies(["7"]), reproduction._TaskRunner(store, 1, lambda *_: None)
+        TINY, chosen_studies(["7"]), reproduction.StagedTasks(store, 1, lambda *_: None)
     )
     held = figure_7.make_market(TINY, pilot_result)
     for rounds in TINY.moments:
