@@ -28,7 +28,7 @@ class SizeLimit:
     reason: str
 
 
-CLIENTS = SizeLimit("[clients] name", 10_000, "each is a node that the server asks in every round")
+CLIENTS = SizeLimit("[clients] name", 10_000, "each is a node that the server asks, and has rows of the ledger")
 SAMPLES = SizeLimit(
     "[clients] dataset_size", 10_000_000, "a simulation holds a copy of all clients' samples, 8 GB of MNIST pictures"
 )

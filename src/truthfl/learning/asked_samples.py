@@ -23,8 +23,13 @@ def asked_order(samples: int, client: int, seed: int) -> IntArray:
 
 def in_asked_order(partition: Partition, seed: int) -> Partition:
     """The partition with each client's samples in the order in which she is asked to label them."""
+    return _ordered(partition, np.arange(len(partition)), seed)
+
+
+def _ordered(partition: Partition, client: IntArray, seed: int) -> Partition:
+    """`in_asked_order` of clients with these numbers."""
     owner, position = owners_and_positions(partition.sizes)
-    order = bits_at(key(seed, Purpose.ASKED_SAMPLES, np.arange(len(partition)))[owner], position)
+    order = bits_at(key(seed, Purpose.ASKED_SAMPLES, client)[owner], position)
     return Partition(partition.rows[np.lexsort((order, owner))], partition.starts)
 
 
@@ -36,11 +41,13 @@ def ask_for_labels(federated: Federated, labels: ArrayLike, seed: int) -> Federa
     asked, partition = np.asarray(labels, dtype=np.int64), federated.partition
     if asked.shape != partition.sizes.shape or (asked < 0).any() or (asked > partition.sizes).any() or not asked.any():
         raise InputError("labels are asked for that clients do not have; each number must be from 0 to her samples.")
-    ordered = in_asked_order(partition, seed)
-    position = owners_and_positions(partition.sizes)[1]
-    kept = position < np.repeat(asked, partition.sizes)
-    present = asked > 0
-    starts = np.concatenate(([0], np.cumsum(asked[present])))
+    present = np.flatnonzero(asked)  # those who are not asked cost nothing
+    sizes, asked = partition.sizes[present], asked[present]
+    owner, position = owners_and_positions(sizes)
+    held = partition.rows[partition.starts[present][owner] + position]
+    ordered = _ordered(Partition(held, np.concatenate(([0], np.cumsum(sizes)))), present, seed)
+    kept = position < asked[owner]
+    starts = np.concatenate(([0], np.cumsum(asked)))
     return Federated(
         federated.model,
         federated.data,
