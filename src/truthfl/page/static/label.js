@@ -12,6 +12,7 @@ import { openInstructions, prepareDialog } from "./instructions.js";
 import { isLabeled, namesOf } from "./label_value.js";
 import { LastDecision } from "./last_decision.js";
 import { lookAction, zoomStep } from "./look_keys.js";
+import { unlessBusy } from "./one_at_a_time.js";
 import { Pace } from "./pace.js";
 import { Queue } from "./queue.js";
 import { Stage, UnreadableError } from "./stage.js";
@@ -37,21 +38,8 @@ const pace = new Pace(state.pauses);
 const zoom = new Zoom(byId("stage"), (picture) => stage.loadWhole(picture, current));
 const last = new LastDecision(state); // the decision that undo would take back
 let current = null;
-let busy = false;
 let worth = null; // what a label is expected to bring
 const picker = classPicker(byId("classes"), state.classes, (number) => unlessBusy(() => choose(number)));
-
-// Run an action unless another one is running, then return false: a key pressed before the next sample is shown is ignored.
-async function unlessBusy(act) {
-  if (busy) return false;
-  busy = true;
-  try {
-    await act();
-    return true;
-  } finally {
-    busy = false;
-  }
-}
 
 // Take a class: as the label or, where there may be several, as one of them, which are confirmed together.
 async function choose(number) {

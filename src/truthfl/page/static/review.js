@@ -10,6 +10,7 @@ import { whole } from "./format.js";
 import { isLabeled, namesOf, numbersOf, toggled } from "./label_value.js";
 import { LargeView } from "./large_view.js";
 import { watchDocuments } from "./new_documents.js";
+import { unlessBusy } from "./one_at_a_time.js";
 import { Queue } from "./queue.js";
 import { ReviewGrid } from "./review_grid.js";
 import { SecondLook } from "./second_look.js";
@@ -27,7 +28,6 @@ const titleOf = (at) => text(`sample.${state.kind}.numbered`, { number: queue.nu
 const nameOf = (number) => state.classes[number].name;
 let skipped = new Set();
 let group = null;
-let busy = false;
 const doubtful = { name: text("review.group_doubtful"), positions: () => secondLook.positions() };
 const groups = [
   ...state.classes.map(({ name }, number) => ({ name, number, has: (at) => numbersOf(queue.labels[at]).includes(number) })),
@@ -43,18 +43,6 @@ const large = new LargeView(state, queue, { titleOf, aboutOf: (at) => secondLook
   { onLabel: (at, number) => unlessBusy(() => relabel([at], number)), onFlag: (at) => unlessBusy(() => flag(at)),
     onClose: (at) => grid.focus(at) });
 const picker = classPicker(byId("selection-classes"), state.classes, (number) => unlessBusy(() => relabel([...grid.selected], number)));
-
-// Run an action unless another one is running, then return false.
-async function unlessBusy(act) {
-  if (busy) return false;
-  busy = true;
-  try {
-    await act();
-    return true;
-  } finally {
-    busy = false;
-  }
-}
 
 function groupButton(item) {
   const button = make("button", { type: "button", "aria-pressed": "false" }, item.number === undefined ? null : swatch(item.number, state.classes),
