@@ -14,7 +14,7 @@ settings.load_profile("repeatable")
 
 LONGEST = {
     *("test_whole_job", "test_federation_guide", "test_served_page", "test_kills", "test_docs", "test_ledger_outage"),
-    *("test_backup", "test_audition_deployed", "test_verification", "test_deployment"),
+    *("test_backup", "test_audition_deployed", "test_verification", "test_on_superlink", "test_reproduce"),
 }
 
 
