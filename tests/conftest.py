@@ -15,7 +15,7 @@ settings.load_profile("repeatable")
 LONGEST = {
     *("test_soak", "test_cluster", "test_whole_job", "test_federation_guide", "test_served_page", "test_kills"),
     *("test_docs", "test_ledger_outage", "test_backup", "test_audition_deployed", "test_verification"),
-    "test_deployment",
+    *("test_on_superlink", "test_reproduce", "test_deployment"),
 }
 
 

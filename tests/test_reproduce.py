@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import truthfl
 from messages import told
 from test_report import asks_for_nothing
 from truthfl.learning.datasets import small_digits
@@ -242,7 +243,7 @@ def alive(process):
 )
 def test_bad_input_is_one_sentence(arguments, said, tmp_path):
     asked = arguments if "--out" in arguments else [*arguments, "--out", str(tmp_path / "out")]
-    done = run(*asked)
+    done = truthfl("reproduce", *asked)
     assert done.returncode == (3 if "--out" in arguments else 2)
     assert done.stderr.count("\n") == 1
     assert said in done.stderr

@@ -19,6 +19,7 @@ from test_labeling_page import DESKTOP, axe, looking
 from test_operator_page import give
 from truthfl.cli.invite import invite
 from truthfl.federation.deployed.invitation import read_invitation
+from truthfl.federation.protocol.live_status import read_live_status
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
 
@@ -124,7 +125,8 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
             wait_until(lambda: rounds(folder) > 0, started, folder)
             page.click("#act-go")
             page.wait_for_selector("#banner >> text=The job is paused")
-            before = rounds(folder)
+            before = read_live_status(folder / "served").rounds_timed
+            wait_until(lambda: rounds(folder) == before, started, folder)  # the last row is written a moment later
             require_live(page, told(folder, r"http://\S+/metrics", started))
             assert axe(page) == []
             assert rounds(folder) == before
