@@ -8,9 +8,9 @@ With an address, that cluster computes in place of one that is started here. The
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import io
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -80,4 +80,6 @@ def main(on: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "ray")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("on", nargs="?", default="ray", help="as in truthfl verify --on")
+    main(parser.parse_args().on)

@@ -25,7 +25,7 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
-from truthfl.federation.protocol.offers import LEFT_OUT_NEWS, WORTH_LESS
+from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
 from truthfl.federation.simulated.client_labels import AskedLabels
@@ -613,7 +613,10 @@ def test_who_is_not_worth_her_price_is_told_and_has_nothing(tmp_path, plans):
         for name in left_out
     ]
     for name in left_out:
-        assert papers.news(setting.folder / "participants" / name) == (f"{LEFT_OUT_NEWS}{WORTH_LESS}.", True)
+        assert papers.news(setting.folder / "participants" / name) == (
+            f"You are not asked this time: {WORTH_LESS}.",
+            True,
+        )
         assert name not in found.settlements
     assert held(setting, found) is None
 

@@ -34,6 +34,7 @@ ELSEWHERE = {  # files of the page whose sentences are not shown on it
     "open_phone_page.py": "the terminal",
     "phone_address.py": "the terminal",
     "phone_certificate.py": "the terminal",
+    "script_bundle.py": "for who writes the scripts: faults that a test would see",
     "serving.py": "the terminal",
 }
 ENGLISH = {  # how texts end that stay in English, and why

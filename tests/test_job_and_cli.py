@@ -197,6 +197,7 @@ def test_help_shows_all_commands():
         "anchor",
         "app",
         "audition_output",
+        "cluster",
         "entry",
         "exit_codes",
         "job_log",

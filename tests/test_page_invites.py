@@ -59,7 +59,7 @@ class Desk:
             return [row.document["document"] for row in book.entries(JOB, "command")]
 
     def page(self):
-        return open_operator_page(self.folder, None, None, self.key)
+        return open_operator_page(self.folder, None, JOB, self.key)
 
     def states(self):
         with open_ledger(self.folder / "ledger.db") as book:

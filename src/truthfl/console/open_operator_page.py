@@ -28,7 +28,7 @@ def open_operator_page(
 
     folder          the operator's
     ledger_address  the folder's own if None; who gives it with a job may watch one that has not begun
-    job             the ledger's last if None
+    job             the last of the folder if None
     key             signs commands; None for a page that only shows
     port            0 for any free one
     """

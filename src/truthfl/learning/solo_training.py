@@ -48,6 +48,8 @@ def train_alone(
         return model.init(seed)
     solo, own = solo_model(model, recipe), _augmented(features, recipe.shifts)
     repeated, params = np.tile(labels, 1 + recipe.shifts), solo.init(seed)
+    if not isinstance(solo, PrivateModel):
+        return _in_numpy(solo, params, own, repeated, recipe, audition_seed(seed))
     for step in range(recipe.steps):
         params = local_model(
             solo,

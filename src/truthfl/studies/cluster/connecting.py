@@ -18,6 +18,8 @@ from truthfl.studies.cluster.address import ClusterAddress, cluster_address
 LOOPBACK = "127.0.0.1"
 SECONDS = 5.0  # to be reached
 OBJECT_STORE = 1 << 30  # bytes of memory for a cluster that is started here, at most
+ATTEMPTS = 3  # a busy head may take longer to start a server for this client than Ray waits for it
+NO_SERVER = "Initialization failure from server"  # how Ray says that
 SETTINGS = {  # of Ray: nothing is reported to its makers, and no advice is given
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -36,10 +38,13 @@ def connect(address: ClusterAddress) -> Any:
     _require_reached(address)
     import ray
 
-    try:
-        ray.init(address.for_ray, log_to_driver=False, logging_level="CRITICAL", configure_logging=False)
-    except Exception as error:
-        raise refusal(address, str(error), ray.__version__) from None
+    for attempts_left in reversed(range(ATTEMPTS)):
+        try:
+            ray.init(address.for_ray, log_to_driver=False, logging_level="CRITICAL", configure_logging=False)
+            break
+        except Exception as error:
+            if attempts_left == 0 or NO_SERVER not in str(error):
+                raise refusal(address, str(error), ray.__version__) from None
     return ray
 
 
@@ -115,9 +120,17 @@ def refusal(address: ClusterAddress, message: str, own_ray: str) -> InputError |
             f"this machine is no node of {address.name}; name ray://HOST:10001, or add it: "
             f"ray start --address {address.place}."
         )
-    return ServiceError(f"{address.name} did not let this machine in ({_first_line(message)}).")
+    reason = _last_line(message) if NO_SERVER in message else _first_line(message)
+    return ServiceError(f"{address.name} did not let this machine in ({reason}).")
 
 
 def _first_line(message: str) -> str:
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else "it does not say why"
+    return _lines(message)[0].rstrip(".")
+
+
+def _last_line(message: str) -> str:
+    return _lines(message)[-1].rstrip(".")
+
+
+def _lines(message: str) -> list[str]:
+    return [line.strip() for line in message.splitlines() if line.strip()] or ["it does not say why"]
