@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -47,7 +48,7 @@ def operator_page(watched: JobWatch, ledger_address: str, key: PrivateKey | None
     access   secrets that a request must have
     """
     shared = static_files()
-    files = {name: shared[name] for name in SHARED_FILES} | dict(static_files("truthfl.console"))
+    files = {name: shared[name] for name in SHARED_FILES} | dict(static_files(Path(__file__).parent))
     files[CATALOGUE] = catalogue_file(ENGLISH)
     board = StatusBoard(watched, can_act=key is not None)
 

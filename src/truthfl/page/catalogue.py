@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
@@ -110,5 +110,5 @@ def _written_form(value: Mapping[str, Any]) -> str:
     return str(next(iter(value.values())))
 
 
-def _folder() -> resources.abc.Traversable:
-    return resources.files("truthfl.page").joinpath("strings")
+def _folder() -> Path:
+    return Path(__file__).parent / "strings"

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from truthfl.instructions import Instructions
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.serving import OpenPage, opened
 from truthfl.page.work import ExistingLabels, Work
@@ -22,6 +21,7 @@ from truthfl.samples.sample import Source
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from truthfl.instructions import Instructions
     from truthfl.learning.second_opinion import OpinionSource
     from truthfl.ledger.signing import PrivateKey
     from truthfl.page.open_phone_page import PhoneAccess

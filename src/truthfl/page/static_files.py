@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
-from importlib import resources
+from pathlib import Path
 
+PARTICIPANTS_PAGE = Path(__file__).parent
 PAGES = ("offer", "label", "review", "receipt")
 MEDIA_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -27,9 +28,12 @@ class StaticFile:
 
 
 @cache
-def static_files(package: str = "truthfl.page") -> Mapping[str, StaticFile]:
-    """All files in this package's folder `static`, by name. Only these are served, so a request cannot name a path."""
-    files = (file for file in resources.files(package).joinpath("static").iterdir() if file.is_file())
+def static_files(package: Path = PARTICIPANTS_PAGE) -> Mapping[str, StaticFile]:
+    """All files in the folder `static` of a package's folder, by name.
+
+    Only these are served, so a request cannot name a path.
+    """
+    files = (file for file in (package / "static").iterdir() if file.is_file())
     return {file.name: static_file(file.name, file.read_bytes()) for file in files if _suffix(file.name) in MEDIA_TYPES}
 
 

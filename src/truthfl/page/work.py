@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import sentence_of
-from truthfl.instructions import Instructions
 from truthfl.learning.class_sets import are_known, joined, names_in
 from truthfl.page.catalogue import MessageError
 from truthfl.page.document_names import document_names
@@ -30,7 +29,8 @@ from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelStore, StoredDecision
 from truthfl.samples.sample import Media, Source, UnreadableError
 
-if TYPE_CHECKING:  # the page starts without the decoder
+if TYPE_CHECKING:  # the page starts without them
+    from truthfl.instructions import Instructions
     from truthfl.samples.shown_pictures import Form, ShownPictures
 
 RECENT_LABELS = 20
