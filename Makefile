@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-TESTS := $(BIN)/python -m pytest -n 3 --dist worksteal
+# one thread of linear algebra in each of three processes: more would wait for each other
+TESTS := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
 TYPES := $(VENV)/types.txt
 
 .PHONY: demo test check lint format fuzz bench clean

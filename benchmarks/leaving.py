@@ -23,8 +23,8 @@ from truthfl.federation.participant.client_app import client_app
 from truthfl.federation.protocol.operator_folder import fixed_draws, kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.federation.simulated.audition_payoff import audition_costs
-from truthfl.federation.simulated.embedded import simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import simulated_participants
 from truthfl.flower_patches.constants import NODE_UNAVAILABLE
 from truthfl.flower_patches.message_ids import set_message_id
 from truthfl.job import read_job

@@ -30,6 +30,7 @@ from truthfl.mechanism.deviation import best_deviation
 from truthfl.mechanism.setting import Training
 
 CONTRACTS = ("audition", "lceme")
+CLIENTS = "simulated clients"  # who holds which samples, which no plan needs
 STAGES = {
     "tune_recipe": (audition_planning, "recipe"),
     "measure_solo_curve": (audition_planning, "solo curve"),
@@ -64,7 +65,8 @@ def one_plan(clients: int, contract: str) -> dict:
     for name, (module, stage) in STAGES.items():
         setattr(module, name, _timed(getattr(module, name), stage, seconds))
     started, work = time.perf_counter(), job(clients, contract)
-    plan = work.plan(work.simulated_federation())
+    federation = _timed(work.simulated_federation, CLIENTS, seconds)()
+    plan = work.plan(federation)
     if plan.audition is not None:
         truthful = bool(
             (best_choice(plan.audition.inputs, plan.contract).gain <= 0.03 * plan.contract.label_base).all()

@@ -34,8 +34,8 @@ from truthfl.federation.protocol.messages import PARAMS, model_in, model_record
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.rounds import EVALUATIONS, TrainingRun, train_rounds
-from truthfl.federation.simulated.embedded import FIRST_NODE
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import FIRST_NODE
 from truthfl.job import ServerSettings
 from truthfl.learning.datasets import bundled_mnist
 from truthfl.learning.local_training import local_model

@@ -13,7 +13,7 @@ from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed

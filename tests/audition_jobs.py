@@ -9,8 +9,8 @@ from flwr.app import Message
 from small_jobs import SMALL_JOB, UNMASKED
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.flower_patches.message_ids import set_origin
 from truthfl.job import DataJob, read_job
 from truthfl.learning.pilot_design import PilotDesign

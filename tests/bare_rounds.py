@@ -11,7 +11,7 @@ from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
 from truthfl.federation.protocol.rounds import TrainingRun, train_rounds
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of
+from truthfl.federation.simulated.participants import FIRST_NODE, grid_of
 from truthfl.job import ServerSettings
 from truthfl.learning.datasets import small_digits
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line

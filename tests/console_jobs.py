@@ -8,7 +8,7 @@ from audition_jobs import QUICK, audition_job
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed
 

@@ -67,7 +67,8 @@ class Page:
             self._act({"type": "key", "id": "keyboard", "actions": actions})
 
     def tab_to(self, selector, key="Tab"):
-        """By the Tab key alone, as often as it takes; "Shift+Tab" goes backwards."""
+        """By the Tab key alone, as often as it takes once it is there; "Shift+Tab" goes backwards."""
+        self.wait_for_selector(selector)
         for _ in range(TAB_LIMIT):
             self.press(key)
             assert self.evaluate("document.hasFocus()"), f"{key} left the page and passed no {selector}"

@@ -401,12 +401,14 @@ def test_offer_and_receipt_of_an_audition_in_a_browser(browser, tmp_path):  # no
         ada.accepts(offer)
         ada.gets_receipt(offer, solo_loss=1.02)
         page.goto(f"{opened.url.split('/?')[0]}/receipt")
-        page.wait_for_selector("text=Your own model had a loss of 1.0200; 1.0500 was expected of it.")
+        page.wait_for_selector("text=learned from your labels alone did better in the test than expected.")
         facts = page.inner_text("#facts").replace("\n", " ")
         assert "your pay 130 cent for labels 96.0 cent for computing 34.4 cent" in facts
         lead = page.inner_text("#lead")
-        assert "The joint model ended at a test loss of 0.7900 and was right in 90.0% of the test; 0.8000 was" in lead
-        assert "expected of those who took part. Your computer delivered 4 of 5 rounds." in lead
+        assert "What all computers learned together came out better than expected. It was right in 90.0% of the" in lead
+        assert lead.endswith("test. Your computer delivered 4 of 5 rounds.")
+        assert "loss" not in lead + facts
+        assert "1.0500 was expected, and yours had 1.0200" in page.inner_text("#plot-words")
         assert page.locator("#plot circle").count() == 2
         page.click("#check")
         page.wait_for_selector("#verdict.good >> text=your audition, as it stands in the ledger")
@@ -426,7 +428,9 @@ def test_who_was_stopped_is_told_why(browser, tmp_path, scheme):  # noqa: F811
     ):
         page.wait_for_selector("text=You were stopped at the audition and took no part in the joint training.")
         lead = page.inner_text("#lead")
-        assert "a loss of 1.4700. About 1.0500 was expected, and up to 1.4500 passes" in lead
+        assert "did badly in the test, which almost never happens with honest labels." in lead
+        below_plot = page.inner_text("#plot-words")
+        assert "1.0500 was expected, and yours had 1.4700. Above 1.4500 one is stopped." in below_plot
         assert "You are paid what the formula gives for labels alone." in lead
         assert not page.locator("#why").is_visible()  # something is paid
         assert axe(page) == []

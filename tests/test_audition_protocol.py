@@ -29,7 +29,8 @@ from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
 from truthfl.federation.simulated.client_labels import AskedLabels
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, run_job
+from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.participants import FIRST_NODE, grid_of
 from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.flower_patches.message_ids import set_origin
@@ -642,7 +643,7 @@ def test_the_fast_trainer_pays_as_the_protocol(outcomes):
     restricted = federation_of_asked(job, scene.federated, outcome.agreement)
     solo = {name: entry.document["solo_loss"] for name, entry in outcome.view.auditions.items()}
     kinds = [behaviour(name) for name in job.clients.behaviour]
-    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, (draws.seed, draws.secret))
+    again = simulated_payoffs(job, scene, restricted, outcome.agreement, kinds, solo, draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     assert outcome.stopped_at_gate[1]
     assert not outcome.stopped_at_gate[3]

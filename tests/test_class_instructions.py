@@ -22,8 +22,8 @@ from truthfl.federation.protocol.kept_instructions import kept_instructions
 from truthfl.federation.protocol.messages import EXAMPLES, document_in, query_message
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.instructions import (
     LARGEST,
     TEXT_TYPE,

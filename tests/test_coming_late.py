@@ -9,8 +9,8 @@ from audition_jobs import Plans, Setting, audition_job
 from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.enrolment import LATE_NEWS
-from truthfl.federation.simulated.embedded import FIRST_NODE
 from truthfl.federation.simulated.grid import InProcessGrid
+from truthfl.federation.simulated.participants import FIRST_NODE
 from truthfl.ledger import participant_folder
 
 DORA = FIRST_NODE + 3

@@ -18,7 +18,7 @@ from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.server import Operator, conduct_job
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile

@@ -16,7 +16,8 @@ from participants import an_offer
 from small_jobs import small_job_file
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.participant.offer_texts import offer_text_fault
-from truthfl.federation.protocol.enrolment import Roster, checked_description
+from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.enrolment_checks import checked_description
 from truthfl.federation.protocol.messages import DOCUMENT, MAX_REPLY_LENGTH
 from truthfl.federation.protocol.offers import WORTH_LESS, left_out_of
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -25,7 +26,7 @@ from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.reports import array_or_reason
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.protocol.stated_limits import StatedLimits, limits_of, reckoned, require_within
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, simulated_participants
+from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers

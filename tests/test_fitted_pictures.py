@@ -10,7 +10,7 @@ from messages import told
 from participants import an_offer, draw_pictures
 from truthfl.errors import InputError
 from truthfl.federation.participant.node_settings import Settings, participant_of
-from truthfl.federation.protocol.enrolment import checked_description
+from truthfl.federation.protocol.enrolment_checks import checked_description
 from truthfl.ledger.job_terms import job_terms_from
 from truthfl.ledger.round_terms import PADDED
 from truthfl.ledger.signing import new_key, write_key

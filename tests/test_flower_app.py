@@ -14,7 +14,7 @@ from known_plans import known_plans  # noqa: F401
 from messages import told
 from truthfl.federation.protocol.audit import audit
 from truthfl.federation.protocol.messages import MODEL, PARAMS
-from truthfl.federation.simulated.embedded import FIRST_NODE
+from truthfl.federation.simulated.participants import FIRST_NODE
 from truthfl.flower import (
     Operator,
     PaidStrategy,

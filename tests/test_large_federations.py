@@ -13,6 +13,8 @@ from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.job import read_job
 from truthfl.learning import audition_pilot, gradients
 from truthfl.learning.federations import server_side
+from truthfl.learning.gradients import measure_reduced_and_whole
+from truthfl.learning.reduced_federation import reduce_federation
 from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice, peer_level
 from truthfl.mechanism import budget as batch_budget
 from truthfl.mechanism.audition_batches import _stationary
@@ -170,20 +172,24 @@ def test_the_federation_in_which_absence_is_measured_does_not_grow_with_the_clie
         assert absence.shape == (count,)
         np.testing.assert_allclose(absence, absence[0])
     assert {clients for clients, _ in sizes} == {30}
-    assert max(drawn for _, drawn in sizes) <= 20 * 8 + 2000 + 10
+    assert max(drawn for _, drawn in sizes) <= 20 * 8 + audition_pilot.ABSENCE_BATCHES + 10
 
 
-def test_of_many_clients_some_have_their_gradient_measured_and_the_others_that_of_their_class(tmp_path, monkeypatch):
+@pytest.mark.parametrize("split", [{"split": "iid"}, {"split": "paper", "degree": 1.0}, {"split": "dirichlet"}])
+def test_variances_of_many_clients_are_estimated_from_the_gradients_of_their_classes(split, tmp_path, monkeypatch):
+    """σ² = mean squared norm − ‖∇F‖²; the classes' means and variances give the latter, also for unequal clients."""
     job = read_job(ten_client_job_file(tmp_path))
-    pilot = server_side(job.data, job.model, [40] * 60, Training(3, 1, 0.1), 1.0, job.task).pilot
-    params = pilot.model.init(0)
-    every = gradients._squared_means(pilot, params)
+    data = replace(job.data, **split)
+    whole = server_side(data, job.model, [20, 40, 80] * 20, Training(30, 1, 0.3), 1.0, job.task).pilot
+    reduced = reduce_federation(whole)
+    exact = measure_reduced_and_whole(reduced.federated, whole, 20.0)[1].gradient_variance
     monkeypatch.setattr(gradients, "MOST_MEASURED", 30)
-    some = gradients._squared_means(pilot, params)
-    measured = some == every
-    assert 29 <= measured.sum() <= 31
-    np.testing.assert_allclose(some.mean(), every.mean(), rtol=0.1)
-    assert len(np.unique(some[~measured])) <= 10
+    found = measure_reduced_and_whole(reduced.federated, whole, 20.0)[1].gradient_variance
+    assert (found != exact).all()
+    for size in (20, 40, 80):  # what samples a client happens to have makes hers larger or smaller than expected
+        off = (exact - found)[whole.partition.sizes == size]
+        assert abs(off.mean()) < 3.0 * off.std(ddof=1) / np.sqrt(len(off))
+    assert np.std(exact / found) < 0.25
 
 
 def test_simulated_participants_do_not_wait_for_the_disk(tmp_path, monkeypatch):

@@ -11,8 +11,9 @@ from benchmarks.many_clients import job_text
 from small_jobs import TEN_CLIENTS
 from truthfl.errors import InputError
 from truthfl.federation.protocol import masking, receipt_delivery
-from truthfl.federation.simulated import audition_report, embedded
+from truthfl.federation.simulated import audition_report, participants
 from truthfl.federation.simulated.embedded import run_job
+from truthfl.federation.simulated.participants import simulated_participants
 from truthfl.federation.simulated.run_report import client_rows, summary_sentences
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -70,7 +71,7 @@ def test_a_receipt_is_the_same_again_and_names_nobody_else(done):
 
 def test_receipts_in_parts_and_samples_gathered_when_used_change_nothing(job, done, tmp_path, monkeypatch):
     sent = []
-    monkeypatch.setattr(embedded, "MOST_FEATURES", 0)
+    monkeypatch.setattr(participants, "MOST_FEATURES", 0)
     monkeypatch.setattr(receipt_delivery, "MOST_AT_ONCE", 4)
     ask = receipt_delivery.ask_nodes
 
@@ -103,24 +104,29 @@ def test_a_long_table_and_many_liars_are_told_shortly(job, done, monkeypatch):
 
 
 def test_a_stream_that_two_peers_share_is_computed_once_and_forgotten(monkeypatch):
-    made, stream = [], masking._stream
+    made, stream = [], masking.mask_stream
 
     def counted(key, length):
         made.append(key)
         return stream(key, length)
 
-    monkeypatch.setattr(masking, "_stream", counted)
-    keys = [os.urandom(32) for _ in range(3)]
-    first = masking.mask_sum({"b": keys[0], "c": keys[1]}, "a", 100)
-    second = masking.mask_sum({"a": keys[0], "c": keys[2]}, "b", 100)
-    third = masking.mask_sum({"a": keys[1], "b": keys[2]}, "c", 100)
+    monkeypatch.setattr(masking, "mask_stream", counted)
+    keys, shared = [os.urandom(32) for _ in range(3)], masking.SharedStreams()
+    first = masking.mask_sum({"b": keys[0], "c": keys[1]}, "a", 100, shared.mask_stream)
+    second = masking.mask_sum({"a": keys[0], "c": keys[2]}, "b", 100, shared.mask_stream)
+    third = masking.mask_sum({"a": keys[1], "b": keys[2]}, "c", 100, shared.mask_stream)
     assert not (first + second + third).any()
     assert len(made) == 3
-    assert not set(keys) & set(masking._left)
+    assert len(shared) == 0
     monkeypatch.setattr(masking, "MOST_LEFT", 5 * 400)
-    again = masking.mask_sum({str(i): os.urandom(32) for i in range(20)}, "x", 100)
-    assert len(masking._left) == 5
+    again = masking.mask_sum({str(i): os.urandom(32) for i in range(20)}, "x", 100, shared.mask_stream)
+    assert len(shared) == 5
     assert again.dtype == np.uint32
+
+
+def test_simulated_participants_share_the_streams_of_their_masks(job, tmp_path):
+    people = simulated_participants(job, job.simulated_federation(), tmp_path).values()
+    assert len({own.mask_stream.__self__ for own in people}) == 1
 
 
 @pytest.mark.parametrize("text", ['{"a":NaN}', '{"a":-Infinity}', '{"a":1e999}', '{"a":"\\ud800"}', '{"a":"\ud800"}'])

@@ -12,7 +12,8 @@ from coded_replies import recoded
 from messages import told
 from participants import Ada, an_offer
 from truthfl.federation.participant.client_app import require_from_operator
-from truthfl.federation.protocol.enrolment import Roster, require_proof
+from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.enrolment_checks import require_proof
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,

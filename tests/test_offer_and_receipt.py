@@ -304,12 +304,18 @@ def test_another_key_cannot_answer(ada):
     assert document_views.offer_view(ada.home, ada.key, None, None)["cannot_sign"] is None
 
 
+def test_without_documents_the_link_leads_to_the_labels_at_once(tmp_path):
+    source = open_samples(draw_pictures(tmp_path / "data", 3))
+    with open_page(tmp_path / "home", source, ("a", "b")) as opened, httpx.Client(trust_env=False) as client:
+        assert client.get(opened.url).headers["location"] == f"{httpx.URL(opened.url).path}label"
+
+
 def test_the_answer_is_signed_and_the_first_one_counts(ada, tmp_path):
     offer = ada.gets_offer()
     source = open_samples(draw_pictures(tmp_path / "data", 3))
     with open_page(ada.home, source, ("a", "b"), ada.key) as opened, httpx.Client(trust_env=False) as client:
         client.base_url = opened.url.split("/?")[0]
-        client.get(opened.url)
+        assert client.get(opened.url).headers["location"] == httpx.URL(opened.url).path
         begin = client.get("/")
         assert begin.headers["location"] == "offer"
         csrf = client.get("/api/offer").json()["csrf"]

@@ -17,7 +17,7 @@ from truthfl.ledger.solo_evidence import NO_LABELS
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.contract import Contract
-from truthfl.page.catalogue import PLACEHOLDER, strings
+from truthfl.page.catalogue import PLACEHOLDER, languages, strings
 from truthfl.page.open_page import open_page
 from truthfl.samples.open_samples import open_samples
 
@@ -129,3 +129,41 @@ def _another_receipt(ada, offer, with_audition):
         (file,) = (ada.home / "receipts").glob("*.json")
     paper["document"]["settlement"]["pay"] -= 1
     file.write_text(json.dumps(paper))
+
+
+def test_small_counts_are_written_alike_in_all_languages(browser):
+    """What format.js writes without a number format of the language, since the first one takes 17 ms to make."""
+    page = browser.new_page()
+    alike = """(languages) => languages.every((language) => {
+      const format = new Intl.NumberFormat(language);
+      return Array.from({ length: 1000 }, (_, count) => format.format(count) === String(count)).every((same) => same);
+    })"""
+    assert page.evaluate(alike, list(languages()))
+    assert not page.evaluate(alike, ["ar-EG"])
+    page.close()
+
+
+# The buttons beside a sample whose words are wider or higher than they are.
+TOO_SMALL = """() => [...document.querySelectorAll(".controls button")].filter((button) => {
+  if (!button.checkVisibility()) return false;
+  const words = document.createRange();
+  words.selectNodeContents(button);
+  const [inner, outer] = [words.getBoundingClientRect(), button.getBoundingClientRect()];
+  return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+}).map((button) => button.innerText)"""
+
+
+@pytest.mark.parametrize("locale", ["de-DE", "fr-FR", "es-ES"])
+def test_words_fit_into_their_buttons(browser, tmp_path, locale):
+    source = open_samples(draw_pictures(tmp_path / "data", 3))
+    with (
+        open_page(tmp_path / "home", source, tuple("0123456789")) as opened,
+        looking(browser, opened.url, locale=locale, **DESKTOP) as page,
+    ):
+        page.wait_for_selector("#stage img")
+        page.keyboard.press("3")
+        page.wait_for_selector("#last canvas")
+        assert page.inner_text("#last .words").startswith("3"), "the class comes first: it is not cut off"
+        for width, height in ((1600, 900), (1100, 720), (1000, 700), (844, 390), (700, 1000), (390, 844)):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate(TOO_SMALL) == [], (width, height)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from audition_jobs import QUICK, audition_job_file
@@ -11,13 +12,16 @@ from truthfl.cli.plan_output import presence_sentence
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
-from truthfl.federation.simulated.embedded import grid_of, simulated_participants
+from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.job import read_job
 from truthfl.learning.audition_pilot import some_clients
 from truthfl.learning.pilot_design import PilotDesign
+from truthfl.learning.pilot_measurement import measure_pilot
+from truthfl.learning.training import train
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
+from truthfl.mechanism.strategies import Strategies
 from truthfl.studies.cells import Cell, FederationSpec, federation_of
 
 
@@ -93,3 +97,43 @@ def test_the_plan_says_that_clients_are_not_always_asked(tmp_path):
     assert presence_sentence(side.pilot).startswith("Clients are asked for a report in 50% of the rounds")
     assert "not masked" in presence_sentence(side.pilot)
     assert presence_sentence(read_job(ten_client_job_file(tmp_path)).server_side().pilot) is None
+
+
+MANY_RARELY_THERE = """
+[data]
+source = "digits"
+seed = {seed}
+pilot_samples = 600
+
+[training]
+rounds = 30
+
+[server]
+loss_value = 1e6
+test_samples = 1000
+
+[clients]
+dataset_size = {sizes}
+label_cost = 1.0
+sample_cost = 0.001
+participation = 0.05
+"""
+
+
+def test_the_step_size_is_not_chosen_by_who_happened_to_be_there(tmp_path):
+    """Clients who are there in a twentieth of the rounds: the step size is near the best one, on average over data."""
+    design = PilotDesign(seeds=2, honest_seeds=8, search_seeds=6, batch_sizes=(4, 8, 16), lie_batch_size=10)
+    worse = []
+    for seed in range(4):
+        path = tmp_path / f"{seed}.toml"
+        path.write_text(MANY_RARELY_THERE.format(seed=seed, sizes=[20] * 300))
+        side = read_job(path).server_side()
+        step = measure_pilot(side, design, tune_step=True).training.step_size
+        honest, draws = Strategies.truthful(np.full(300, 10.0)), np.arange(100, 116)
+        losses = [
+            train(side.pilot, honest, draws, step_sizes=one, evaluate_on={"test": side.test}).evaluations["test"].loss
+            for one in (step, *np.geomspace(1.0, 6.0, 8))
+        ]
+        found, *others = (loss[:, -1].mean() for loss in losses)
+        worse.append(found / min(others))
+    assert np.mean(worse) < 1.05, worse

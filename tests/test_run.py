@@ -12,7 +12,7 @@ from known_plans import KNOWN, known_plans  # noqa: F401
 from small_jobs import small_job_file
 from truthfl import Strategies
 from truthfl.federation.protocol.operator_folder import fixed_draws
-from truthfl.federation.simulated import embedded
+from truthfl.federation.simulated import loss_payoff
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.run_report import client_rows, summary_sentences
 from truthfl.job import read_job
@@ -100,8 +100,8 @@ def test_what_a_liar_would_have_had_is_what_the_protocol_pays_if_she_alone_is_ho
     batch = [offer.client.batch_size for offer in outcome.agreement.offers]
     assert outcome.cost == pytest.approx([120 + 30 * 0.05 * batch[0], 0, 0, 9 + 30 * 0.05 * batch[3]])
     assert np.isnan(outcome.payoff_if_honest).tolist() == [True, False, False, False]
-    draws = fixed_draws(3)  # all that is used of an operator
-    again = embedded._simulated_payoff(job, planned[1], outcome.agreement, tuple(lively), draws)
+    draws = fixed_draws(3)
+    again = loss_payoff.simulated_payoffs(job, planned[1], outcome.agreement, tuple(lively), draws)
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     for client in (1, 2):
         instead = [*lively[:client], "truthful", *lively[client + 1 :]]
@@ -121,7 +121,7 @@ def test_labels_that_are_derived_and_scales_that_fall_are_paid_for_as_in_trainin
     batch = [offer.client.batch_size for offer in outcome.agreement.offers]
     labels = np.array([30, 0, 150, 0])
     assert outcome.cost == pytest.approx(labels + 30 * 0.05 * np.array(batch))
-    again = embedded._simulated_payoff(job, scene, outcome.agreement, tuple(lively), fixed_draws(3))
+    again = loss_payoff.simulated_payoffs(job, scene, outcome.agreement, tuple(lively), fixed_draws(3))
     assert again == pytest.approx(outcome.payoff, abs=1.0)  # pay is in whole units
     done = run("run", path, "--out", tmp_path / "file", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The scripts of a page as one file: the same modules in the right order, and nothing that it would not understand."""
+"""The scripts of a page, and its styles, as one file: all modules in the right order, and no form that is not known."""
 
 import re
 import shutil
@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from truthfl.page.catalogue import languages
-from truthfl.page.localized_files import localized_file
+from truthfl.page.localized_files import localized_file, page_style, style_path
 from truthfl.page.script_bundle import bundled
 from truthfl.page.static_files import PAGES, static_files
 
@@ -60,6 +60,15 @@ def test_no_module_is_left_out_of_all_pages():
     used = {name for page in PAGES for name in re.findall(r"^const \$(\w+) =", _script(page), re.MULTILINE)}
     modules = {name.removesuffix(".js") for name in static_files() if name.endswith(".js")}
     assert used == modules | {"strings"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_names_one_style_sheet_that_has_all_of_its_own_in_their_order(page):
+    named = re.findall(r'stylesheet" href="static/(\S+)"', static_files()[f"{page}.html"].content.decode())
+    assert len(named) > 1
+    shown = localized_file(f"{page}.html", "en").content.decode()
+    assert re.findall(r'stylesheet" href="(\S+)"', shown) == [style_path(page)]
+    assert page_style(page).content == b"".join(static_files()[name].content for name in named)
 
 
 def _script(page):

@@ -112,7 +112,7 @@ def test_the_fast_trainer_trains_the_jobs_own_solo_models(done):
     federation, draws = job.simulated_federation(), fixed_draws(0)
     restricted = federation_of_asked(job, federation.federated, outcome.agreement)
     ada = outcome.agreement.offers[0]
-    recomputed = honest_solo_loss(restricted, federation, ada, (draws.seed, draws.secret))
+    recomputed = honest_solo_loss(restricted, federation, ada, draws)
     assert recomputed == pytest.approx(outcome.view.settlements["Ada"].document["solo_loss"], rel=1e-6)
 
 

@@ -1,5 +1,6 @@
 """The two-minute form of scripts/soak.py, and that a soak would find what it looks for."""
 
+import os
 import re
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from scripts.soaking import private_postgresql, processes
+from scripts.soaking.database import Database
 from scripts.soaking.job_checks import row_faults
 from scripts.soaking.memory import growth
 from scripts.soaking.observer import Observer
@@ -120,6 +122,21 @@ def test_a_command_that_was_killed_is_started_again_and_one_that_failed_is_not(t
     assert (staying.pid, started.left_behind()) == (None, [])
 
 
+def test_what_a_process_of_a_soak_started_and_left_is_found_and_nothing_else_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c"])
+    sleep = "[sys.executable, '-c', 'import time; time.sleep(60)']"
+    words = f"import subprocess, sys\nprint(subprocess.Popen({sleep}, start_new_session=True).pid)"
+    other, started = processes.Processes(), processes.Processes()
+    stranger = other.start("other", "command", ["import time; time.sleep(60)"], tmp_path)
+    process = started.start("one", "command", [words], tmp_path)
+    wait(lambda: started.look() or process.code is not None)
+    started.forget([process])
+    assert started.left_behind() == [int(process.said())]
+    wait(lambda: started.left_behind() == [])
+    assert stranger.pid is not None
+    other.end()
+
+
 PARENT = """
 import subprocess, sys, time
 from scripts.soaking.processes import die_with_parent
@@ -131,11 +148,12 @@ time.sleep(60)
 
 def test_nothing_outlives_a_soak_that_is_killed():
     root = SCRIPT.parent.parent
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=root) as parent:
+    command, marked = [sys.executable, "-c", PARENT], {**os.environ, processes.MARK: "this test"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env=marked) as parent:
         child = int(parent.stdout.readline())
-        assert child in {pid for pid, _ in processes.running()}
+        assert child in processes.running("this test")
         parent.send_signal(signal.SIGKILL)
-    wait(lambda: child not in {pid for pid, _ in processes.running()})
+    wait(lambda: child not in processes.running("this test"))
 
 
 @pytest.mark.parametrize("fault", ["", "a row is gone"])
@@ -151,6 +169,19 @@ def test_a_soak_ends_with_a_sentence(tmp_path, monkeypatch, capsys, fault):
         assert last == f"Seed 7 FAILED: a row is gone. The folder {tmp_path / 'kept'} is kept."
     else:
         assert last == "2 jobs, 4 kills, 50 rows, 0 lost, 0 doubled, memory flat (seed 7)."
+
+
+def test_a_database_that_ended_by_itself_is_started_again():
+    """PostgreSQL gives up if its startup process is killed, as by a second kill while it recovers from the first."""
+    with private_server():
+        pass  # skipped where there is no PostgreSQL
+    with private_postgresql.restartable_server() as server:
+        database = Database(server)
+        before = database.pid
+        os.kill(before, signal.SIGKILL)
+        server.process.wait()
+        wait(lambda: database.look() or (database.is_up and database.pid != before))
+        assert server.answers()
 
 
 def wait(holds):

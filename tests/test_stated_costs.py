@@ -13,7 +13,7 @@ from truthfl.errors import InputError
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.protocol.stated_limits import limits_of, require_within
-from truthfl.federation.simulated.embedded import FIRST_NODE, grid_of, simulated_participants
+from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers

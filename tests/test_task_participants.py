@@ -26,6 +26,7 @@ from task_jobs import (
 )
 from truthfl.cli.app import app
 from truthfl.federation.participant.node_settings import ACCEPT_ALL, Settings, participant_of
+from truthfl.federation.participant.recent_entries import MOST_ENTRIES
 from truthfl.federation.participant.task_data import FEATURES, TaskData
 from truthfl.federation.protocol import stage_clock
 from truthfl.federation.protocol.job_task import task_terms
@@ -40,6 +41,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.page.shown_text import shown
 from truthfl.samples.label_store import LabelStore
 from truthfl.samples.open_samples import open_samples
 
@@ -120,6 +122,9 @@ def test_who_brings_pictures_to_a_table_is_told_and_the_others_are_paid(done):
     sentence = "Dora brings pictures; this job is on tables: she joins with --task tables."
     assert [entry.document["reason"] for entry in found.rejections] == [sentence]
     assert papers.news(Path(people[DORA].home)) == (f"The operator's server does not take you in: {sentence}", True)
+    form = shown(papers.last_news(Path(people[DORA].home)).sentence)["values"]["reason"]
+    values = {"name": "Dora", "stated": "pictures", "task": "tables", "file": "tables"}
+    assert form == {"key": "refusal.with_task", "values": values}, "her page can say it in her language"
     assert papers.offers(Path(people[DORA].home)) == []
 
 
@@ -344,3 +349,20 @@ def test_a_later_process_makes_no_features_of_texts(tmp_path):
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     assert first == f"{255 * 5} [1, 0, 1] True\n"
     assert second == f"{255 * 5} [1, 0, 1] False\n"
+
+
+def test_who_stays_from_job_to_job_keeps_the_samples_of_the_last_jobs_only(tmp_path):
+    """A participant whose caches grew with every job took ever more memory under `join --stay`."""
+    np.savez(tmp_path / "ada.npz", images=np.zeros((40, 2, 2), np.uint8), labels=np.arange(40) % 2)
+    settings = settings_of(tmp_path, "Ada", tmp_path / "ada.npz", "pictures")
+    ada, operator = participant_of(settings), new_key()
+    for number in range(5):
+        shape = {"image_shape": (2, 2, 1), "classes": ("0", "1"), "samples": 10 + number}
+        offer = an_offer(ada.key, operator, job=f"job-{number}", **shape)
+        ada.answer_offer(offer.envelope())
+        ada.has_labels(offer.hash)
+        ada.code_key(offer.hash)
+        ada._features(offer)
+    kept = (ada.features_for, ada.accepted_offers, ada.code_keys)
+    assert [len(one) for one in kept] == [MOST_ENTRIES] * 3
+    assert all(list(one)[-1] == offer.hash for one in kept)

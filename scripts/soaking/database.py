@@ -1,6 +1,7 @@
 """The soak's PostgreSQL: killed as a whole or in one of its processes, and started again. Imports `private_postgresql`.
 
-Only the killer stops it, so that while `is_up` the soak's own process may read without a wait for itself.
+Only the killer stops it, or one of its processes, so that while `is_up` the soak's own process may read without a wait
+for itself.
 """
 
 from __future__ import annotations
@@ -64,6 +65,9 @@ class Database:
     def look(self) -> None:
         """Start it again if it is time; try again while processes of the last one are still there."""
         now = time.monotonic()
+        if self.is_up and self.server.process is not None and self.server.process.poll() is not None:
+            # it ends by itself if one of its processes is killed while it recovers from the kill of another one
+            self.is_up, self._start_at, self._away_since = False, now, now
         if self.is_up or now < max(self._start_at, self._tried + PAUSE):
             return
         if now > self._away_since + LONGEST_AWAY:

@@ -2,7 +2,8 @@
 
 A process that the killer ended is started again after a moment, and so is one that left because the ledger's database
 did not answer (exit code 3). None outlives the soak: Linux kills them when it dies, and at its end nothing may be left
-in their sessions. Imports nothing of truthfl.
+of what they started, which has a variable of the soak's in its environment: numbers of processes are given again.
+Imports nothing of truthfl.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from uuid import uuid4
 
 PROGRAM = [sys.executable, "-m", "truthfl"]
 SERVICE_FAILED = 3  # truthfl's exit code where network, disk or a process failed
@@ -26,6 +28,7 @@ SET_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
 MOST_RESTARTS = 60
 IMPORT_SECONDS = 0.7
 SECONDS_TO_LEAVE = 15.0
+MARK = "TRUTHFL_SOAK"  # in the environment of all processes of a soak
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
@@ -46,12 +49,20 @@ class Process:
     words     of truthfl, or a function that gives them anew for each start
     spared    whether the killer leaves it alone, so that its memory can be measured
     code      with which it ended by itself; None until then
+    mark      of the soak, in its environment
     """
 
     def __init__(
-        self, name: str, role: str, words: list[object] | Callable[[], list[object]], folder: Path, spared: bool = False
+        self,
+        name: str,
+        role: str,
+        words: list[object] | Callable[[], list[object]],
+        folder: Path,
+        spared: bool = False,
+        *,
+        mark: str,
     ) -> None:
-        self.name, self.role, self.folder, self.spared = name, role, folder, spared
+        self.name, self.role, self.folder, self.spared, self.mark = name, role, folder, spared, mark
         self.words = words if callable(words) else lambda: words
         self.log = folder / f"{name}.log"
         self.code: int | None = None
@@ -60,7 +71,6 @@ class Process:
         self.most_kilobytes = 0
         self.start_at: float | None = None  # when it is to be started again
         self.process: subprocess.Popen[bytes] | None = None
-        self.sessions: list[int] = []
         self._said_before = 0
         self.start()
 
@@ -91,10 +101,10 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, MARK: self.mark},
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
-        self.sessions.append(self.process.pid)
 
     def kill(self, again_at: float) -> None:
         """Kill it without warning; it is started again at this time."""
@@ -142,11 +152,11 @@ class Processes:
 
     def __init__(self) -> None:
         self.all: list[Process] = []
-        self.sessions: set[int] = set()
+        self.mark = uuid4().hex
 
     def start(self, *arguments: object, **more: object) -> Process:
-        """Start a process, with the arguments of `Process`."""
-        made = Process(*arguments, **more)  # type: ignore[arg-type]
+        """Start a process, with the arguments of `Process` but the mark."""
+        made = Process(*arguments, mark=self.mark, **more)  # type: ignore[arg-type]
         self.all.append(made)
         return made
 
@@ -155,9 +165,8 @@ class Processes:
             one.look()
 
     def forget(self, done: list[Process]) -> None:
-        """Keep no more of these than the ids of their sessions."""
+        """Keep nothing of these."""
         for one in done:
-            self.sessions.update(one.sessions)
             self.all.remove(one)
 
     def end(self) -> None:
@@ -175,18 +184,18 @@ class Processes:
         self.forget(list(self.all))
 
     def left_behind(self) -> list[int]:
-        """The ids of processes that still run in the sessions of those that were started; they are killed."""
-        found = [pid for pid, session in running() if session in self.sessions]
+        """The ids of processes that still run, of those that were started and of what they started; they are killed."""
+        found = list(running(self.mark))
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         return found
 
 
-def running() -> Iterator[tuple[int, int]]:
-    """All processes that run, each with its session."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
+def running(mark: str) -> Iterator[int]:
+    """The ids of all processes that run with this mark in their environment."""
+    wanted = f"{MARK}={mark}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            state, _, _, session = path.read_text().rpartition(")")[2].split()[:4]
-            if state not in "ZX":
-                yield int(path.parent.name), int(session)
+            if wanted in path.read_bytes().split(b"\0"):  # of one that has ended, it is empty
+                yield int(path.parent.name)

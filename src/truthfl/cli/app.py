@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
@@ -71,6 +70,8 @@ class LazyCommands(TyperGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
             suggestion = "".join(f"did you mean {name}? " for name in get_close_matches(args[0], COMMANDS, 1))
             raise InputError(f"there is no command {args[0]!r}; {suggestion}truthfl -h shows them all.")
         return super().resolve_command(ctx, args)

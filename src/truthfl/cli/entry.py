@@ -6,15 +6,18 @@ Little is imported before `main` is at work, since an interrupt until then print
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 
 MOMENT = 0.02  # seconds
+OBJECTS_BETWEEN_COLLECTIONS = 100_000  # of Python's garbage collection; by default every 700, many while modules load
 
 
 def main() -> None:
     """Run a command; see `app.main`."""
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # a shell has this process ignore it
         _run()
         return

@@ -7,7 +7,6 @@ Imports `files`, `phone` and, when called, `federation.protocol.kept_instruction
 from __future__ import annotations
 
 import sys
-import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -130,6 +129,8 @@ def open_in_browser(url: str, home: Path) -> None:
     file = home / "page.html"
     redirect = f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}">\n'
     write_file(file, redirect, private=True)
+    import webbrowser
+
     webbrowser.open(file.resolve().as_uri())
 
 
@@ -185,13 +186,14 @@ def _opinion(source: Source) -> OpinionSource:
 
 def _tell_other_classes(home: Path, source: Source, classes: tuple[str, ...], several: bool, keep: bool) -> None:
     """Say that there are labels of other classes than these, and ask whether to go on."""
-    from truthfl.page.document_names import document_names
-    from truthfl.samples.label_names import other_labels, other_labels_in_words
     from truthfl.samples.label_store import FILE_NAME
 
     file = home / FILE_NAME
     if not file.exists():
         return
+    from truthfl.page.document_names import document_names
+    from truthfl.samples.label_names import other_labels, other_labels_in_words
+
     if document_names(home / "offers"):
         classes, several = _classes_of_offer(home, classes, several)
     other = other_labels(file, classes, source.ids, several=several)

@@ -50,6 +50,7 @@ FEWEST_PRESENT, PRESENT_SHARES, PRESENCE_DRAWS = 3, (0.5, 0.75, 1.0), 8
 LEVEL_DRAWS, FIRST_LEVEL_SEED, VARIANCE_DRAWS = 16, 900, 3
 ABSENT_CLIENTS, ABSENCE_SEEDS = 5, 6
 WHOLE_ABSENCE_CLIENTS = 100  # up to this number, absence is measured in the whole federation
+ABSENCE_BATCHES = 600  # samples that the others draw in a round then, all together
 SEED = 0  # of the solo models' start and draws
 
 
@@ -277,7 +278,7 @@ def measure_absence(side: ServerSide, batches: FloatArray) -> FloatArray:
     absent = len(federated.partition)
     if absent > WHOLE_ABSENCE_CLIENTS:
         reduced = reduce_federation(federated)
-        federated, own, absent = reduced.federated, reduced.assigned(batches), reduced.single_clients
+        federated, own, absent = reduced.federated, reduced.assigned(batches, ABSENCE_BATCHES), reduced.single_clients
     count = len(federated.partition)
     clients = np.unique(np.linspace(0, absent - 1, min(absent, ABSENT_CLIENTS)).astype(int)).tolist()
     assigned = np.maximum(np.rint(own), 1).astype(np.int64)

@@ -17,11 +17,11 @@ from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federated import Federated
 from truthfl.learning.model import Params
 from truthfl.learning.private_model import PrivateModel
-from truthfl.learning.reduced_federation import main_classes
+from truthfl.learning.reduced_federation import class_counts
 
 MOMENTS = 6  # points of a training run at which gradients are measured
 BATCHES, BATCH = 16, 16  # number and size of the batches from which a variance is estimated
-MOST_MEASURED = 1000  # clients whose own gradient is measured
+MOST_MEASURED = 100  # clients whose own gradients are computed; of more, it is those of the classes
 SHIFTED = 256  # number of samples from which the label shift is estimated
 
 
@@ -62,11 +62,13 @@ def measure_reduced_and_whole(
     """The gradients of a reduced federation and of the whole one, along an honest run of the reduced one.
 
     Both hold the same samples. Each sample's gradient is computed once, however many clients hold it; σ_i² is the mean
-    of the squared norms less the squared norm of the mean. β and G² are those of the reduced federation for both.
+    of the squared norms less the squared norm of the mean, or what is expected of it, of many clients. β and G² are
+    those of the reduced federation for both.
     """
-    rows = np.unique(whole.partition.rows)
+    rows = np.flatnonzero(np.bincount(whole.partition.rows))  # that somebody holds
     rng, shifted = generator(seed, Purpose.TEST), rows[np.linspace(0, len(rows) - 1, SHIFTED).astype(int)]
-    variances = [np.zeros(len(federated.partition)) for federated in (reduced, whole)]
+    own, of_all = np.zeros(len(reduced.partition)), np.zeros(len(whole.partition))
+    counts = class_counts(whole) if len(whole.partition) > MOST_MEASURED else None
     square, shift, norm = np.zeros(len(whole.data)), 0.0, 0.0
     path = honest_path(reduced, batch_size, seed)[:: MOMENTS // 2]
     with one_blas_thread():  # thousands of small products, which threads only slow down
@@ -75,13 +77,17 @@ def measure_reduced_and_whole(
                 np.square(_gradient(whole, params, row, whole.data.labels[row])).sum() for row in rows[:, None]
             ]
             shift = max(shift, _label_shift(whole, params, shifted, rng))
-            for federated, largest in zip((reduced, whole), variances, strict=True):
-                means = _squared_means(federated, params)
-                np.maximum(largest, _client_means(federated, square) - means, out=largest)
-                norm = max(norm, float(means.max())) if federated is reduced else norm
+            variances, means = _variances_and_means(reduced, params, square)
+            np.maximum(own, variances, out=own)
+            norm = max(norm, float(means.max()))
+            if counts is None:
+                variances, _ = _variances_and_means(whole, params, square)
+            else:
+                variances = _variances_by_class(whole, params, rows, square, counts)
+            np.maximum(of_all, variances, out=of_all)
     of_each = float(np.median(np.asarray(batch_size) / reduced.merged))
     noises = (_noise(reduced, batch_size), _noise(whole, of_each))
-    return [Gradients(variance + noise, shift, norm) for variance, noise in zip(variances, noises, strict=True)]
+    return [Gradients(variance + noise, shift, norm) for variance, noise in zip((own, of_all), noises, strict=True)]
 
 
 def _noise(federated: Federated, batch_size: ArrayLike) -> NDArray[np.float64]:
@@ -98,22 +104,38 @@ def _client_means(federated: Federated, by_sample: NDArray[np.float64]) -> NDArr
     return np.add.reduceat(by_sample[partition.rows], partition.starts[:-1]) / partition.sizes
 
 
-def _squared_means(federated: Federated, params: Params) -> NDArray[np.float64]:
-    """‖∇F_i‖² of each client; of many, some are measured, and the others have the mean of those with their main class.
+def _variances_and_means(
+    federated: Federated, params: Params, square: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """σ_i² and ‖∇F_i‖² of each client; `square` has the squared norm of each sample's gradient."""
+    means = np.array([_squared_mean(federated, params, k) for k in range(len(federated.partition))])
+    return _client_means(federated, square) - means, means
 
-    The cost does not grow with the clients then.
+
+def _variances_by_class(
+    federated: Federated,
+    params: Params,
+    rows: NDArray[np.int64],
+    square: NDArray[np.float64],
+    counts: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """σ_i² that is expected of clients with so many samples of each class, `counts` (N, C); none costs a gradient.
+
+    With g_c and q_c the mean gradient and the mean squared norm of the N_c samples of class c, and w_c = q_c − ‖g_c‖²,
+    a client who draws n_c of them, n in all, has in expectation
+    σ_i² = Σ_c (n_c/n) q_c − ‖Σ_c (n_c/n) g_c‖² − Σ_c (n_c/n²) w_c (1 − n_c/N_c).
+
+    rows    the samples that somebody holds
+    square  by sample: the squared norm of its gradient
     """
-    count = len(federated.partition)
-    if count <= MOST_MEASURED:
-        return np.array([_squared_mean(federated, params, k) for k in range(count)])
-    measured = np.unique(np.linspace(0, count - 1, MOST_MEASURED).astype(np.int64))
-    found = np.array([_squared_mean(federated, params, k) for k in measured.tolist()])
-    kind = main_classes(federated)
-    means = np.full(count, float(found.mean()))
-    for one in np.unique(kind[measured]):
-        means[kind == one] = float(found[kind[measured] == one].mean())
-    means[measured] = found
-    return means
+    labels, held = federated.data.labels, np.flatnonzero(counts.any(axis=0))
+    of_class = [rows[labels[rows] == c] for c in held]
+    mean = np.stack([_gradient(federated, params, own, labels[own]) for own in of_class])
+    norm = np.array([square[own].mean() for own in of_class])
+    number, size = np.array([len(own) for own in of_class]), federated.partition.sizes[:, None]
+    share, products = counts[:, held] / size, mean @ mean.T
+    around = share / size * np.maximum(1.0 - counts[:, held] / number, 0.0)
+    return np.asarray(share @ norm - ((share @ products) * share).sum(axis=1) - around @ (norm - np.diagonal(products)))
 
 
 def _squared_mean(federated: Federated, params: Params, client: int) -> float:

@@ -22,14 +22,16 @@ from truthfl.learning.gradients import measure_gradients, measure_reduced_and_wh
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.pilot_design import PilotDesign, RunKind
 from truthfl.learning.pilot_runs import final_losses, paired_pilot_runs, pilot_runs
-from truthfl.learning.reduced_federation import ReducedFederation, reduce_federation
+from truthfl.learning.reduced_federation import ReducedFederation, reduce_federation, some_clients_of
 from truthfl.learning.step_size import StepSearch, find_step_size
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
 WHOLE_PILOT_CLIENTS = 10  # up to this number, the pilot runs are those of the whole federation
 SEARCH_BATCH_FACTOR = 4  # of the step search with many clients: larger batches, and as many times fewer seeds
-CONSTANT_SEEDS = 4  # honest runs of the whole federation from which the constant is measured
+ABSENCE_SEED_FACTOR = 2  # more seeds instead, if clients are absent at times, which larger batches do not even out
+CONSTANT_SEEDS = 4  # honest runs from which the constant is measured
+CONSTANT_CLIENTS = 1000  # at most, in each of these runs
 MAX_SAMPLES_PER_STEP = 10_000  # in these runs, of all clients together
 MAX_SAMPLES_PER_ROUND = 2000  # of all clients of the reduced federation, when the spread of the loss is measured
 
@@ -63,7 +65,7 @@ def measure_reduced_federation(side: ServerSide, design: PilotDesign, *, tune_st
     reduced, search = reduce_federation(side.pilot), None
     if tune_step:
         larger = max(1.0, min(SEARCH_BATCH_FACTOR, len(side.pilot.partition) / WHOLE_PILOT_CLIENTS))
-        seeds = max(2, round((design.search_seeds or design.seeds) / larger))
+        seeds = _search_seeds(side.pilot, design, larger)
         search = _search(reduced.federated, side, reduced.batches(larger * design.lie_batch_size), design, seeds)
     reduced = replace(reduced, federated=_with_step_of(search, reduced.federated))
     whole = _with_step_of(search, side.pilot)
@@ -81,16 +83,21 @@ def measure_reduced_federation(side: ServerSide, design: PilotDesign, *, tune_st
 def _with_measured_constant(
     calibration: Calibration, whole: Federated, test: LabeledSamples, design: PilotDesign
 ) -> Calibration:
-    """Replace the constant by the one of the whole federation: mean honest loss less the sampling part of the model.
+    """Replace the constant by that of clients who are not merged: mean honest loss less the model's sampling part.
 
     With several local steps, the local models of a group's members would drift apart, which the merged group does not
-    reproduce. The drift is part of the constant.
+    reproduce. The drift is part of the constant. Of many clients some train, with the weight of all, and others in each
+    run: so the standard error has in it who they are. p² in the sampling part grows with their weights.
     """
-    size = min(design.lie_batch_size, max(2, MAX_SAMPLES_PER_STEP // len(whole.partition)))
-    batches = np.full(len(whole.partition), float(size))
-    losses = final_losses(whole, test, [RunKind.honest(batches, CONSTANT_SEEDS)])
     model, old = calibration.model, calibration.factor
-    sampling = np.array([0.0, (model.sampling / batches).sum() / max(old[1], 1e-300), 0.0, 0.0])
+    losses, noise = np.empty(CONSTANT_SEEDS), np.empty(CONSTANT_SEEDS)
+    for k in range(CONSTANT_SEEDS):
+        clients, chosen = some_clients_of(whole, CONSTANT_CLIENTS, (k + 0.5) / CONSTANT_SEEDS)
+        size = min(design.lie_batch_size, max(2, MAX_SAMPLES_PER_STEP // len(chosen)))
+        batches = np.full(len(chosen), float(size))
+        losses[k] = final_losses(clients, test, [RunKind.honest(batches, 1).with_first_seed(k)])[0]
+        noise[k] = (model.sampling[chosen] / batches).sum() / np.square(whole.weight[chosen].sum())
+    sampling = np.array([0.0, noise.mean() / max(old[1], 1e-300), 0.0, 0.0])
     jacobian = np.eye(4)
     jacobian[0] = -sampling
     covariance = jacobian @ calibration.covariance @ jacobian.T
@@ -98,6 +105,15 @@ def _with_measured_constant(
     factor = np.concatenate(([losses.mean() - sampling @ np.maximum(old, 0.0)], old[1:]))
     model = replace(model, constant=max(float(factor[0]), 0.0))
     return replace(calibration, model=model, factor=factor, covariance=covariance)
+
+
+def _search_seeds(pilot: Federated, design: PilotDesign, larger: float) -> int:
+    """The number of seeds of a step search with batches so many times larger.
+
+    Too few may choose a step size at which training is not stable any more.
+    """
+    usual = design.search_seeds or design.seeds
+    return max(2, round(usual / larger if pilot.participation.min() == 1.0 else usual * ABSENCE_SEED_FACTOR))
 
 
 def _search(

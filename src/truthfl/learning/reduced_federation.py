@@ -1,9 +1,9 @@
 """Reduces a federation of many clients to a few dozen: some single clients, the others merged into groups.
 
-All samples and the objective Σ p_i F_i stay the same. A group has the total weight of its members and draws its batches
-from all their samples, so that the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. The
-cost of a run then depends on the batches, not on the number of clients. Imports `federated`, `partition` and
-`mechanism.checks`.
+The objective Σ p_i F_i stays the same. A group has the total weight of its members and draws its batches from all their
+samples, so that the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. Groups that hold each
+of the pilot's samples many times hold them in proportion, fewer times. What a run costs depends neither on the number
+of clients nor on what they hold. Imports `federated`, `partition` and `mechanism.checks`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from truthfl.learning.federated import Federated
-from truthfl.learning.partition import Partition
+from truthfl.learning.partition import Partition, owners_and_positions
 from truthfl.mechanism.checks import FloatArray, IntArray
 
 GROUPS = 10
 SAMPLED_CLIENTS = 20
 MOST_GROUPED_SAMPLES = 2000  # that all groups together draw in a round
+MOST_ROWS = 2000  # of a group, or as many as there are samples in all
 COPIES = 8  # average copies of a sample in a group whose weights are not proportional to data size
 
 
@@ -31,7 +32,7 @@ def reduce_federation(
     Groups consist of clients with the same main class. This matters with several local steps, when clients with
     different data drift apart.
     """
-    main_class = main_classes(federated)
+    main_class = class_counts(federated).argmax(axis=1)  # the most frequent one of each client's samples
     single = _evenly_over_weights(federated.weight, main_class, sampled)
     others = np.setdiff1d(np.arange(len(federated.partition)), single)
     members = [*single[:, None], *_groups(others, federated.weight, main_class, groups)]
@@ -51,20 +52,44 @@ def reduce_federation(
     return ReducedFederation(reduced, tuple(members), len(single))
 
 
-def main_classes(federated: Federated) -> IntArray:
-    """The most frequent class of each client's samples."""
+def some_clients_of(federated: Federated, most: int, offset: float) -> tuple[Federated, IntArray]:
+    """The federation of `most` clients, evenly spaced in the order of weights and main classes, and their positions.
+
+    Their weights are their shares of the weight of all of them.
+
+    offset  between 0 and 1: where in each space the client is
+    """
+    chosen = _evenly_over_weights(federated.weight, class_counts(federated).argmax(axis=1), most, offset)
+    own, within = owners_and_positions(federated.partition.sizes[chosen])
+    rows = federated.partition.rows[federated.partition.starts[chosen][own] + within]
+    starts = np.concatenate(([0], np.cumsum(federated.partition.sizes[chosen])))
+    weight = federated.weight[chosen]
+    part = Federated(
+        federated.model,
+        federated.data,
+        Partition(rows, starts),
+        federated.training,
+        weight=weight / weight.sum(),
+        participation=federated.participation[chosen],
+        rule=federated.rule,
+    )
+    return part, chosen
+
+
+def class_counts(federated: Federated) -> IntArray:
+    """How many samples of each class each client holds, (N, classes)."""
     classes, count = len(federated.data.classes), len(federated.partition)
     owner = np.repeat(np.arange(count), federated.partition.sizes)
     times = np.bincount(owner * classes + federated.true_labels(), minlength=count * classes)
-    return np.asarray(times.reshape(count, classes).argmax(axis=1))
+    return times.reshape(count, classes)
 
 
-def _evenly_over_weights(weight: FloatArray, main_class: IntArray, count: int) -> IntArray:
+def _evenly_over_weights(weight: FloatArray, main_class: IntArray, count: int, offset: float = 0.5) -> IntArray:
     """`count` clients, evenly spaced in the order of (weight, main class); all if there are no more."""
     order = np.lexsort((main_class, weight))
     if len(order) <= count:
         return np.sort(order)
-    return np.sort(order[((np.arange(count) + 0.5) * len(order) / count).astype(np.int64)])
+    return np.sort(order[((np.arange(count) + offset) * len(order) / count).astype(np.int64)])
 
 
 def _groups(clients: IntArray, weight: FloatArray, main_class: IntArray, count: int) -> list[IntArray]:
@@ -80,13 +105,22 @@ def _groups(clients: IntArray, weight: FloatArray, main_class: IntArray, count: 
 def _rows(federated: Federated, clients: IntArray) -> IntArray:
     """The samples of these clients, each client's share of them being her share of their total weight.
 
-    If weights are proportional to data size, every sample occurs once; else samples are repeated.
+    If weights are proportional to data size, every sample occurs as often as it is held; else samples are repeated.
     """
-    held = [federated.partition.rows_of(int(client)) for client in clients]
-    share, sizes = federated.weight[clients] / federated.weight[clients].sum(), federated.partition.sizes[clients]
+    partition = federated.partition
+    share, sizes = federated.weight[clients] / federated.weight[clients].sum(), partition.sizes[clients]
     proportional = np.allclose(share * sizes.sum(), sizes)
     counts = sizes if proportional else np.rint(share * sizes.sum() * COPIES).astype(np.int64).clip(min=1)
-    return np.concatenate([rows[np.arange(n) * len(rows) // n] for rows, n in zip(held, counts, strict=True)])
+    own, within = owners_and_positions(counts)
+    rows = partition.rows[partition.starts[clients][own] + within * sizes[own] // counts[own]]
+    return _not_more(rows, max(MOST_ROWS, len(federated.data)))
+
+
+def _not_more(rows: IntArray, most: int) -> IntArray:
+    """These rows; of more than `most` of them so many, evenly chosen, in which each occurs in proportion, rounded."""
+    if len(rows) <= most:
+        return rows
+    return np.sort(rows)[((np.arange(most) + 0.5) * len(rows) / most).astype(np.int64)]
 
 
 def _participation(federated: Federated, clients: IntArray) -> float:
@@ -113,14 +147,15 @@ class ReducedFederation:
         total = size * min(GROUPS, len(self.members))
         return np.maximum(np.rint(total * self.federated.weight), 1.0)
 
-    def assigned(self, batches: FloatArray) -> FloatArray:
+    def assigned(self, batches: FloatArray, most: int = MOST_GROUPED_SAMPLES) -> FloatArray:
         """The batches of single clients as they are, and of groups in sum, but not more than a run can afford.
 
         batches  one number per original client
+        most     samples that all groups together draw in a round
         """
         single = np.concatenate(self.members[: self.single_clients])
         grouped = self.sum_by_group(batches)[self.single_clients :]
-        grouped *= min(1.0, MOST_GROUPED_SAMPLES / max(float(grouped.sum()), 1.0))
+        grouped *= min(1.0, most / max(float(grouped.sum()), 1.0))
         return np.concatenate((batches[single], np.maximum(np.rint(grouped), 1.0)))
 
     def sum_by_group(self, values: FloatArray) -> FloatArray:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from truthfl.errors import TruthflError
 from truthfl.files import write_file
@@ -24,8 +24,7 @@ BRIEF_SECONDS = 0.4  # a connection that is closed and opened again is not lost
 READ_SECONDS = 5.0  # after a reading, a page is taken to be looked at for so long
 
 
-@dataclass(frozen=True)
-class NodeState:
+class NodeState(NamedTuple):
     """The content of the file; times are seconds since 1970.
 
     connected  whether the server was reached when it was last tried
@@ -88,7 +87,7 @@ class ConnectionFile:
         with self._lock:
             state = NodeState(self._connected, self._since, time.time())
             try:
-                write_file(self.path, json.dumps(asdict(state)), private=True, sync=False)
+                write_file(self.path, json.dumps(state._asdict()), private=True, sync=False)
             except TruthflError:
                 return
 

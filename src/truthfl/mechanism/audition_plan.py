@@ -27,6 +27,7 @@ from truthfl.mechanism.solo_curve import SoloCurve
 
 MOST_PAY = 3.0
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
+LEAST_CURVE = 1e-100  # of the joint loss by labels, so that what is divided by it stays finite
 SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 15  # from so many clients on, a budget is first searched on so many of them
 CLEARLY = 1.1  # the sample shows that the budget is too small for the best plan if that costs so many budgets
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
@@ -185,7 +186,7 @@ class _Choices:
                 absence=absence,
                 label_pay=task.pay_for(labels, label_cost, fixed_cost),
                 labels=labels,
-                most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, 1e-300),
+                most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, LEAST_CURVE),
             )
             if pay_of is not None:
                 sums.append(float(pay_of(labels, batches, *arrays).sum()))

@@ -10,6 +10,7 @@ Starlette without a larger web framework, since that would double the start time
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,9 @@ from starlette.types import ASGIApp
 
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.catalogue import chosen_language
-from truthfl.page.document_routes import document_routes, documents_summary, first_page
+from truthfl.page.document_routes import document_routes, documents_summary, first_page, page_after_login
 from truthfl.page.instructions_view import instructions_routes
-from truthfl.page.localized_files import localized_file
+from truthfl.page.localized_files import localized_file, page_style, style_path
 from truthfl.page.request_guard import Guard
 from truthfl.page.requests import BulkRequest, DecisionRequest, UndoRequest, parse_bulk, parse_decision, parse_undo
 from truthfl.page.responses import error_handlers, file_response, static_route
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from truthfl.learning.second_opinion import OpinionSource
     from truthfl.ledger.signing import PrivateKey
 
+PAGES_WITH_SAMPLES = ("label", "review")
 EXPORTS = {"json": "application/json", "csv": "text/csv; charset=utf-8"}
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -66,7 +68,7 @@ def page(
         routes=[Mount(access.root, routes=routes)],
         exception_handlers=error_handlers(),
     )
-    return Guard(app, access, chosen_language)
+    return Guard(app, access, chosen_language, lambda: page_after_login(work.home))
 
 
 def _file_routes(home: Path) -> list[Route]:
@@ -75,9 +77,10 @@ def _file_routes(home: Path) -> list[Route]:
     def redirect(_: Request) -> Response:
         return RedirectResponse(first_page(home), 303)
 
-    pages = [Route(f"/{name}", _page(f"{name}.html")) for name in PAGES]
+    pages = [Route(f"/{name}", _page(name)) for name in PAGES]
     scripts = [Route(f"/static/{name}.js", _script(f"{name}.js")) for name in PAGES]
-    return [get_route("/", redirect), *scripts, static_route(files), *pages]
+    styles = [Route(f"/{style_path(name)}", _style(name)) for name in PAGES]
+    return [get_route("/", redirect), *scripts, *styles, static_route(files), *pages]
 
 
 def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
@@ -130,8 +133,8 @@ def _labeling_routes(work: Work, access: AccessSecrets) -> list[Route]:
 
 def _page(name: str) -> Endpoint:
     async def show(request: Request) -> Response:
-        run_in_background(_import_pictures)
-        return _localized(request, name)
+        run_in_background(partial(_prepare, name, _language(request)))
+        return _localized(request, f"{name}.html")
 
     return show
 
@@ -143,12 +146,25 @@ def _script(name: str) -> Endpoint:
     return script
 
 
+def _style(name: str) -> Endpoint:
+    async def style(request: Request) -> Response:
+        return file_response(request, page_style(name))
+
+    return style
+
+
 def _localized(request: Request, name: str) -> Response:
     """The file in the browser's language."""
-    language = chosen_language(request.headers.get("accept-language", ""))
-    return file_response(request, localized_file(name, language), vary="Accept-Language")
+    return file_response(request, localized_file(name, _language(request)), vary="Accept-Language")
 
 
-def _import_pictures() -> None:
-    """Import the decoder while the browser loads the page; the next requests need it."""
-    import truthfl.samples.shown_pictures  # noqa: F401
+def _language(request: Request) -> str:
+    return chosen_language(request.headers.get("accept-language", ""))
+
+
+def _prepare(name: str, language: str) -> None:
+    """Make what a browser asks for next, while it still starts a process for the page."""
+    page_style(name)
+    localized_file(f"{name}.js", language)
+    if name in PAGES_WITH_SAMPLES:
+        import truthfl.samples.shown_pictures  # noqa: F401

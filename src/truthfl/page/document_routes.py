@@ -102,3 +102,8 @@ def first_page(home: Path) -> str:
         return "label" if document_views.answer_to(home, offer) == "acceptance" else "offer"
     except document_views.READ_ERRORS:
         return "offer"
+
+
+def page_after_login(home: Path) -> str:
+    """The page that a login leads to: the first one if no document has to be read for it, otherwise "" for the root."""
+    return first_page(home) if has_no_documents(home) else ""

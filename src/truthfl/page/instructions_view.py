@@ -1,22 +1,24 @@
 """What the page shows of the instructions about the classes: descriptions, and examples by their digests.
 
-All of it comes from the operator and is shown as text or as a picture, never as HTML. Imports `shortcuts`, `work`,
-`samples.example_files` when examples are asked for.
+All of it comes from the operator and is shown as text or as a picture, never as HTML. Imports `shortcuts`, `work`;
+`instructions` and `samples.example_files` when examples are asked for.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truthfl.instructions import TEXT_TYPE, Example
 from truthfl.page.routing import get_route
 from truthfl.page.shortcuts import keys_of
 from truthfl.page.work import Work
+
+if TYPE_CHECKING:
+    from truthfl.instructions import Example
 
 
 def instructions_routes(work: Work) -> list[Route]:
@@ -60,6 +62,8 @@ def instructions_view(work: Work) -> dict[str, Any]:
 
 def _example(work: Work, example: Example) -> dict[str, Any]:
     """An example: the address of a picture, or a text; both None if it is not in her folder any more."""
+    from truthfl.instructions import TEXT_TYPE
+
     content = _content(work, example)
     if content is None:
         return {"picture": None, "text": None}

@@ -1,4 +1,4 @@
-"""The page's files that have sentences: HTML pages, and the script of each with the catalogue in it.
+"""The page's files that are made when asked for: HTML pages, the style of each, and its script with the catalogue.
 
 Imports `catalogue`, `script_bundle` and `static_files`.
 """
@@ -16,16 +16,33 @@ from truthfl.page.static_files import StaticFile, static_file, static_files
 
 KEY = re.compile(r"\{\{([a-z_.]+)\}\}")
 CATALOGUE = "strings.js"
+STYLE = re.compile(r' *<link rel="stylesheet" href="static/(\w+\.css)">\n')
 
 
 @cache
 def localized_file(name: str, language: str) -> StaticFile:
     """An HTML page, or the script of one, in a language."""
     if name.endswith(".html"):
-        return static_file(name, filled_in(_text(name), language))
+        return static_file(name, filled_in(_with_one_style(name), language))
     modules = {file.removesuffix(".js"): _text(file) for file in static_files() if file.endswith(".js")}
     catalogue = catalogue_file(language).content.decode()
     return static_file(name, bundled(name.removesuffix(".js"), modules | {CATALOGUE.removesuffix(".js"): catalogue}))
+
+
+@cache
+def page_style(page: str) -> StaticFile:
+    """The style sheets that a page names, as one file, so that a browser asks once."""
+    return static_file(f"{page}.css", "".join(map(_text, STYLE.findall(_text(f"{page}.html")))))
+
+
+def _with_one_style(name: str) -> str:
+    """An HTML page that names one style sheet, `page_style`, in place of several."""
+    link = iter([f'  <link rel="stylesheet" href="{style_path(name.removesuffix(".html"))}">\n'])
+    return STYLE.sub(lambda _: next(link, ""), _text(name))
+
+
+def style_path(page: str) -> str:
+    return f"static/page_{page}.css"
 
 
 def _text(name: str) -> str:

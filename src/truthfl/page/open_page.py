@@ -1,20 +1,21 @@
 """Serve the participant's page in a thread of this process.
 
-Imports `serving`, `work`, `samples`; `open_phone_page` if there is a phone; `application` in the thread; `ledger` and
-`learning` for types only.
+Imports `serving`, `samples`; `open_phone_page` if there is a phone; `application` and `work` in the thread; `ledger`
+and `learning` for types only.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truthfl.page.access_secrets import AccessSecrets
 from truthfl.page.serving import OpenPage, opened
-from truthfl.page.work import ExistingLabels, Work
 from truthfl.samples.label_store import FILE_NAME, LabelStore
 from truthfl.samples.sample import Source
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from truthfl.learning.second_opinion import OpinionSource
     from truthfl.ledger.signing import PrivateKey
     from truthfl.page.open_phone_page import PhoneAccess
+    from truthfl.page.work import ExistingLabels, Work
 
 __all__ = ["OpenPage", "open_page"]
 
@@ -57,11 +59,19 @@ def open_page(
     """
     store = LabelStore(home / FILE_NAME)
     try:
-        work = Work(home, samples, classes, store, existing_labels, instructions, several)
+        one_at_a_time = threading.Lock()
+
+        @cache
+        def shared_work() -> Work:
+            from truthfl.page.work import Work
+
+            return Work(home, samples, classes, store, existing_labels, instructions, several)
 
         def application(access: AccessSecrets) -> ASGIApp:
             from truthfl.page.application import page
 
+            with one_at_a_time:  # the page and the phone's start at the same time
+                work = shared_work()
             return page(work, key, access, make_opinion)
 
         with opened(application, port, "labeling page") as page_open:

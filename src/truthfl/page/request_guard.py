@@ -56,10 +56,19 @@ class Guard:
     """Middleware: responds to forbidden requests itself, and adds security headers to every response."""
 
     def __init__(
-        self, app: ASGIApp, access: AccessSecrets, language_for: Callable[[str], str] = lambda _: ENGLISH
+        self,
+        app: ASGIApp,
+        access: AccessSecrets,
+        language_for: Callable[[str], str] = lambda _: ENGLISH,
+        page_after_login: Callable[[], str] = lambda: "",
     ) -> None:
-        """`language_for`: the language of its own pages for a header Accept-Language."""
-        self.app, self.access, self.language_for = app, access, language_for
+        """What the application decides.
+
+        language_for      the language of the guard's own pages for a header Accept-Language
+        page_after_login  its path below the root; "" for the root itself
+        """
+        self.app, self.access = app, access
+        self.language_for, self.page_after_login = language_for, page_after_login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -103,7 +112,11 @@ class Guard:
         refusal = self._refused_login(scope, headers)
         if refusal is not None:
             return refusal
-        response: Response = RedirectResponse(root, 303) if own_site else self._own_page("continue.html", 200, headers)
+        response: Response = (
+            RedirectResponse(root + self.page_after_login(), 303)
+            if own_site
+            else self._own_page("continue.html", 200, headers)
+        )
         name = _cookie_name(headers["host"])
         secure = scope["scheme"] == "https"
         response.set_cookie(name, self.access.session, httponly=True, samesite="strict", path=root, secure=secure)

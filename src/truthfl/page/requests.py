@@ -6,8 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from truthfl.errors import InputError
 from truthfl.page.catalogue import MessageError
@@ -36,8 +35,7 @@ class ConflictError(MessageError):
         self.current = current
 
 
-@dataclass(frozen=True)
-class DecisionRequest:
+class DecisionRequest(NamedTuple):
     """A decision about the sample at a position; `nonce` identifies it, also when it is sent again.
 
     label  the number of a class; if samples may have several, a list of them
@@ -52,8 +50,7 @@ class DecisionRequest:
     seen: Numbers | None = None
 
 
-@dataclass(frozen=True)
-class BulkRequest:
+class BulkRequest(NamedTuple):
     """A label for the samples at several positions, as one step; `seen`: of each, the label that the page showed.
 
     label  the number of a class, the same for all; if samples may have several, a list of them for each
@@ -66,16 +63,14 @@ class BulkRequest:
     seen: list[Numbers]
 
 
-@dataclass(frozen=True)
-class UndoRequest:
+class UndoRequest(NamedTuple):
     """Undo the last decision."""
 
     edition: str
     nonce: str
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
+class AnswerRequest(NamedTuple):
     """Answer to the offer with this hash."""
 
     offer: str

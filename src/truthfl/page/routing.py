@@ -40,8 +40,8 @@ def post_route(path: str, parse: Callable[[bytes], Body], apply: Callable[[Body]
 
 
 def run_in_background(function: Callable[[], object]) -> None:
-    """Run a function in a thread without waiting for it."""
-    _threads.submit(function)
+    """Run a function in a thread once the response that is being made has been sent."""
+    asyncio.get_running_loop().call_soon(_threads.submit, function)
 
 
 async def _in_thread(function: Callable[[Argument], Result], argument: Argument) -> Result:

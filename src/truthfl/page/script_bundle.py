@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 IMPORT = re.compile(r'import \{ (.+) \} from "\./(\w+)\.js";')
 EXPORT = re.compile(r"export (?:async )?(?:function|const|class) (\w+)")
 
 
-@dataclass(frozen=True)
-class _Module:
+class _Module(NamedTuple):
     """A module as the body of a function, and the names of the modules that it imports."""
 
     body: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 PARTICIPANTS_PAGE = Path(__file__).parent
 PAGES = ("offer", "label", "review", "receipt")
@@ -18,8 +18,7 @@ MEDIA_TYPES = {
 }
 
 
-@dataclass(frozen=True)
-class StaticFile:
+class StaticFile(NamedTuple):
     """Content of a file, with its ETag for the browser's cache."""
 
     content: bytes

@@ -9,14 +9,13 @@ samples with one list of classes; a request with another edition gets a `StaleEr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from truthfl.coded_text import sentence_of
 from truthfl.learning.class_sets import are_known, joined, names_in
@@ -25,7 +24,7 @@ from truthfl.page.document_names import document_names
 from truthfl.page.requests import BulkRequest, ConflictError, DecisionRequest, Numbers, StaleMessageError
 from truthfl.page.shortcuts import keys_of
 from truthfl.page.shown_text import shown
-from truthfl.samples.label_state import UNTOUCHED, LabelState
+from truthfl.samples.label_state import LabelState
 from truthfl.samples.label_store import Agrees, Decision, LabelConflictError, LabelStore, StoredDecision
 from truthfl.samples.sample import Media, Source, UnreadableError
 
@@ -40,8 +39,7 @@ ExistingLabels = Sequence[int] | Sequence[str] | Sequence[list[int]]
 """Labels in a sample file itself: numbers or names of classes, or a list of numbers for each sample."""
 
 
-@dataclass(frozen=True)
-class Assignment:
+class Assignment(NamedTuple):
     """Which classes there are and how much to label.
 
     requested   number of samples; None for all
@@ -101,11 +99,11 @@ class Work:
             return self._own_assignment()
         answered, several = answer_to(self.home, offer) is not None, offer.job.several_labels
         assignment = self._assignment(offer.job.classes, several, offer.client.samples, answered)
-        return replace(assignment, instructions=offer.job.instructions)
+        return assignment._replace(instructions=offer.job.instructions)
 
     def _own_assignment(self) -> Assignment:
         """The assignment without an offer."""
-        return replace(self._assignment(self.classes, self.several), instructions=self.instructions)
+        return self._assignment(self.classes, self.several)._replace(instructions=self.instructions)
 
     def _assignment(
         self, classes: tuple[str, ...], several: bool, requested: int | None = None, accepted: bool = False
@@ -116,9 +114,8 @@ class Work:
 
     def state(self) -> dict[str, Any]:
         """All values that the page needs when it is loaded."""
-        assignment, stored = self.assignment(), self.store.states()
-        states = [stored.get(sample.id, UNTOUCHED) for sample in self.source.samples]
-        skipped = [(state.skipped, at) for at, state in enumerate(states) if state.skipped is not None]
+        assignment, states = self.assignment(), self._states_by_position()
+        skipped = [(state.skipped, at) for at, state in states.items() if state.skipped is not None]
         keys = zip(assignment.classes, keys_of(assignment.classes), strict=True)
         return {
             "edition": assignment.edition,
@@ -130,14 +127,29 @@ class Work:
             "accepted": assignment.accepted,
             "has_labels": self.existing_labels is not None,
             "several": assignment.several,
-            "labels": self._existing_labels(assignment) or [_numbers(state.label, assignment) for state in states],
+            "labels": self._existing_labels(assignment) or self._labels(states, assignment),
             "skipped": [at for _, at in sorted(skipped)],
-            "flagged": [at for at, state in enumerate(states) if state.flagged],
+            "flagged": [at for at, state in states.items() if state.flagged],
             "unreadable": {str(at): shown(reason) for at, reason in self.unreadable.copy().items()},
-            "other_classes": _other_classes(states, assignment),
+            "other_classes": _other_classes(states.values(), assignment),
             "problems": [shown(problem.reason) for problem in self.source.problems],
             "pauses": self._pauses(),
         }
+
+    def _states_by_position(self) -> dict[int, LabelState]:
+        """State of every sample with a decision, in the order of the samples."""
+        stored = {
+            self.position[sample]: state for sample, state in self.store.states().items() if sample in self.position
+        }
+        return dict(sorted(stored.items()))
+
+    def _labels(self, states: Mapping[int, LabelState], assignment: Assignment) -> list[Numbers]:
+        """The label of every sample. Only those with a decision are looked at: there may be very many others."""
+        labels = [_numbers(None, assignment)] * len(self.source)
+        numbers = {label: _numbers(label, assignment) for label in {state.label for state in states.values()}}
+        for at, state in states.items():
+            labels[at] = numbers[state.label]
+        return labels
 
     def pace(self) -> float | None:
         """The seconds that she takes for a label: the median of the last ones without breaks; None if few are known."""
@@ -274,7 +286,7 @@ def _existing_numbers(label: Numbers | str, assignment: Assignment) -> Numbers:
     return [label] if assignment.several and isinstance(label, int) else label
 
 
-def _other_classes(states: Sequence[LabelState], assignment: Assignment) -> dict[str, int]:
+def _other_classes(states: Iterable[LabelState], assignment: Assignment) -> dict[str, int]:
     """By label that is not of the present classes: how many there are of it; they are kept."""
     known, several = set(assignment.classes), assignment.several
     labels = [state.label for state in states if state.label is not None]

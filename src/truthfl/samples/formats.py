@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import NamedTuple
 
 from truthfl.coded_text import CodedText, coded
 
@@ -12,8 +12,7 @@ MAX_PIXELS = 50_000_000
 SIGNATURE_BYTES = 32  # of a file's beginning, at most, by which its format is known
 
 
-@dataclass(frozen=True)
-class PictureFormat:
+class PictureFormat(NamedTuple):
     """One format.
 
     suffixes      how names of such files end

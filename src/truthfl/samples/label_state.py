@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -18,8 +17,7 @@ class Row(NamedTuple):
     undoes: int | None
 
 
-@dataclass(frozen=True)
-class LabelState:
+class LabelState(NamedTuple):
     """State of one sample.
 
     label    name of its class; None while it is not labeled

@@ -13,9 +13,10 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
@@ -30,8 +31,7 @@ WRONG_CONTENTS = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_
 SELECT_ROWS = "SELECT number, sample, action, label, undoes FROM decisions"
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A participant's decision about one sample.
 
     nonce   identifies the decision; the same when it is sent again
@@ -46,8 +46,7 @@ class Decision:
     label: str | None = None
 
 
-@dataclass(frozen=True)
-class StoredDecision:
+class StoredDecision(NamedTuple):
     """A decision on the disk, and its sample's state after it.
 
     action  the one that was made or undone
@@ -58,7 +57,7 @@ class StoredDecision:
     sample: str
     action: str
     state: LabelState
-    also: Mapping[str, LabelState] = field(default_factory=dict)
+    also: Mapping[str, LabelState] = MappingProxyType({})
 
 
 class LabelConflictError(InputError):

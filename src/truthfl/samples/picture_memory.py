@@ -6,7 +6,6 @@ Figures are bytes per pixel as Pillow and its libraries allocate them, measured 
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 from collections.abc import Iterator
@@ -121,4 +120,6 @@ def _return_free_memory() -> None:
 def _malloc_trim() -> Any:
     if not sys.platform.startswith("linux"):
         return None
+    import ctypes
+
     return getattr(ctypes.CDLL(None), "malloc_trim", None)

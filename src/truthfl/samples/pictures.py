@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from io import BytesIO
 from typing import Any, BinaryIO
 
 from PIL import Image
-from PIL.BmpImagePlugin import BmpImageFile
-from PIL.GifImagePlugin import GifImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.PngImagePlugin import PngImageFile
 
 from truthfl.coded_text import coded, decimal, english
 from truthfl.samples.formats import (
@@ -52,6 +49,15 @@ TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 ON_ITS_SIDE = tuple(TURNS[number] for number in (5, 6, 7, 8))
+PLUGINS = {
+    PNG: ("PIL.PngImagePlugin", "PngImageFile"),
+    JPEG: ("PIL.JpegImagePlugin", "JpegImageFile"),
+    GIF: ("PIL.GifImagePlugin", "GifImageFile"),
+    BMP: ("PIL.BmpImagePlugin", "BmpImageFile"),
+    TIFF: ("PIL.TiffImagePlugin", "TiffImageFile"),
+    WEBP: ("PIL.WebPImagePlugin", "WebPImageFile"),
+    HEIC: ("pillow_heif.as_plugin", "HeifImageFile"),
+}
 MOST = 16  # by which a picture is reduced to save memory
 
 
@@ -123,21 +129,9 @@ def open_undecoded(file: BinaryIO, name: str) -> tuple[Any, PictureFormat]:
 
 
 def _plugin(kind: PictureFormat) -> Any:
-    """Pillow's class for files of this format; those that are rarely needed are imported now."""
-    known = {PNG: PngImageFile, JPEG: JpegImageFile, GIF: GifImageFile, BMP: BmpImageFile}
-    if kind in known:
-        return known[kind]
-    if kind is TIFF:
-        from PIL.TiffImagePlugin import TiffImageFile
-
-        return TiffImageFile
-    if kind is HEIC:
-        from pillow_heif.as_plugin import HeifImageFile
-
-        return HeifImageFile
-    from PIL.WebPImagePlugin import WebPImageFile
-
-    return WebPImageFile
+    """Pillow's class for files of this format; imported when there is such a file, so that a page starts sooner."""
+    module, name = PLUGINS[kind]
+    return getattr(import_module(module), name)
 
 
 def _loaded(image: Any, kind: PictureFormat) -> Image.Image:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 
 from truthfl.errors import InputError
 
@@ -28,8 +28,7 @@ class UnreadableError(InputError):
     """One sample cannot be read; it is reported and left out."""
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """One sample of a source.
 
     id    hash of its content
@@ -42,16 +41,14 @@ class Sample:
     row: int
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Name of a sample that was left out, and the reason as a sentence."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True)
-class Media:
+class Media(NamedTuple):
     """A sample, or what is shown of it, as a file's content."""
 
     content: bytes

@@ -11,10 +11,9 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from PIL import Image
 
@@ -32,8 +31,7 @@ AS_PNG_PIXELS = 512 * 512  # smaller pictures are sent without loss
 MEDIA_TYPES = {".png": "image/png", ".jpg": "image/jpeg"}
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """A way to show a picture.
 
     side        width and height at most, in pixels

@@ -10,14 +10,22 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol.masking import MOST_PEERS, Masked, in_fixed_point, mask_sum, pair_key, round_key
+from truthfl.federation.protocol.masking import (
+    MOST_PEERS,
+    Masked,
+    in_fixed_point,
+    mask_stream,
+    mask_sum,
+    pair_key,
+    round_key,
+)
 from truthfl.files import PRIVATE_FILE_MODE, write_file
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, is_agreement_line
@@ -46,6 +54,7 @@ class MaskingClient:
 
     key        her agreement key
     home       her folder
+    stream     computes a mask; simulations share them
     peer_keys  by index: the peers' public agreement keys; None before they are read
     delivered  by (round, attempt): the rounds that she delivered; None before they are read
     """
@@ -53,6 +62,7 @@ class MaskingClient:
     offer: Offer
     key: AgreementKey
     home: Path
+    stream: Callable[[bytes, int], bytes] = mask_stream
     peer_keys: dict[int, str] | None = None
     delivered: dict[tuple[int, int], MaskedRound] | None = None
     pair_keys: dict[str, bytes] = field(default_factory=dict)
@@ -90,7 +100,9 @@ class MaskingClient:
         if earlier is None:
             self._deliver(asked)
         keys = self._round_keys(asked, asked.peers)
-        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(keys, self.line, len(change))
+        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(
+            keys, self.line, len(change), self.stream
+        )
 
     def keys_of_missing(self, round_: int, attempt: int, missing: Sequence[int]) -> dict[int, bytes]:
         """The keys of one round that she shares with peers whose reports are missing.

@@ -1,7 +1,8 @@
 """`Participant`: a signatory who labels samples and trains a model; independent of Flower.
 
-Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `round_guard`, `signatory`, the protocol's
-`job_task` and `masking`, `coded_text`, `learning`, and the ledger's `commitment`, `participant_folder` and `terms`.
+Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `recent_entries`, `round_guard`,
+`signatory`, the protocol's `job_task` and `masking`, `coded_text`, `learning`, and the ledger's `commitment`,
+`participant_folder` and `terms`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from truthfl.federation.participant.kept_audition import KeptAudition, keep_audi
 from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
 from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
+from truthfl.federation.participant.recent_entries import RecentEntries
 from truthfl.federation.participant.round_guard import AskedRound, answering
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_task import model_of, task_of
-from truthfl.federation.protocol.masking import Masked
+from truthfl.federation.protocol.masking import Masked, mask_stream
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
@@ -58,6 +60,7 @@ class Participant(Signatory):
     noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
     keeps_features   whether her samples' features stay in memory; otherwise `samples_for` is called for each use
+    mask_stream      computes a mask; simulations share them
     features_for     by hash: a cache of them
     masks            by hash: her masks under the offer
     starts           by hash: a cache of the models from which training starts
@@ -72,10 +75,11 @@ class Participant(Signatory):
     behaviour: str | Behaviour = "truthful"
     noise_secret: DrawKey | None = None
     keeps_features: bool = True
-    accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=dict)
-    features_for: dict[str, Features] = field(default_factory=dict)
-    masks: dict[str, MaskingClient] = field(default_factory=dict)
-    starts: dict[str, Params] = field(default_factory=dict)
+    mask_stream: Callable[[bytes, int], bytes] = mask_stream
+    accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=RecentEntries)
+    features_for: dict[str, Features] = field(default_factory=RecentEntries)
+    masks: dict[str, MaskingClient] = field(default_factory=RecentEntries)
+    starts: dict[str, Params] = field(default_factory=RecentEntries)
 
     def describe(self) -> dict[str, Any]:
         if self.task.is_pictures:
@@ -224,9 +228,8 @@ class Participant(Signatory):
             offer = self.accepted_offer(offer_hash)
             if not offer.job.secure_aggregation:
                 raise InputError("this offer's reports are not masked.")
-            self.masks[offer_hash] = MaskingClient(
-                offer, participant_folder.agreement_key(self.folder, offer), self.folder
-            )
+            key = participant_folder.agreement_key(self.folder, offer)
+            self.masks[offer_hash] = MaskingClient(offer, key, self.folder, self.mask_stream)
         return self.masks[offer_hash]
 
     def sent_report(

@@ -1,8 +1,8 @@
 """`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
 
-Imports `offer_texts`, `received_examples`, the protocol's `message_codes` and `news`, `samples.example_files`,
-`instructions`, `coded_text`, `texts` and the ledger (`documents`, `participant_folder`, `server_stage`, `signing`,
-`terms`).
+Imports `offer_texts`, `received_examples`, `recent_entries`, the protocol's `message_codes` and `news`,
+`samples.example_files`, `instructions`, `coded_text`, `texts` and the ledger (`documents`, `participant_folder`,
+`server_stage`, `signing`, `terms`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from truthfl.coded_text import coded, english, from_form, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.offer_texts import offer_text_fault
 from truthfl.federation.participant.received_examples import received_examples
+from truthfl.federation.participant.recent_entries import RecentEntries
 from truthfl.federation.protocol.message_codes import code_key
 from truthfl.federation.protocol.news import PAUSED, RESUMED, STOPPED
 from truthfl.instructions import Instructions
@@ -52,7 +53,7 @@ class Signatory:
     decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
-    code_keys: dict[str, bytes | None] = field(default_factory=dict)
+    code_keys: dict[str, bytes | None] = field(default_factory=RecentEntries)
 
     def describe(self) -> dict[str, Any]:
         """Return the enrolment document."""

@@ -2,8 +2,8 @@
 
 Her own task reads the file before there is an offer: how many samples, in which order, with which ids. The task in the
 offer, which was fitted on the operator's data, makes the numbers. Both results are cached in her folder, since each
-message may be handled in a new process. Imports the protocol's `job_task`, `samples`, `learning`, the ledger, `files`
-and `texts`.
+message may be handled in a new process. Imports `recent_entries`, the protocol's `job_task`, `samples`, `learning`, the
+ledger, `files` and `texts`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.errors import InputError, ServiceError
+from truthfl.federation.participant.recent_entries import RecentEntries
 from truthfl.federation.protocol.job_task import task_of
 from truthfl.files import write_file
 from truthfl.learning.asked_samples import asked_order
@@ -73,7 +74,7 @@ class TaskData:
     data: Path
     home: Path
     choice: TaskChoice
-    prepared: dict[str, Prepared] = field(default_factory=dict)
+    prepared: dict[str, Prepared] = field(default_factory=RecentEntries)
 
     @cached_property
     def read(self) -> ReadSamples:

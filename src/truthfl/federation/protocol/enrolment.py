@@ -1,8 +1,8 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
-Imports `ask_nodes`, `command_news`, `job_control`, `live_clients`, `live_status`, `messages`, `news`, `node_keys`,
-`stage_clock`, `stated_limits`, `coded_text`, `job`, `learning.task_choice`, the ledger, `mechanism.checks`,
-`texts` and Flower.
+Imports `ask_nodes`, `command_news`, `enrolment_checks`, `job_control`, `live_clients`, `live_status`, `messages`,
+`news`, `node_keys`, `stage_clock`, `stated_limits`, `coded_text`, `job`, `learning.task_choice`, the ledger, `texts`
+and Flower.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from truthfl.coded_text import coded, english
+from truthfl.coded_text import CodedText, coded, english, sentence_of
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.command_news import tell_newcomer
+from truthfl.federation.protocol.enrolment_checks import checked_description, require_proof
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.live_clients import note_connected, note_replies
 from truthfl.federation.protocol.live_status import ENROLLING, LiveWriter
@@ -33,9 +34,7 @@ from truthfl.job import ServerSettings
 from truthfl.learning.task_choice import PICTURES, TaskChoice
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
-from truthfl.ledger.signing import normal_public_line, signed_by
-from truthfl.mechanism.checks import number, whole_number
-from truthfl.texts import plain, plain_name
+from truthfl.texts import plain
 
 REPLY_TIMEOUT = 60.0  # seconds
 MIN_REPLY_TIMEOUT = 10.0
@@ -137,10 +136,11 @@ class Roster:
                 description = checked_description(sent["document"], self.image_shape, self.task)
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
-                    raise InputError(f"{name} is not whom this node is registered for.")
+                    words = "{name} is not whom this node is registered for."
+                    raise InputError(coded("refusal.other_node", words, name=name))
                 enrolled += self._enrol(node, description)
             except InputError as error:
-                self._reject(node, str(error))
+                self._reject(node, sentence_of(error))
         if enrolled:
             self.ledger.append_all(enrolled)
 
@@ -152,14 +152,15 @@ class Roster:
         """Take a client in; return the items for the ledger: none if she has enrolled before."""
         name = description["name"]
         if name not in self.known_names:
-            raise InputError(f"{name!r} is not among the job's clients.")
+            raise InputError(coded("refusal.unknown", "{name} is not among the job's clients.", name=name))
         if self.contract is not None and name not in self.contract:
-            raise InputError(f"the job runs without {name}: it has begun. The operator may ask her another time.")
+            words = "the job runs without {name}: it has begun. The operator may ask her another time."
+            raise InputError(coded("refusal.begun", words, name=name))
         earlier = self.descriptions.get(name)
         if earlier is not None and earlier["public_key"] != description["public_key"]:
-            raise InputError(f"{name} enrolled with another key.")
+            raise InputError(coded("refusal.other_key", "{name} enrolled with another key.", name=name))
         if name in self.node_of:
-            raise InputError(f"{name} is there already, on another node.")
+            raise InputError(coded("refusal.there", "{name} is there already, on another node.", name=name))
         if earlier is None:
             if name in self.limits:
                 require_within(description, self.limits[name])
@@ -169,63 +170,12 @@ class Roster:
         return [Item(self.job_name, "enrolment", name, description)] if earlier is None else []
 
     def _reject(self, node: int, reason: str) -> None:
-        reason = plain(reason)
+        reason = reason if isinstance(reason, CodedText) else english(plain(reason))
         key = f"enrolment/{node}/{time.time_ns()}"
-        rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": reason}
+        rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": str(reason)}
         self.ledger.append(self.job_name, "rejection", key, rejection)
         words = "The operator's server does not take you in: {reason}"
-        send_news(self.grid, [node], coded("news.not_taken", words, reason=english(reason)), over=True)
-
-
-def require_proof(sent: Mapping[str, Any], job: str, challenge: str) -> None:
-    """Raise InputError unless a description is signed, for this job and challenge, by the key that it names.
-
-    The sender of a message is not certain: without this, one participant's connection could enrol another.
-    """
-    if set(sent) != {"document", "signature"} or not isinstance(sent["document"], Mapping):
-        raise InputError("a client's description of herself is not signed.")
-    document = {"kind": "enrolment", "job": job, "challenge": challenge, "description": dict(sent["document"])}
-    if not signed_by(str(sent["document"].get("public_key")), document, str(sent["signature"])):
-        raise InputError("a client's description of herself is not signed by the key that it names, for this server.")
-
-
-def checked_description(
-    sent: Mapping[str, Any], image_shape: tuple[int, ...] | None, task: TaskChoice = PICTURES
-) -> dict[str, Any]:
-    """Return the enrolment document a client sent, without what her samples are; raise InputError if it is invalid.
-
-    image_shape  of the job's pictures; None if it has others, or clients need not say what they have. A client who says
-                 None fits hers to what the offer asks for
-    """
-    _require_task(sent, task)
-    required = {"name", "samples", "public_key"} | (set() if image_shape is None else {"image_shape"})
-    required |= set() if task.is_pictures else {"task"} | ({"source"} if task.is_own else set())
-    optional = {"labeling_cost", "sample_cost"}
-    if not required <= set(sent) <= required | optional:
-        raise InputError(f"a client describes herself with {', '.join(sorted(sent)) or 'nothing'}.")
-    name = plain_name("name", sent["name"])
-    key = normal_public_line(str(sent["public_key"]))
-    if image_shape is not None and sent["image_shape"] not in (None, list(image_shape)):
-        shape = plain(sent["image_shape"], 60)
-        raise InputError(f"{name}'s pictures are {shape}; the job's are {list(image_shape)}.")
-    samples = whole_number("samples", sent["samples"], at_least=1)
-    costs = {field: number(field, sent[field], positive=True) for field in sorted(optional & set(sent))}
-    return {"name": name, "samples": samples, "public_key": key, **costs}
-
-
-def _require_task(sent: Mapping[str, Any], task: TaskChoice) -> None:
-    """Raise InputError if a client says that her samples are for another task than the job's."""
-    stated, name = plain(sent.get("task", PICTURES.name), 60), plain(sent.get("name", "a client"), 60)
-    if stated != task.name:
-        file = f"FILE.py:{task.name}" if task.is_own else task.name
-        joins = f"she joins with --task {file}" if not task.is_pictures else "she joins without --task"
-        raise InputError(f"{name} brings {stated}; this job is on {task.name}: {joins}.")
-    if task.is_own and sent.get("source") != task.source():
-        theirs = plain(sent.get("source", "none"), 60)[:8]
-        raise InputError(
-            f"{name}'s task {task.name} is another than the job's: its source is {theirs}…, the job's "
-            f"{task.source()[:8]}…. The operator's file is the one to install."
-        )
+        send_news(self.grid, [node], coded("news.not_taken", words, reason=reason), over=True)
 
 
 def wait_for_clients(roster: Roster) -> None:

@@ -3,7 +3,7 @@
 A report's weighted change is written in fixed point modulo 2**32, in units of bound / 2**30: as long as a float32, and
 no sum of honest reports overflows. Rounding changes a sum of n reports by at most n/2 units per parameter. Two peers
 share a key for each round; the stream of AES-256 in counter mode under it is added by one and subtracted by the other.
-If both are of one process, as in simulations, it is computed once.
+If both are of one process, as in simulations, it is computed once (`SharedStreams`).
 Imports `learning.model` and the ledger's `agreement_keys`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hmac
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -69,7 +69,35 @@ def round_key(pair: bytes, round_: int, attempt: int, model: str) -> bytes:
     return hmac.digest(pair, f"{round_}\0{attempt}\0{model}".encode(), "sha256")
 
 
-def mask_sum(round_keys: Mapping[str, bytes], own: str, size: int) -> Masked:
+def mask_stream(key: bytes, length: int) -> bytes:
+    """The first bytes of AES-256 in counter mode; a key is used once, so the counter may start from 0."""
+    return Cipher(AES(key), _FROM_ZERO).encryptor().update(bytes(length))
+
+
+class SharedStreams:
+    """Streams of peers in one process: who asks first leaves one for the other, who may come too late for it."""
+
+    def __init__(self) -> None:
+        self._left: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def mask_stream(self, key: bytes, length: int) -> bytes:
+        """As the function of the same name."""
+        left = self._left.pop(key, None)
+        if left is not None and len(left) == length:
+            return left
+        stream = self._left[key] = mask_stream(key, length)
+        while len(self._left) * length > MOST_LEFT:
+            with suppress(KeyError):
+                self._left.popitem(last=False)
+        return stream
+
+
+def mask_sum(
+    round_keys: Mapping[str, bytes], own: str, size: int, stream: Callable[[bytes, int], bytes] = mask_stream
+) -> Masked:
     """The sum of a client's masks: those with greater peers are added, those with lesser ones subtracted.
 
     round_keys  by the peers' public agreement keys
@@ -78,30 +106,12 @@ def mask_sum(round_keys: Mapping[str, bytes], own: str, size: int) -> Masked:
     """
     total = np.zeros(size, dtype=np.uint32)
     for other, key in round_keys.items():
-        stream = np.frombuffer(_shared_stream(key, 4 * size), dtype="<u4")
+        mask = np.frombuffer(stream(key, 4 * size), dtype="<u4")
         if own < other:
-            total += stream
+            total += mask
         else:
-            total -= stream
+            total -= mask
     return total
 
 
-def _stream(key: bytes, length: int) -> bytes:
-    """The first bytes of AES-256 in counter mode; a key is used once, so the counter may start from 0."""
-    return Cipher(AES(key), _FROM_ZERO).encryptor().update(bytes(length))
-
-
-def _shared_stream(key: bytes, length: int) -> bytes:
-    """The stream of this key; the one of two peers who asks first leaves it for the other, if she is soon enough."""
-    left = _left.pop(key, None)
-    if left is not None and len(left) == length:
-        return left
-    stream = _left[key] = _stream(key, length)
-    while len(_left) * length > MOST_LEFT:
-        with suppress(KeyError):
-            _left.popitem(last=False)
-    return stream
-
-
 _FROM_ZERO = CTR(bytes(16))
-_left: OrderedDict[bytes, bytes] = OrderedDict()  # streams that one peer of this process has used

@@ -1,6 +1,6 @@
 """What a client may say of herself when she enrols: how many samples she brings, and what work costs her.
 
-Costs scale with the samples brought. Imports `job`.
+Costs scale with the samples brought. Imports `coded_text` and `job`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from truthfl.coded_text import coded
 from truthfl.errors import InputError
 from truthfl.job import DataJob
 from truthfl.job.cost_distribution import cost_range
@@ -63,25 +64,27 @@ def require_within(description: Mapping[str, Any], limits: StatedLimits) -> None
     """Raise `InputError` if a checked enrolment document says what no plan can be made with."""
     samples = description["samples"]
     if samples < limits.fewest_samples:
-        raise InputError(
-            f"{description['name']} brings {samples} sample{'s' * (samples > 1)}; the job asks for "
-            f"{limits.fewest_samples} or more."
-        )
+        words = "{name} brings {count} samples; the job asks for {fewest} or more."
+        if samples == 1:
+            words = "{name} brings {count} sample; the job asks for {fewest} or more."
+        name, fewest = description["name"], limits.fewest_samples
+        raise InputError(coded("refusal.few_samples", words, name=name, count=samples, fewest=fewest))
     own_cost = description.get("sample_cost")
     if own_cost is not None and limits.cost_range is not None:
         low, high = limits.cost_range
         if not low <= own_cost <= high:
-            raise InputError(f"sample_cost is {own_cost:g}; the job takes costs from {low:g} to {high:g}.")
+            words = "sample_cost is {cost}; the job takes costs from {low} to {high}."
+            values = {"cost": f"{own_cost:g}", "low": f"{low:g}", "high": f"{high:g}"}
+            raise InputError(coded("refusal.cost_range", words, **values))
     stated = {
         "labeling_cost": (description.get("labeling_cost"), limits.label_cost * samples),
         "sample_cost": (own_cost if limits.cost_range is None else None, limits.sample_cost),
     }
     for field, (cost, job_cost) in stated.items():
         if cost is not None and cost < LEAST_COST_SHARE * job_cost:
-            raise InputError(
-                f"{field} is {cost:g}; the job reckons with {job_cost:g}, and lower ones are taken from "
-                f"{LEAST_COST_SHARE * job_cost:g} on."
-            )
+            words = "{field} is {cost}; the job reckons with {usual}, and lower ones are taken from {least} on."
+            values = {"cost": f"{cost:g}", "usual": f"{job_cost:g}", "least": f"{LEAST_COST_SHARE * job_cost:g}"}
+            raise InputError(coded("refusal.low_cost", words, field=field, **values))
 
 
 def reckoned(description: Mapping[str, Any], limits: StatedLimits, labeling_cost: float) -> ReckonedClient:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from truthfl.federation.protocol.audit import test_loss, tested_losses
+from truthfl.federation.protocol.operator_folder import Draws
 from truthfl.federation.protocol.report_rule import report_rule
 from truthfl.federation.protocol.rounds import joint_weights, offers_in_round
 from truthfl.job import DataJob
@@ -67,13 +68,13 @@ def payoffs_if_honest(
     agreement: Agreement,
     behaviours: Sequence[Behaviour],
     solo_loss: Mapping[str, float | None],
-    draws: tuple[int, str],
+    draws: Draws,
 ) -> FloatArray:
     """The payoff of each client with an offer if she alone had been honest; NaN for honest clients.
 
     behaviours  of those with an offer
     solo_loss   of all of them in the job, None for none
-    draws       the seed and the secret of the job
+    draws       of the job
     """
     restricted = federation_of_asked(job, federation.federated, agreement)
     payoff = np.full(len(agreement.offers), np.nan)
@@ -103,21 +104,19 @@ def federation_of_asked(job: DataJob, federated: Federated, agreement: Agreement
     )
 
 
-def honest_solo_loss(
-    restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: tuple[int, str]
-) -> float:
+def honest_solo_loss(restricted: Federated, federation: SimulatedFederation, offer: Offer, draws: Draws) -> float:
     """The loss of her solo model if she labels all samples by hand and follows the recipe."""
     rows = restricted.partition.rows_of(offer.client.index)
     model: Params = audition_model(
         TRUTHFUL,
         restricted.model,
         restricted.data.features[rows],
-        labels_alone(restricted.data.given(rows), draws[0], offer.client.index),
+        labels_alone(restricted.data.given(rows), draws.seed, offer.client.index),
         recipe_of(offer.job.recipe),
         client=offer.client.index,
-        seed=draws[0],
+        seed=draws.seed,
     )
-    return tested_losses(restricted.model, [model], federation.test, draws[1])[0]
+    return tested_losses(restricted.model, [model], federation.test, draws.secret)[0]
 
 
 def simulated_payoffs(
@@ -127,14 +126,13 @@ def simulated_payoffs(
     agreement: Agreement,
     behaviours: Sequence[Behaviour],
     solo_loss: Mapping[str, float | None],
-    draws: tuple[int, str],
+    draws: Draws,
     wanted: Sequence[int] | None = None,
 ) -> FloatArray:
     """The payoffs of clients with offers, by the fast trainer, with the same draws as the job.
 
     wanted  the positions of those whose payoffs are returned; None for all
     """
-    seed, secret = draws
     shifts = level_shifts(agreement.offers, solo_loss)
     present = [
         offer for offer in agreement.offers if passes(offer, solo_loss[offer.client.name], shifts[offer.client.name])
@@ -146,8 +144,8 @@ def simulated_payoffs(
         for offer, kind in zip(agreement.offers, behaviours, strict=True)
     ]
     asked = rounds_asked(agreement, taking_part)
-    params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, seed)
-    loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, secret)
+    params, delivered = _trained(restricted, agreement, taking_part, kinds, asked, draws.seed)
+    loss = test_loss(restricted.model, params, federation.test, job.server.test_samples, draws.secret)
     samples = np.array([offer.client.samples for offer in agreement.offers], dtype=float)
     counted = np.divide(samples * delivered, asked, out=np.zeros(len(samples)), where=asked > 0)
     own = {i: agreement.offers[i] for i in (range(len(agreement.offers)) if wanted is None else wanted)}

@@ -1,4 +1,4 @@
-"""The results of a simulated job with an audition, in sentences. Imports `embedded`, the protocol's `offers`, the
+"""The results of a simulated job with an audition, in sentences. Imports `run_outcome`, the protocol's `offers`, the
 ledger and the mechanism.
 """
 
@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from truthfl.federation.protocol.offers import left_out_of
-from truthfl.federation.simulated.embedded import RunOutcome
+from truthfl.federation.simulated.run_outcome import RunOutcome
 from truthfl.ledger.settlement import Settled, read_settlement
 from truthfl.ledger.solo_evidence import audition_of, expected_solo_loss
 from truthfl.ledger.terms import Offer

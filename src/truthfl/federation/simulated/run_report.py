@@ -1,6 +1,6 @@
 """The results of a simulated job as JSON, tables, plots and an HTML report.
 
-Imports `audition_report`, `embedded`, the protocol's `approval` and `training_figure`, `files`, `job`, `reporting`
+Imports `audition_report`, `run_outcome`, the protocol's `approval` and `training_figure`, `files`, `job`, `reporting`
 and the ledger's `terms`.
 """
 
@@ -15,12 +15,13 @@ import numpy as np
 from truthfl.federation.protocol.approval import summary_of
 from truthfl.federation.protocol.training_figure import evaluations, write_training_plot
 from truthfl.federation.simulated.audition_report import MOST_LIARS, audition_sentences, other_liars
-from truthfl.federation.simulated.embedded import RESULTS, RunOutcome
+from truthfl.federation.simulated.run_outcome import RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
 from truthfl.ledger.terms import Offer
 from truthfl.reporting.report import Paragraph, Report, Section, Table, page
 
+RESULTS = "results.json"
 COLUMNS = ("client", "behaviour", "batch", "pay", "cost", "payoff", "if honest")
 AUDITION_COLUMNS = ("client", "behaviour", "labels", "for labels", "computing", "cost", "payoff", "if honest")
 
@@ -159,10 +160,7 @@ def _number_or_none(value: float) -> float | None:
 def write_run_report(
     job: DataJob, outcome: RunOutcome, folder: Path, provenance: dict[str, Any], provenance_section: Section
 ) -> Path:
-    """Write plots, report.html and results.json; return the path of report.html.
-
-    results.json is written last: `embedded` takes a job without it for unfinished.
-    """
+    """Write plots, report.html and results.json; return the path of report.html."""
     plot = write_training_plot(outcome.view, folder, RESULTS)
     summary = summary_sentences(job, outcome)
     clients = Table(table_columns(outcome), client_rows(outcome))

@@ -4,6 +4,10 @@ import { make } from "./dom.js";
 import { duration, loss, money, percent } from "./format.js";
 import { chance, fill, text } from "./text.js";
 
+const SHOWN_DIFFERENCE = 0.00005; // between losses
+const OWN = ["receipt.own_better", "receipt.own_as_expected", "receipt.own_worse"];
+const JOINT = ["receipt.joint_better", "receipt.joint_as_expected", "receipt.joint_worse"];
+
 // Paragraphs that explain the audition to somebody who has never heard of one.
 export function auditionWords({ offer, audition, noun }) {
   return [
@@ -45,15 +49,26 @@ export function recipeWords({ steps, batch_size: batch, step_size: step, penalty
   return text(shifts === 0 ? "offer.recipe" : "offer.recipe_shifted", { steps, batch, step, penalty, shifts, noun });
 }
 
-// How the audition of a receipt ended: texts and elements.
-export function resultWords({ audition, loss: testLoss, accuracy, settlement }) {
-  const values = { own: audition.solo_loss === null ? "" : loss(audition.solo_loss), expected: loss(audition.expected), limit: loss(audition.limit) };
+// How the audition of a receipt ended: texts and elements. The numbers are in the calculation and at the plot.
+export function resultWords(view) {
+  const { audition, settlement } = view;
   if (audition.passed) {
-    const joint = { ...values, loss: loss(testLoss), expected_joint: loss(audition.expected_joint_loss) };
-    return [accuracy === null ? text("receipt.passed", joint) : text("receipt.passed_right", { ...joint, right: percent(accuracy, 1) }),
-      " ", roundsDelivered(settlement)];
+    return [compared(OWN, audition.solo_loss, audition.expected), " ",
+      jointWords(view, audition.expected_joint_loss), " ", roundsDelivered(settlement)];
   }
-  return [text("receipt.stopped"), " ", ...(audition.solo_loss === null ? whyNoModel(audition.reason_message) : [text("receipt.stopped_loss", values)])];
+  return [text("receipt.stopped"), " ", ...(audition.solo_loss === null ? whyNoModel(audition.reason_message) : [text("receipt.stopped_loss")])];
+}
+
+// How the joint model came out, where this loss of it was expected.
+export function jointWords({ loss: testLoss, accuracy }, expected) {
+  const words = compared(JOINT, testLoss, expected);
+  return accuracy === null ? words : `${words} ${text("receipt.joint_right", { right: percent(accuracy, 1) })}`;
+}
+
+// One of three sentences: a loss is better than the expected one, the same as far as its digits are shown, or worse.
+function compared([better, same, worse], own, expected) {
+  if (Math.abs(own - expected) < SHOWN_DIFFERENCE) return text(same);
+  return text(own < expected ? better : worse);
 }
 
 // reason: the server's, or null

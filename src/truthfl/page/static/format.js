@@ -2,6 +2,15 @@
 
 import { language } from "./strings.js";
 
+const formats = new Map(); // by their options: to make one takes far longer than to use it
+const FIRST_GROUPED = 1000; // smaller counts are written alike in all languages of the page
+
+function format(value, options) {
+  const key = JSON.stringify(options);
+  if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(language, options));
+  return formats.get(key).format(value);
+}
+
 // unit: {minor_units, currency}; morePlaces: decimal places besides those of the currency
 export function money(amount, unit, morePlaces = 0) {
   const places = Math.max(0, Math.ceil(Math.log10(unit.minor_units))) + morePlaces;
@@ -16,13 +25,14 @@ export function parameter(amount) {
 
 export function number(value, places, fewest = places) {
   const rounded = Math.abs(value) < 0.5 * 10 ** -places ? 0 : value;
-  const text = rounded.toLocaleString(language, { minimumFractionDigits: fewest, maximumFractionDigits: places });
+  const text = format(rounded, { minimumFractionDigits: fewest, maximumFractionDigits: places });
   return text.replace("-", "−");
 }
 
 // A count, or a number with at most six digits that count.
 export function whole(value) {
-  return value.toLocaleString(language, Number.isInteger(value) ? {} : { maximumSignificantDigits: 6 });
+  if (Number.isInteger(value) && value >= 0 && value < FIRST_GROUPED) return String(value);
+  return format(value, Number.isInteger(value) ? {} : { maximumSignificantDigits: 6 });
 }
 
 export function loss(value) {
@@ -30,7 +40,7 @@ export function loss(value) {
 }
 
 export function percent(share, places) {
-  return share.toLocaleString(language, { style: "percent", minimumFractionDigits: places, maximumFractionDigits: places });
+  return format(share, { style: "percent", minimumFractionDigits: places, maximumFractionDigits: places });
 }
 
 export function duration(seconds) {
@@ -48,7 +58,7 @@ export function duration(seconds) {
 
 // An amount of a unit of time: "5 minutes" if display is "long", "5 min" if it is "short".
 export function amountOf(amount, unit, display) {
-  return amount.toLocaleString(language, { style: "unit", unit, unitDisplay: display });
+  return format(amount, { style: "unit", unit, unitDisplay: display });
 }
 
 // Hours and minutes of a time in seconds since 1970, with the date unless it is today.

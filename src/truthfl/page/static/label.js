@@ -34,6 +34,7 @@ const choices = new Choices(queue);
 const stage = new Stage(byId("stage"), state);
 const first = queue.next(-1);
 stage.prepare(first === null ? [] : [first]);
+await undefined; // the browser asks for the first sample now, and all else is prepared while it comes
 const pace = new Pace(state.pauses);
 const zoom = new Zoom(byId("stage"), (picture) => stage.loadWhole(picture, current));
 const last = new LastDecision(state); // the decision that undo would take back
@@ -283,6 +284,7 @@ byId("instructions-open").hidden = !state.has_instructions;
 prepareDialog();
 listUnreadable(state, queue);
 tellOtherClasses(state);
+updateState("");
 await unlessBusy(() => show(first));
 if (state.accepted && !state.has_labels) loadWorth();
-fillHelp(state, picker.searches);
+requestAnimationFrame(() => setTimeout(() => fillHelp(state, picker.searches))); // after the first sample is on the screen

@@ -8,6 +8,7 @@ import { text } from "./text.js";
 const MOST = 50; // decisions that are remembered
 const LETTERS = 60; // of a text
 const SIDE_PX = 72; // of a small picture
+const AFTERWARDS_MS = 60;
 
 export class LastDecision {
   constructor(state) {
@@ -17,6 +18,8 @@ export class LastDecision {
 
   // To be called after each decision. shown: the element of its sample, if this page shows it
   add(result, shown) {
+    const before = this.made.at(-1);
+    if (before !== undefined) before.shown = null; // if its view was not made in time, it is loaded
     this.made.push({ position: result.position, action: result.action, label: result.label, shown, view: null });
     this.made = this.made.slice(-MOST);
     this.update();
@@ -28,9 +31,10 @@ export class LastDecision {
     this.update();
   }
 
-  // Shown after the next sample is on the screen, which must not wait for it.
+  // Shown when the next sample is on the screen, which must not wait for it; nor must who presses the next key at once.
   update() {
-    requestAnimationFrame(() => setTimeout(() => this.show()));
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.show(), AFTERWARDS_MS);
   }
 
   show() {

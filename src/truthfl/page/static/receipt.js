@@ -1,7 +1,7 @@
 // The receipt: pay, its calculation, and a check of the whole receipt on this machine.
 
 import { getJson } from "./api.js";
-import { receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
+import { jointWords, receiptPlotWords, resultWords, roundsDelivered } from "./audition.js";
 import { alarm, byId, make, pairs } from "./dom.js";
 import { errorWords, showError } from "./error_message.js";
 import { loss, money, number, percent, whole } from "./format.js";
@@ -43,18 +43,15 @@ function showPay(view) {
   byId("why").hidden = view.why_nothing.length === 0;
   byId("why").replaceChildren(make("strong", {}, text(settlement.pay < 0 ? "receipt.why_negative" : "receipt.why_nothing")),
     ...view.why_nothing.map((reason) => make("p", {}, ...parts(reason))));
-  byId("lead").replaceChildren(...(audition === null ? [jobWords(view)] : resultWords(view)));
+  const own = audition === null ? [jointWords(view, offer.expected_loss), " ", roundsDelivered(settlement)] : resultWords(view);
+  byId("lead").replaceChildren(...own);
   const right = view.accuracy === null ? [] : [[text("receipt.right"), percent(view.accuracy, 1)]];
   pairs(byId("facts"), [
     [text("receipt.pay"), money(view.paid, offer), settlement.pay < 0 ? "key minus" : "key"],
-    ...(audition === null ? [[text("receipt.test_loss"), loss(view.loss)], ...right]
+    ...(audition === null ? right
       : [[text("receipt.for_labels"), money(audition.labels, offer, 1)], [text("receipt.for_computing"), money(audition.computing, offer, 1)]]),
     [text("receipt.rounds"), text("receipt.rounds_of", { delivered: settlement.delivered, total: settlement.asked })],
   ]);
-}
-
-function jobWords({ offer, settlement, loss: testLoss }) {
-  return `${text("receipt.job_words", { loss: loss(testLoss), expected: loss(offer.expected_loss) })} ${roundsDelivered(settlement)}`;
 }
 
 function showCalculation(view) {
