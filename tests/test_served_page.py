@@ -69,6 +69,13 @@ def rounds(folder):
     return sum(row.kind == "round" for row in entries_of(folder))
 
 
+def has_round_without(folder, name):
+    """Whether this client's report was not taken in some round."""
+    rows = entries_of(folder)
+    view = job_view(rows[0].job, rows)
+    return view.delivered[name] < len(view.rounds)
+
+
 def invited_by_line(page, folder, name):
     """Invite on the page, and copy the line."""
     give(page, "invite", "she has good pictures", client=name)
@@ -133,6 +140,7 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
             give(page, "resume", "after lunch")
             wait_until(lambda: rounds(folder) > before, started, folder)
             give(page, "remove", "she asked to leave", client="Cleo")
+            wait_until(lambda: has_round_without(folder, "Cleo"), started, folder)
             page.watch.expected = "net::ERR_"  # the page goes with its server
             give(page, "end", "good enough")
             said = finish(started["serve"], folder, "serve")
