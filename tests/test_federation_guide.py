@@ -152,7 +152,7 @@ def refuse_stranger(folder, port):
 def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepared, tmp_path):
     folder, serve, invites, joins, _ = copied(prepared, tmp_path)
     job = (folder / "digits.toml").read_text(encoding="utf-8").replace("round_seconds = 120", "round_seconds = 8")
-    (folder / "digits.toml").write_text(job.replace("rounds = 5", "rounds = 400"), encoding="utf-8")
+    (folder / "digits.toml").write_text(job.replace("rounds = 5", "rounds = 100"), encoding="utf-8")
     with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
         wait_for(folder, "waiting for 3 clients", started)
         invited(folder, invites)
@@ -168,14 +168,14 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
         said = finish(started["again"], folder, "again")
         assert started["again"].returncode == 0, said
         assert "as it was begun" in said
-        assert "digits.toml differs: training.rounds was 400 and is 7." in said
+        assert "digits.toml differs: training.rounds was 100 and is 7." in said
         assert "server.round_seconds was 8" in said
         for name in ("Ada", "Ben"):
             assert "It holds." in finish(started[name], folder, name)
         shown = truthfl(folder, *serve)
         assert shown.returncode == 2
         assert "is complete, and digits.toml describes another one" in shown.stderr
-        (folder / "digits.toml").write_text(job.replace("rounds = 5", "rounds = 400"), encoding="utf-8")
+        (folder / "digits.toml").write_text(job.replace("rounds = 5", "rounds = 100"), encoding="utf-8")
         shown = truthfl(folder, *serve)
         assert (shown.returncode, "is complete; --new begins another" in shown.stdout) == (0, True), shown.stderr
         assert "Cleo delivered " in shown.stdout
@@ -184,8 +184,8 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     assert check(rows) is None
     (name,) = {row.job for row in rows}
     found = job_view(name, rows)
-    assert found.delivered["Ada"] == 400  # nobody loses a round by the operator's restart
-    assert 1 <= found.delivered["Cleo"] < 400
+    assert found.delivered["Ada"] == 100  # nobody loses a round by the operator's restart
+    assert 1 <= found.delivered["Cleo"] < 100
 
 
 def wait_for(folder, words, started):
