@@ -16,6 +16,8 @@ from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.mechanism.virtual_cost import CostDistribution, VirtualCost, bisect
 
+PAYOFFS_TOGETHER = 2**14  # as many of reports and clients as are computed at once, so that a search needs little memory
+
 
 class ScreeningMenu:
     """Batch sizes and pay of all clients as functions of the costs ĉ that they report.
@@ -70,9 +72,12 @@ class ScreeningMenu:
 
     def slope(self, reported_cost: ArrayLike) -> FloatArray:
         """Φ(ĉ)."""
-        cost = self._costs(reported_cost)
+        return self.slope_at(self._costs(reported_cost))
+
+    def slope_at(self, cost: FloatArray) -> FloatArray:
+        """Φ at costs of shape (…, N), of which it is not checked that they lie in the distribution's range."""
         item = np.clip(cost, self._full_data, self._one_sample)
-        slope: FloatArray = self.rounds * item * np.square(self.batch_size(cost)) / self.model.sampling
+        slope: FloatArray = self.rounds * item * np.square(self.batch_size_at(cost)) / self.model.sampling
         return slope
 
     def rent(self, reported_cost: ArrayLike) -> FloatArray:
@@ -149,24 +154,29 @@ def best_double_deviation(
     honest = menu.rent(cost)
     best, at = np.zeros_like(cost), cost.copy()
     width = (high - low) / (reports - 1)
-    tried = [np.full_like(cost, report) for report in np.linspace(low, high, reports)]
+    tried = np.broadcast_to(np.linspace(low, high, reports)[:, None], (reports, len(cost)))
+    together = max(1, PAYOFFS_TOGETHER // len(cost))
     for _ in range(zooms + 1):
-        for report in tried:
-            gain = _payoff_of_report(menu, cost, report) - honest
-            better = gain > best
-            best[better], at[better] = gain[better], report[better]
-        tried = [np.clip(at + step * width, low, high) for step in np.linspace(-1.0, 1.0, 9)]
+        for first in range(0, len(tried), together):
+            some = tried[first : first + together]
+            gain = np.fmax(_payoff_of_report(menu, cost, some) - honest, -np.inf)  # what is not defined gains nothing
+            row = np.argmax(gain, axis=0)[None, :]
+            most, report = (np.take_along_axis(values, row, axis=0)[0] for values in (gain, some))
+            better = most > best
+            best[better], at[better] = most[better], report[better]
+        tried = np.clip(at + np.linspace(-1.0, 1.0, 9)[:, None] * width, low, high)
         width /= 4.0
     return best, at
 
 
 def _payoff_of_report(menu: ScreeningMenu, cost: FloatArray, report: FloatArray) -> FloatArray:
+    """The payoff of the best work after reports of shape (…, N) within the distribution's range."""
     model, labeling_cost = menu.model, menu.clients.labeling_cost
-    assigned, slope = menu.batch_size(report), menu.slope(report)
+    assigned, slope = menu.batch_size_at(report), menu.slope_at(report)
     with np.errstate(divide="ignore"):
         batch = np.clip(np.sqrt(slope * model.sampling / (menu.rounds * cost)), 1.0, menu._largest)
     saved_labeling = np.maximum(0.0, labeling_cost - slope * model.labeling)
-    transfer = menu.rent(report) + menu.rounds * report * assigned
+    transfer = menu.rent_at(report) + menu.rounds * report * assigned
     payoff: FloatArray = (
         transfer + slope * model.sampling * (1.0 / assigned - 1.0 / batch) - menu.rounds * cost * batch + saved_labeling
     )
