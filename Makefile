@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# modules are compiled once, not by each of the many processes that tests start
+export PYTHONDONTWRITEBYTECODE :=
 
 # one thread of linear algebra in each of three processes: more would wait for each other
 TESTS := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
@@ -42,5 +44,5 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-build-isolation --no-compile --editable '.[dev]'
-	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pandas|mypyc?|pip|setuptools)/' $(VENV)/lib || true  # by all cores; pip would use one
+	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|pandas|mypyc?|pip|setuptools)/' src $(VENV)/lib || true  # by all cores; pip would use one
 	@touch $@
