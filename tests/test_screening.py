@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -21,6 +21,7 @@ from truthfl import (
     client_payoff,
     labeling_floor,
 )
+from truthfl.mechanism import screening
 from truthfl.mechanism.screening import _payoff_of_report
 from truthfl.mechanism.virtual_cost import VirtualCost
 
@@ -107,6 +108,39 @@ def test_no_double_deviation_gains(made, share):
     assert (gain <= 1e-8 * scale).all()
 
 
+def one_report_after_the_other(menu, cost, *, reports, zooms):
+    """`best_double_deviation`, slowly: for each report in turn, by what the menu states of it."""
+    low, high = menu.virtual_cost.lowest, menu.virtual_cost.highest
+    best, at, width = np.zeros_like(cost), cost.copy(), (high - low) / (reports - 1)
+    tried = [np.full_like(cost, report) for report in np.linspace(low, high, reports)]
+    for _ in range(zooms + 1):
+        for report in tried:
+            gain = _payoff_of_report(menu, cost, report) - menu.rent(cost)
+            better = gain > best
+            best[better], at[better] = gain[better], report[better]
+        tried = [np.clip(at + step * width, low, high) for step in np.linspace(-1.0, 1.0, 9)]
+        width /= 4.0
+    return best, at
+
+
+@settings(max_examples=25)
+@given(menus(), st.floats(0.01, 1.0), st.floats(0.2, 0.9), st.sampled_from([1, 25, 2**14]))
+def test_many_reports_at_once_find_what_one_after_the_other_finds(made, share, paid, together):
+    """On menus that pay a part of the rent, so that false reports gain."""
+    menu, _, _ = made
+    cost = draw_costs(menu, np.full(len(menu.clients), share))
+    whole = menu.rent_at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(menu, "rent_at", lambda cost: paid * whole(cost))
+        patch.setattr(screening, "PAYOFFS_TOGETHER", together)
+        found = best_double_deviation(menu, cost, reports=11, zooms=2)
+        expected = one_report_after_the_other(menu, cost, reports=11, zooms=2)
+    scale = menu.rounds * cost * menu.batch_size(cost) + menu.clients.labeling_cost + whole(cost)
+    assert (np.abs(found[0] - expected[0]) <= 1e-12 * scale).all()
+    gains = expected[0] > 1e-6 * scale
+    assert found[1][gains] == pytest.approx(expected[1][gains], rel=1e-6)
+
+
 @given(menus(), st.floats(0.01, 1.0), st.floats(0.01, 1.0))
 def test_after_any_report_the_best_deviation_is_the_one_the_check_assumes(made, true_share, report_share):
     """`best_deviation` on the contract of a false report, at the true cost, against the check's formula."""
@@ -159,8 +193,9 @@ def test_rent_is_the_integral_of_the_batch_sizes(made, share):
 def test_without_the_virtual_cost_the_check_finds_a_double_deviation():
     """If the rent were paid on half the integral, low-cost clients would report high."""
     menu = menu_of_one(scipy.stats.uniform(0.5, 1.5))
-    whole = menu.rent
-    menu.rent = lambda cost: 0.5 * whole(cost)  # type: ignore[method-assign]
+    whole = menu.rent_at
+    menu.rent_at = lambda cost: 0.5 * whole(cost)  # type: ignore[method-assign]
+    assert menu.rent([0.6]) == pytest.approx(0.5 * whole(np.array([0.6])))  # honest work is paid by it too
     gain, report = best_double_deviation(menu, [0.6])
     assert gain[0] > 1.0
     assert report[0] > 0.6

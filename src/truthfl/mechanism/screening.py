@@ -16,7 +16,7 @@ from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.mechanism.virtual_cost import CostDistribution, VirtualCost, bisect
 
-PAYOFFS_TOGETHER = 2**14  # as many of reports and clients as are computed at once, so that a search needs little memory
+PAYOFFS_TOGETHER = 2**14  # reports times clients whose payoffs are computed at once; bounds the memory of a search
 
 
 class ScreeningMenu:
@@ -159,7 +159,7 @@ def best_double_deviation(
     for _ in range(zooms + 1):
         for first in range(0, len(tried), together):
             some = tried[first : first + together]
-            gain = np.fmax(_payoff_of_report(menu, cost, some) - honest, -np.inf)  # what is not defined gains nothing
+            gain = np.fmax(_payoff_of_report(menu, cost, some) - honest, -np.inf)  # NaN gains nothing
             row = np.argmax(gain, axis=0)[None, :]
             most, report = (np.take_along_axis(values, row, axis=0)[0] for values in (gain, some))
             better = most > best
