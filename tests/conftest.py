@@ -1,4 +1,4 @@
-"""How property tests run: repeatable in `make test`, at length with fresh examples in `make fuzz`. What comes first."""
+"""How property tests run (repeatable in `make test`, at length in `make fuzz`), and the order of all tests."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, max_exa
 settings.register_profile("fuzz", deadline=None, max_examples=2000, suppress_health_check=QUIET, print_blob=True)
 settings.load_profile("repeatable")
 
-# seconds, about; the others take less
+# approximate seconds by module, all its tests together; modules that take less are left out
 LONGEST = {
     "test_soak": 155,
     "test_own_task_guide": 143,
@@ -24,17 +24,17 @@ LONGEST = {
     "test_labeling_page": 85,
     "test_page_state": 83,
     "test_run": 76,
-    "test_kills": 66,
     "test_served_page": 70,
     "test_audition_deployed": 67,
+    "test_kills": 66,
     "test_audition_protocol": 65,
     "test_operator_page": 65,
-    "test_backup": 60,
     "test_on_superlink": 61,
+    "test_backup": 60,
     "test_economics": 59,
     "test_deviation": 53,
-    "test_reproduce": 44,
     "test_page_in_firefox": 47,
+    "test_reproduce": 44,
     "test_ledger_outage": 39,
     "test_whole_job": 35,
 }
