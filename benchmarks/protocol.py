@@ -42,7 +42,6 @@ from truthfl.learning.local_training import local_model
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.round_terms import ALWAYS
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.mechanism.contract import lceme
 from truthfl.mechanism.loss_model import LossModel
@@ -112,8 +111,7 @@ def agreed(roster, count, rounds, agreement_key, masked):
     training = Training(rounds, 1, STEP)
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     contract = lceme(clients, loss, training, np.full(count, float(BATCH)))
-    secure = ALWAYS if masked else ""
-    promise = Promise(clients, training, loss, contract, report_bound=BOUND, secure_aggregation=secure)
+    promise = Promise(clients, training, loss, contract, report_bound=BOUND, masked=masked)
     operator = new_key()
     opening = Opening(0, "0" * 64, public_line(operator), agreement_line(agreement_key))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)

@@ -17,7 +17,6 @@ from truthfl.learning.datasets import small_digits
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.round_terms import ALWAYS
 from truthfl.ledger.signing import new_key, public_line
 from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.contract import lceme
@@ -32,9 +31,9 @@ class BareRounds:
     """A job of so many clients that begins with its offers and ends with its last round."""
 
     def __init__(
-        self, folder, count, rounds=4, secure=ALWAYS, bound=2.0, behaviours=None, seconds=0.02, rescales=False
+        self, folder, count, rounds=4, masked=True, bound=2.0, behaviours=None, seconds=0.02, rescales=False
     ):
-        self.folder, self.count, self.rounds, self.secure, self.bound = folder, count, rounds, secure, bound
+        self.folder, self.count, self.rounds, self.masked, self.bound = folder, count, rounds, masked, bound
         self.rescales = rescales
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
         self.server = ServerSettings(round_seconds=seconds)
@@ -67,7 +66,7 @@ class BareRounds:
         training = Training(self.rounds, 1, STEP)
         loss = LossModel(constant=0.1, sampling=np.full(self.count, 0.1), labeling=10.0, reporting=0.1)
         contract = lceme(clients, loss, training, np.full(self.count, float(BATCH)))
-        promise = Promise(clients, training, loss, contract, report_bound=self.bound, secure_aggregation=self.secure)
+        promise = Promise(clients, training, loss, contract, report_bound=self.bound, masked=self.masked)
         opening = Opening(0, "0" * 64, public_line(self.operator), agreement_line(self.agreement_key))
         task = TrainingTask({"kind": "softmax", "filters": 8, "penalty": 1e-3}, (8, 8, 1), tuple("0123456789"), 1000)
 

@@ -71,7 +71,7 @@ def test_a_strategy_in_the_job_file_is_planned_run_and_settled(tmp_path, plans):
     found = setting.go(Meddler(setting.grid, nan_in_round_three(setting.people)))
     assert check(setting.entries()) is None
     opened, terms = setting.entries()[0], found.agreement.terms
-    assert (terms.aggregation, terms.secure_aggregation) == ("own", "")
+    assert (terms.aggregation, terms.masked) == ("own", False)
     assert "own.py:adam " in opened.document["job"]["server"]["aggregation"]
     assert str(tmp_path) not in opened.payload
     reasons = [entry.document["reason"] for entry in found.rejections]

@@ -133,7 +133,7 @@ def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
 def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
     ada = Ada(tmp_path)
     plain = an_offer(ada.key, ada.operator).document()["job"]
-    assert {"agreement_key", "report_bound", "aggregation", "secure_aggregation"} & set(plain) == set()
+    assert {"agreement_key", "report_bound", "aggregation", "masked"} & set(plain) == set()
     offer = with_agreement_key(ada)
     assert offer_from(offer.document()).job == offer.job
     for changes, words in (
@@ -141,7 +141,7 @@ def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_
         ({"report_bound": float("inf")}, "report_bound is no finite number"),
         ({"report_bound": True}, "report_bound is no finite number"),
         ({"aggregation": "best"}, "in a known way"),
-        ({"secure_aggregation": "always", "report_bound": 0.0}, "masked reports need"),
+        ({"masked": True, "report_bound": 0.0}, "masked reports need"),
     ):
         document = replace(offer, job=replace(offer.job, **changes), original=None).document()
         assert words in told(offer_from, document)

@@ -81,7 +81,7 @@ def test_offers_tell_how_often_clients_are_asked_and_rounds_ask_those_who_are_dr
     share = {offer.client.name: offer.client.participation for offer in view.agreement.offers}
     assert share["Ada"] == 0.5
     assert {share[name] for name in share if name not in ("Ada", "Cleo")} <= {1.0}
-    assert view.agreement.terms.secure_aggregation == ""
+    assert not view.agreement.terms.masked
     assert view.agreement.terms.least_participation == 0.5
     asked = 0
     for round_, entry in enumerate(view.rounds):

@@ -71,7 +71,7 @@ def test_samples_are_called_what_they_are(name, noun):
 
 def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
-    masked = replace(offer, job=replace(offer.job, secure_aggregation="always"))
+    masked = replace(offer, job=replace(offer.job, masked=True))
     assert "It is masked" in english(what_leaves(masked)[-1])
     assert "if two other participants helped it" in english(what_leaves(masked)[-1])
 

@@ -136,7 +136,7 @@ def by_the_trainers(setting, found):
     """The job's final model by the fast trainer and by the plain loop."""
     terms = found.agreement.terms
     federated = with_training(setting.scene.federated, Training(terms.rounds, terms.local_steps, terms.step_size))
-    federated = with_rule(federated, report_rule(terms, len(found.agreement.offers)))
+    federated = with_rule(federated, report_rule(terms))
     batches = [offer.client.batch_size for offer in found.agreement.offers]
     profile = Profile(setting.job.clients.behaviour, batches)
     return train(federated, profile, setting.seed), train_plainly(federated, profile, setting.seed)
@@ -174,7 +174,7 @@ def test_the_federation_trains_the_same_model_whatever_one_client_does_at_once(t
     job = behaving(tmp_path, [*some, "truthful"], STEP)
     job = replace(job, privacy=PrivacySettings()) if masked else job
     _, found = trains_the_same(tmp_path, plans, [*some, "truthful"], STEP, job)
-    assert bool(found.agreement.terms.secure_aggregation) == masked
+    assert found.agreement.terms.masked == masked
 
 
 def test_the_federation_trains_the_same_model_under_a_robust_rule(tmp_path, plans):
@@ -211,7 +211,7 @@ def trains_the_same(tmp_path, plans, lively, step, job=None):
     assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05
     np.testing.assert_allclose(model, fast.params[0], atol=2e-5)
     np.testing.assert_allclose(model, plain, atol=2e-5)
-    if found.agreement.terms.secure_aggregation:
+    if found.agreement.terms.masked:
         assert not found.rejections
         return setting, found
     reasons = "empty", "too long"

@@ -55,6 +55,12 @@ def without_waiting_for_disk() -> Iterator[None]:
         _WAITS_FOR_DISK.reset(before)
 
 
+def wait_for_disk(handle: int) -> None:
+    """Wait until what was written to this open file is on the disk, except in `without_waiting_for_disk`."""
+    if _WAITS_FOR_DISK.get():
+        os.fsync(handle)
+
+
 def make_private_folder(folder: Path) -> None:
     """Make a folder that only its owner can open, or make an existing one so.
 

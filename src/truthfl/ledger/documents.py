@@ -12,7 +12,7 @@ from typing import Any
 
 from truthfl.coded_text import coded, english
 from truthfl.errors import InputError
-from truthfl.ledger.agreement_keys import is_agreement_line
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, is_agreement_line, is_list_line, list_line
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.signing import PrivateKey, public_line, sign, signed_by
 from truthfl.ledger.terms import Offer
@@ -44,12 +44,13 @@ def recorded_offer_fault(offer: Offer) -> str | None:
     return offer_fault(offer) if offer.signature or offer.must_be_signed else None
 
 
-def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement_key: str = "") -> dict[str, Any]:
-    """The client's signed answer to an offer; an acceptance of an offer with an agreement key has one of hers."""
+def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement: AgreementKey | None = None) -> dict[str, Any]:
+    """A participant's signed answer to an offer; an acceptance has the public parts of their agreement key."""
     kind = "acceptance" if accepted else "refusal"
     document = {"kind": kind, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
-    agreement = {"agreement_key": agreement_key} if accepted and offer.job.agreement_key else {}
-    return signed(key, document | agreement | {"public_key": public_line(key)})
+    if accepted and agreement is not None:
+        document |= {"agreement_key": agreement_line(agreement), "list_key": list_line(agreement)}
+    return signed(key, document | {"public_key": public_line(key)})
 
 
 def final_word(offer: Offer, model: str, key: PrivateKey) -> dict[str, Any]:
@@ -93,12 +94,12 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
     if document.get("kind") not in ("acceptance", "refusal"):
         return coded("fault.answer_kind", "it neither accepts nor refuses")
     has_key = document["kind"] == "acceptance" and bool(offer.job.agreement_key)
-    if set(document) != {"kind", *expected, *(["agreement_key"] if has_key else [])}:
+    if set(document) != {"kind", *expected, *(["agreement_key", "list_key"] if has_key else [])}:
         return coded("fault.answer_parts", "it does not have the parts of an answer")
     for name, value in expected.items():
         if document.get(name) != value:
             return coded("fault.answer_field", "its {name} is not the offer's", name=english(name))
-    if has_key and not is_agreement_line(document["agreement_key"]):
+    if has_key and not (is_agreement_line(document["agreement_key"]) and is_list_line(document["list_key"])):
         return coded("fault.answer_agreement_key", "its agreement_key is no public key of X25519")
     signature = str(signed_answer["signature"])
     if not signed_by(offer.client.public_key, document, signature, of_old_entry=of_old_entry):

@@ -44,7 +44,7 @@ class JobTerms:
     agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
     report_bound      the largest L2 norm of a report's change that is taken; 0 for none
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
-    secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
+    masked            whether reports are masked, so that the server sees sums of at least three
     least_participation  the smallest share of rounds in which any client is asked
     rescales          whether the reports that are taken in a round count for those that are missing too
     loss_by_rounds    rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds; none: not measured
@@ -82,7 +82,7 @@ class JobTerms:
     agreement_key: str = ""
     report_bound: float = 0.0
     aggregation: str = MEAN
-    secure_aggregation: str = ""
+    masked: bool = False
     least_participation: float = 1.0
     rescales: bool = False
     loss_by_rounds: tuple[float, ...] = ()
@@ -127,7 +127,7 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: minor_units is no whole number from 1 on.")
     if type(terms.lies_tried) is not int or terms.lies_tried < 0:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
-    sums = terms.aggregation, terms.secure_aggregation
+    sums = terms.aggregation, terms.masked
     require_sound_round_terms(terms.agreement_key, terms.report_bound, *sums)
     if type(terms.least_participation) not in (int, float) or not 0 < terms.least_participation <= 1:
         raise InputError("this is no offer: its least_participation is no number above 0 and up to 1.")

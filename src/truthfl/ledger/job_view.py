@@ -175,12 +175,12 @@ class JobView:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds were trained; there are none if nobody passed the audition, and fewer in an ended job."""
+        """Whether all rounds were trained; there are none if too few passed the audition, and fewer in an ended job."""
         if self.taking_part is None:
             return False
         if self.ended is not None:
             return True
-        return len(self.rounds) == (self.taking_part.terms.rounds if self.taking_part.offers else 0)
+        return len(self.rounds) == self.taking_part.rounds
 
     @cached_property
     def delivered_labels(self) -> dict[str, float]:

@@ -37,10 +37,7 @@ def record_fault(home: Path, document: Document) -> str | None:
             after_end = was_ended(document) and own.round >= trained_rounds(document)
             uncounted.append((own.round + 1, ENDED_BEFORE if after_end else NOT_ASKED))
             continue
-        attempt = one.get("attempt", 0)
-        if own.attempt < attempt:  # the server was stopped, and asked for the round again
-            continue
-        fault = _round_fault(own, one, attempt)
+        fault = _round_fault(own, one)
         if fault is not None:
             return fault
         if one["taken"] is not True:
@@ -66,19 +63,15 @@ def unasked_rounds(home: Path, document: Document) -> int:
     if "rounds" not in document:
         return 0
     offer = offer_from(document["offer"])
-    answered = {(own.round + 1, own.attempt) for own in rounds_of(home, offer.hash)}
+    answered = {own.round + 1 for own in rounds_of(home, offer.hash)}
     missed = [
         one for one in document["rounds"] if not one["taken"] and not str(one.get("reason", "")).startswith(REMOVED)
     ]
-    return sum((one["round"], one.get("attempt", 0)) not in answered for one in missed)
+    return sum(one["round"] not in answered for one in missed)
 
 
-def _round_fault(own: RoundRecord, one: Document, attempt: int) -> str | None:
+def _round_fault(own: RoundRecord, one: Document) -> str | None:
     number = own.round + 1
-    if own.attempt > attempt:
-        return coded(
-            "fault.round_again", "round {round} was asked for again after the one that it counts", round=number
-        )
     if own.received != one["previous"]:
         return coded(
             "fault.round_model",

@@ -18,7 +18,7 @@ from typing import Any
 from truthfl.coded_text import CodedText, from_form
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import write_file
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key, read_agreement_key
+from truthfl.ledger.agreement_keys import AgreementKey, kept_agreement_key, read_agreement_key
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.documents import answer, answer_fault
 from truthfl.ledger.signing import PrivateKey
@@ -66,10 +66,9 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
     existing = read_answer(home, offer)
     if existing is not None:
         return existing
-    agreement_key = ""
-    if accepted and offer.job.agreement_key:
-        agreement_key = agreement_line(kept_agreement_key(_agreement_file(home, offer), sync=False))
-    signed_answer = answer(offer, key, accepted=accepted, agreement_key=agreement_key)
+    wants_key = accepted and offer.job.agreement_key
+    agreement = kept_agreement_key(_agreement_file(home, offer), sync=False) if wants_key else None
+    signed_answer = answer(offer, key, accepted=accepted, agreement=agreement)
     fault = answer_fault(signed_answer, offer)
     if fault is not None:
         raise InputError(f"this key cannot answer the offer to {offer.client.name}: {fault}.")

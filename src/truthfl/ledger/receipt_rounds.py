@@ -19,7 +19,7 @@ from truthfl.ledger.job_view import JobView
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.terms import Offer
 
-FROM_THE_LEDGER = ("round", "previous", "model", "attempt", "refused")  # fields of a round's entry in a receipt
+FROM_THE_LEDGER = ("round", "previous", "model", "refused")  # fields of a round's entry in a receipt
 FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason"))
 
 

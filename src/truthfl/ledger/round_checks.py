@@ -38,8 +38,6 @@ def round_faults(view: JobView) -> Iterator[Fault]:
         if previous is not None and document["previous"] != previous:
             yield fault_at(entry, "it starts from another model than the one after the round before")
         previous = document["model"]
-        if document.get("attempt", 0) != _attempt_before(view, entry):
-            yield fault_at(entry, "it is of another start of the server than the last one before it")
 
 
 def _earlier_round_faults(view: JobView, entry: Entry, names: set[str], taking_part: set[str]) -> Iterator[Fault]:
@@ -57,13 +55,8 @@ def _earlier_round_faults(view: JobView, entry: Entry, names: set[str], taking_p
 
 def _start_faults(view: JobView) -> Iterator[Fault]:
     for number, entry in enumerate(view.starts):
-        if (entry.document["attempt"], entry.key) != (number, str(number)):
+        if (entry.document["start"], entry.key) != (number, str(number)):
             yield fault_at(entry, f"it is where start {number} of the server should be")
-
-
-def _attempt_before(view: JobView, entry: Entry) -> int:
-    """The number of the last start of the server before this entry; 0 if there is none."""
-    return max((start.document["attempt"] for start in view.starts if start.sequence < entry.sequence), default=0)
 
 
 def final_faults(view: JobView) -> Iterator[Fault]:

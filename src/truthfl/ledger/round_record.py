@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE
+from truthfl.files import PRIVATE_FILE_MODE, wait_for_disk
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
@@ -29,21 +29,24 @@ _encoder = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One report.
+    """One report. The last record of a round counts.
 
-    round, attempt  as in the training message: counted from 0; the number of the server's start
-    received        the digest of the common model, as in the ledger's entries
-    sent            the digest of the report as it left her computer
-    unchanged       in how many rounds until now the model was the same as before
-    returns         how often until now the server went back to rounds that she had answered
+    round      counted from 0
+    received   the digest of the common model, as in the ledger's entries
+    sent       the digest of the report as it left this computer
+    unchanged  in how many rounds until now the model was the same as before
+    changed    the number of earlier rounds that changed the model, as the server says
+    missing    of a masked report: who is missing by the last list that was signed, by index
+    opened     whether this participant's shares of the others' own masks were told for that list
     """
 
     round: int
-    attempt: int
     received: str
     sent: str
     unchanged: int = 0
-    returns: int = 0
+    changed: int = 0
+    missing: tuple[int, ...] = ()
+    opened: bool = False
 
 
 class RoundFile:
@@ -78,12 +81,6 @@ class RoundFile:
             self._read_last(own.st_size)
         return True
 
-    def latest_of(self, round_: int) -> RoundRecord | None:
-        """The latest report of this round among the recent ones; None if there is none."""
-        lines = self._recent(os.fstat(self.handle).st_size).splitlines()
-        records = (_record(line, self.path) for line in reversed(lines))
-        return next((record for record in records if record.round == round_), None)
-
     def append(self, record: RoundRecord) -> None:
         line = _encoder.encode(vars(record)).encode() + b"\n"
         read, self._read = self._read, None
@@ -93,6 +90,7 @@ class RoundFile:
             raise ServiceError(f"{self.path} cannot be written: {error.strerror}.") from None
         if written != len(line):
             raise ServiceError(f"{self.path} cannot be written: there is no room for a line.")
+        wait_for_disk(self.handle)
         self._last, self._read = record, (*read[:-1], read[-1] + len(line)) if read else None
 
     def close(self) -> None:
@@ -178,7 +176,7 @@ os.register_at_fork(after_in_child=_forget_aside)
 
 
 def rounds_of(home: Path, offer_hash: str) -> list[RoundRecord]:
-    """All reports that were sent under this offer, in their order."""
+    """All reports that were sent under this offer, by round."""
     path = rounds_file(home, offer_hash)
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -186,7 +184,7 @@ def rounds_of(home: Path, offer_hash: str) -> list[RoundRecord]:
         return []
     except OSError as error:
         raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
-    return [_record(line, path) for line in lines]
+    return list({record.round: record for record in (_record(line, path) for line in lines)}.values())
 
 
 def last_round(home: Path, offer_hash: str) -> RoundRecord | None:
@@ -221,6 +219,7 @@ def _state(file: os.stat_result) -> tuple[int, ...]:
 
 def _record(line: bytes, path: Path | str) -> RoundRecord:
     try:
-        return RoundRecord(**json.loads(line))
-    except (ValueError, TypeError):
+        fields = json.loads(line)
+        return RoundRecord(**fields | {"missing": tuple(fields["missing"])})
+    except (ValueError, TypeError, KeyError):
         raise InputError(f"{path} has a line that is no record of a round; it should not be edited.") from None

@@ -10,7 +10,6 @@ from truthfl.errors import InputError
 
 MEAN, OWN = "mean", "own"
 AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
-ALWAYS, FROM_THREE = "always", "in rounds of three or more"  # when reports are masked
 PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
 LONGEST_TASK_NAME = 100
@@ -20,7 +19,7 @@ DEFAULTS: Mapping[str, object] = {
     "agreement_key": "",
     "report_bound": 0.0,
     "aggregation": MEAN,
-    "secure_aggregation": "",
+    "masked": False,
     "least_participation": 1.0,
     "rescales": False,
     "loss_by_rounds": [],
@@ -29,11 +28,6 @@ DEFAULTS: Mapping[str, object] = {
     "picture_fit": "",
     "payment_note": "",
 }
-
-
-def masks_reports(secure_aggregation: str, taking_part: int) -> bool:
-    """Whether reports are masked in a job in which so many clients take part."""
-    return secure_aggregation == ALWAYS or (secure_aggregation == FROM_THREE and taking_part >= FEWEST_MASKED)
 
 
 def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,14 +76,14 @@ def require_sound_task(task: object) -> None:
         raise InputError("this is no offer: its task has no name, document, digest and revision.")
 
 
-def require_sound_round_terms(agreement_key: object, bound: object, aggregation: object, secure: object) -> None:
+def require_sound_round_terms(agreement_key: object, bound: object, aggregation: object, masked: object) -> None:
     """Raise InputError unless these terms of an offer are sound."""
     key = agreement_key
     if not isinstance(key, str) or (key and (len(key) != KEY_DIGITS or not set(key) <= HEX_DIGITS)):
         raise InputError(f"this is no offer: its agreement_key has not {KEY_DIGITS} hexadecimal digits.")
     if type(bound) not in (int, float) or not 0 <= bound < math.inf:  # type: ignore[operator]
         raise InputError("this is no offer: its report_bound is no finite number from 0 on.")
-    if aggregation not in AGGREGATIONS or secure not in ("", ALWAYS, FROM_THREE):
+    if aggregation not in AGGREGATIONS or type(masked) is not bool:
         raise InputError("this is no offer: it does not say in a known way how reports are combined.")
-    if secure and not (key and bound and aggregation == MEAN):
+    if masked and not (key and bound and aggregation == MEAN):
         raise InputError("this is no offer: masked reports need an agreement key, a bound and the mean of reports.")

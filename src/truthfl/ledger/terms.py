@@ -17,6 +17,7 @@ from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.earlier_offers import in_present_format, is_flat
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
+from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.tried_lies import TriedLie, field_values, tried_lie_from
 from truthfl.mechanism import formulas
@@ -197,6 +198,12 @@ class Agreement:
 
     terms: JobTerms
     offers: tuple[Offer, ...]
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds these people train: none if nobody does, or fewer than masks need."""
+        fewest = FEWEST_MASKED if self.terms.masked else 1
+        return self.terms.rounds if len(self.offers) >= fewest else 0
 
     @cached_property
     def participation(self) -> tuple[FloatArray, IntArray]:

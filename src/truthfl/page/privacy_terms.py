@@ -51,7 +51,7 @@ def what_leaves(offer: Offer) -> list[Message]:
         Message("privacy.progress", {"noun": noun}),
         Message("privacy.answers"),
         *([Message("privacy.audition", {"number": client.samples, "noun": noun})] if job.has_audition else []),
-        Message("privacy.masked" if job.secure_aggregation else seen, {"sent": rounds, "noun": noun}),
+        Message("privacy.masked" if job.masked else seen, {"sent": rounds, "noun": noun}),
     ]
 
 

@@ -1,8 +1,4 @@
-"""A participant's Flower ClientApp.
-
-Imports `participant`, `round_guard`, `signatory`, the protocol's `message_codes`, `messages`, `record_digests`, the
-ledger's `canonical` and `server_stage`, `texts`, Flower.
-"""
+"""A participant's Flower ClientApp."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from truthfl.errors import InputError
+from truthfl.federation.participant.masked_reports import MaskingClient
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.round_guard import asked_round
 from truthfl.federation.participant.signatory import Signatory
@@ -33,11 +30,13 @@ from truthfl.federation.protocol.messages import (
     EXAMPLES,
     FINAL,
     LABELS,
-    MASKS,
+    MASK_KEYS,
+    MASK_LIST,
+    MASK_SHARES,
+    MASK_TERMS,
     MODEL,
     NEWS,
     OFFER,
-    PEERS,
     RECEIPT,
     ROUND,
     document_in,
@@ -121,11 +120,16 @@ def require_from_operator(signatory: Signatory, assignment: ConfigRecord, arrays
         raise InputError("this message is not from the operator of the accepted offer: its code is wrong.")
 
 
-def round_record(signatory: Signatory, assignment: ConfigRecord, report_digest: str) -> ConfigRecord:
-    """The record of a report with this digest that says which training message it answers, with her code."""
+def round_record(
+    signatory: Signatory, assignment: ConfigRecord, report_digest: str, more: Mapping[str, Any]
+) -> ConfigRecord:
+    """The record of a report with this digest that says which training message it answers, with a code.
+
+    more  what a masked report tells besides
+    """
     key = signatory.code_key(str(assignment["offer"]))
     fields = {name: assignment[name] for name in ECHOED if name in assignment}
-    return ConfigRecord(with_code(key, PARTICIPANT, fields, report_digest))
+    return ConfigRecord(with_code(key, PARTICIPANT, {**fields, **more}, report_digest))
 
 
 def required_code(signatory: Signatory, document: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -158,23 +162,39 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
         content.array_records[MODEL] = model_record(kept.model)
         return Message(content, reply_to=message)
 
-    @app.query(PEERS)
-    def peers(message: Message, context: Context) -> Message:
+    @app.query(MASK_TERMS)
+    def mask_terms(message: Message, context: Context) -> Message:
         participant, document = participant_of(context), document_in(message)
         offer, key = required_code(participant, document)
-        participant.masking(offer).keep_peers(document.get("acceptances"))
+        participant.masking(offer).keep_terms(document.get("terms"))
         return Message(document_record(with_document_code(key, PARTICIPANT, {"kept": True})), reply_to=message)
 
-    @app.query(MASKS)
-    def masks(message: Message, context: Context) -> Message:
-        participant, document = participant_of(context), document_in(message)
-        offer, key = required_code(participant, document)
-        round_, attempt, missing = document.get("round"), document.get("attempt"), document.get("missing")
-        if type(round_) is not int or type(attempt) is not int or not isinstance(missing, list):
-            raise InputError("the message does not say which keys of which round it asks for.")
-        told = participant.masking(offer).keys_of_missing(round_, attempt, missing)
-        keys = {"keys": {str(peer): key.hex() for peer, key in told.items()}}
-        return Message(document_record(with_document_code(key, PARTICIPANT, keys)), reply_to=message)
+    def masks_query(action: str, answer: Callable[[MaskingClient, int, list[int], Mapping[str, Any]], dict[str, Any]]) -> None:
+        """Answer a query on an answered round: which, who is missing, and what else the document has."""
+
+        @app.query(action)
+        def query(message: Message, context: Context) -> Message:
+            participant, document = participant_of(context), document_in(message)
+            offer, key = required_code(participant, document)
+            round_, missing = document.get("round"), document.get("missing")
+            if type(round_) is not int or not isinstance(missing, list) or not all(type(one) is int for one in missing):
+                raise InputError("the message does not say of which round it is, and who is missing.")
+            told = answer(participant.masking(offer), round_, missing, document)
+            return Message(document_record(with_document_code(key, PARTICIPANT, {"round": round_} | told)), reply_to=message)
+
+    masks_query(MASK_LIST, lambda masks, round_, missing, _: masks.signed_list(round_, missing))
+    masks_query(
+        MASK_KEYS,
+        lambda masks, round_, missing, document: {
+            "keys": {str(peer): told for peer, told in masks.keys_of_missing(round_, missing, document.get("signatures")).items()}
+        },
+    )
+    masks_query(
+        MASK_SHARES,
+        lambda masks, round_, missing, document: masks.shares(
+            round_, missing, document.get("signatures"), document.get("shares")
+        ),
+    )
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -185,12 +205,20 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
         require_from_operator(participant, assignment, arrays)
         common, digest = received_model(arrays)
         asked = asked_round(assignment, digest)
-        with participant.answering(offer_hash, asked, common) as sent:
+        masks = participant.masking(offer_hash) if participant.job_terms(offer_hash).masked else None
+        with participant.answering(offer_hash, asked, common) as answer:
             made = participant.report(offer_hash, common, asked.round)
-            report = model_record(participant.sent_report(offer_hash, assignment, asked, common, made))
-            sent_digest = array_bytes_digest(report)
-            sent(sent_digest)
-        record = round_record(participant, assignment, sent_digest)
-        return Message(RecordDict({MODEL: report, ROUND: record}), reply_to=message)
+            if masks is None:
+                report = model_record(made)
+                sent_digest, told = array_bytes_digest(report), {}
+                answer.sent(sent_digest)
+            else:
+                numbers, shares = masks.masked(made - common, asked)
+                report = model_record(numbers)
+                sent_digest, absent = array_bytes_digest(report), masks.sound_list(asked.round, assignment.get("absent"))
+                record = answer.sent(sent_digest, absent)
+                told = masks.list_signature(record, record.missing) | {"shares": shares}
+        fields = round_record(participant, assignment, sent_digest, told)
+        return Message(RecordDict({MODEL: report, ROUND: fields}), reply_to=message)
 
     return app

@@ -1,223 +1,227 @@
-"""A participant's part in secure aggregation: her peers, her masked reports, and keys of peers who are missing.
+"""A participant's part in secure aggregation: signed terms, masked reports, and what is told to open a round's sum.
 
-Her folder keeps the peers that she was told and, in one file per offer, a line for each round that she delivered and
-for each time she was asked for keys: she answers a round once, and what an operator asked of her can be held against
-the receipt. Imports the protocol's `masking`, `files`, `learning.model` and the ledger.
+In a round the node signs lists of who is missing, each longer than the one before, and tells nothing until everybody
+who is left has signed the same. Then it tells the masks shared with the missing, and last its shares of the others' own
+masks. After that it signs no other list in this round. `RoundRecord` keeps both, so a restart does not undo them.
 """
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import InputError
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.federation.protocol.mask_terms import MaskTerms, mask_terms_from
 from truthfl.federation.protocol.masking import (
-    MOST_PEERS,
     Masked,
     in_fixed_point,
+    locked_share,
     mask_stream,
     mask_sum,
+    own_mask,
+    own_seed,
     pair_key,
+    round_context,
     round_key,
+    shares_of,
+    survivors_text,
+    threshold,
+    unlocked_share,
 )
-from truthfl.files import PRIVATE_FILE_MODE, write_file
+from truthfl.files import write_file
 from truthfl.learning.model import Params
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, is_agreement_line
+from truthfl.ledger.agreement_keys import (
+    AgreementKey,
+    agreement_line,
+    list_key,
+    list_line,
+    list_signed_by,
+    own_secret,
+)
 from truthfl.ledger.canonical import canonical_bytes, read_document
-from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED
-from truthfl.ledger.signing import signed_by
+from truthfl.ledger.round_record import RoundRecord, open_rounds
 from truthfl.ledger.terms import Offer
 
-PEERS, MASKED = "peers", "masked-rounds"
-WEIGHT_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class MaskedRound:
-    """A round as the server asks for it: its number, the server's attempt, the common model's digest, and the peers."""
-
-    round: int
-    attempt: int
-    model: str
-    peers: tuple[int, ...]
+MASKS = "masks"
 
 
 @dataclass(eq=False)
 class MaskingClient:
     """One participant's masks under one accepted offer.
 
-    key        her agreement key
-    home       her folder
-    stream     computes a mask; simulations share them
-    peer_keys  by index: the peers' public agreement keys; None before they are read
-    delivered  by (round, attempt): the rounds that she delivered; None before they are read
+    key     the participant's agreement key
+    home    the participant's folder
+    stream  computes a mask; simulations share them
     """
 
     offer: Offer
     key: AgreementKey
     home: Path
     stream: Callable[[bytes, int], bytes] = mask_stream
-    peer_keys: dict[int, str] | None = None
-    delivered: dict[tuple[int, int], MaskedRound] | None = None
-    pair_keys: dict[str, bytes] = field(default_factory=dict)
+    known_terms: MaskTerms | None = None
+    pair_keys: dict[int, bytes] = field(default_factory=dict)
 
     @cached_property
     def line(self) -> str:
-        """Her public agreement key."""
+        """The public agreement key."""
         return agreement_line(self.key)
 
-    def keep_peers(self, acceptances: object) -> None:
-        """Check and keep the peers' signed acceptances, given by index; raise InputError if they are not sound."""
-        keys = _peer_keys(self.offer, self.line, acceptances)
-        content = canonical_bytes({"acceptances": acceptances})
-        if write_file(self._peers_file, content, keep_existing=True, sync=False):
-            self.peer_keys = keys
-        elif self._peers() != keys:
-            raise InputError("other peers were named for this offer before.")
-
-    def require_may_be_unmasked(self) -> None:
-        """Raise InputError if her reports under this offer are masked."""
-        if self.offer.job.secure_aggregation == ALWAYS or self._peers():
-            raise InputError("this offer's reports are masked; one that is not is refused.")
-        self._note({"unmasked": True})
-
-    def masked(self, change: Params, weight: float, asked: MaskedRound) -> Masked:
-        """Her masked report; the same when it is asked for again."""
-        least, most = self.offer.client.weight, 1.0 / self.offer.client.participation
-        if not least * (1.0 - WEIGHT_ROUNDING) <= weight <= most * (1.0 + WEIGHT_ROUNDING):
-            raise InputError(f"the report's weight is {weight:g}; by the offer it is from {least:g} to {most:g}.")
-        if len(set(asked.peers)) < FEWEST_MASKED - 1 or not set(asked.peers) <= set(self._peers()):
-            raise InputError("a masked report needs at least two peers, all of them named before the first round.")
-        earlier = self._delivered().get((asked.round, asked.attempt))
-        if earlier is not None and earlier != asked:
-            raise InputError(f"round {asked.round + 1} was asked for before, with another model or other peers.")
-        if earlier is None:
-            self._deliver(asked)
-        keys = self._round_keys(asked, asked.peers)
-        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(
-            keys, self.line, len(change), self.stream
-        )
-
-    def keys_of_missing(self, round_: int, attempt: int, missing: Sequence[int]) -> dict[int, bytes]:
-        """The keys of one round that she shares with peers whose reports are missing.
-
-        Only for a round that she delivered and for peers that she masked it with; and at least three reports, hers and
-        two of her peers', must remain in the sum.
-        """
-        asked = self._delivered().get((round_, attempt))
-        if asked is None:
-            raise InputError(f"round {round_ + 1} was not delivered; its keys are not told.")
-        if not missing or not set(missing) <= set(asked.peers):
-            raise InputError("keys are told of peers in that round only.")
-        told = set(missing) | self._told(round_, attempt)
-        if len(asked.peers) - len(told) < FEWEST_MASKED - 1:
-            raise InputError("fewer than three reports would remain in the sum; the keys are not told.")
-        self._note({"round": round_, "attempt": attempt, "missing": sorted(missing)})
-        return dict(zip(missing, self._round_keys(asked, missing).values(), strict=True))
+    def keep_terms(self, envelope: object) -> None:
+        """Check and keep the signed terms; raise InputError if they are not sound, or others were kept before."""
+        terms = mask_terms_from(envelope, self.offer, (self.line, list_line(self.key)))
+        content = canonical_bytes(envelope)  # type: ignore[arg-type]
+        if not write_file(self._terms_file, content, keep_existing=True) and self.terms != terms:
+            raise InputError("other terms of the masks were signed for this offer before.")
+        self.known_terms = terms
 
     @property
-    def _peers_file(self) -> Path:
-        return self.home / PEERS / f"{self.offer.hash}.json"
+    def terms(self) -> MaskTerms:
+        """The terms that were kept; raise InputError if there are none."""
+        if self.known_terms is None:
+            if not self._terms_file.exists():
+                raise InputError("reports under this offer are masked, and no terms of the masks came.")
+            kept = read_document(self._terms_file.read_bytes(), str(self._terms_file))
+            self.known_terms = mask_terms_from(kept, self.offer, (self.line, list_line(self.key)))
+        return self.known_terms
+
+    def masked(self, change: Params, asked: AskedRound) -> tuple[Masked, str]:
+        """The masked report of a round and, in hexadecimal, the locked shares of its own mask, by the peers' order."""
+        terms, own = self.terms, self.terms.own.index
+        peers = sorted(terms.peers_in(asked.round))
+        needed = threshold(len(peers) + 1)
+        if needed > len(peers) + 1:
+            raise InputError(f"in round {asked.round + 1} fewer than three share masks; no report is sent.")
+        context = round_context(terms.group, asked.round, asked.changed, asked.received)
+        secret = self._secret
+        keys = {terms.peers[peer].agreement_key: round_key(self._pair(peer), context) for peer in peers}
+        total = in_fixed_point(change, terms.own.weight, self.offer.job.bound_of_round(asked.changed))
+        total += mask_sum(keys, self.line, len(change), self.stream)
+        total += own_mask(own_seed(secret, context), len(change))
+        shares = shares_of(secret, context, peers, needed)
+        locked = b"".join(locked_share(shares[peer], self._pair(peer), context, own, peer) for peer in peers)
+        return total, locked.hex()
+
+    def sound_list(self, round_: int, missing: object) -> tuple[int, ...]:
+        """The first list of a round, as the training message has it; raise InputError if it may not be signed."""
+        if not isinstance(missing, list) or not all(type(index) is int for index in missing):
+            raise InputError("the message does not say who is missing in this round.")
+        self._require_sound(round_, missing)
+        return tuple(sorted(set(missing)))
+
+    def signed_list(self, round_: int, missing: Collection[int]) -> dict[str, Any]:
+        """Sign that these are missing in a round, and whoever was missing on an earlier list.
+
+        Once the shares of the round were told, the answer is the list for which they were told, whatever is asked.
+        """
+        with open_rounds(self.home, self.offer.hash) as rounds:
+            last = self._answered(rounds.last, round_)
+            wanted = tuple(sorted({*last.missing, *missing}))
+            if last.opened:
+                wanted = last.missing
+            self._require_sound(round_, wanted)
+            if wanted != last.missing:
+                rounds.append(replace(last, missing=wanted))
+        return self.list_signature(last, wanted)
+
+    def list_signature(self, record: RoundRecord, missing: tuple[int, ...]) -> dict[str, Any]:
+        """The signature of a list, without a look at what was signed before."""
+        text = survivors_text(self._context(record), missing)
+        return {"missing": list(missing), "signature": list_key(self.key).sign(text).hex()}
+
+    def keys_of_missing(self, round_: int, missing: Collection[int], signatures: object) -> dict[int, str]:
+        """The masks that the participant shares with the missing peers, as keys in hexadecimal.
+
+        signatures  by index: of this list, by all peers who are not on it
+        """
+        with open_rounds(self.home, self.offer.hash) as rounds:
+            last = self._signed(rounds.last, round_, missing, signatures)
+        context = self._context(last)
+        peers = self.terms.peers_in(round_)
+        return {peer: round_key(self._pair(peer), context).hex() for peer in missing if peer in peers}
+
+    def shares(self, round_: int, missing: Collection[int], signatures: object, locked: object) -> dict[str, Any]:
+        """The participant's shares of the own masks of those who are not missing, their own included.
+
+        signatures  as in `keys_of_missing`
+        locked      by index: the locked shares of the peers who are not missing
+
+        A share that does not fit is named instead, and the others are told.
+        """
+        own = self.terms.own.index
+        if not isinstance(locked, Mapping):
+            raise InputError("the message has no shares.")
+        with open_rounds(self.home, self.offer.hash) as rounds:
+            last = self._signed(rounds.last, round_, missing, signatures)
+            present = set(self.terms.peers_in(round_)) - set(missing)
+            context = self._context(last)
+            told, unfit = {str(own): self._own_share(round_, context)}, []
+            for peer in sorted(present):
+                try:
+                    share = unlocked_share(
+                        bytes.fromhex(str(locked.get(str(peer)))), self._pair(peer), context, peer, own
+                    )
+                    told[str(peer)] = f"{share:x}"
+                except (InputError, ValueError):
+                    unfit.append(peer)
+            if not last.opened:
+                rounds.append(replace(last, opened=True))
+        return {"shares": told} | ({"unfit": unfit} if unfit else {})
+
+    def _own_share(self, round_: int, context: bytes) -> str:
+        own, peers = self.terms.own.index, self.terms.peers_in(round_)
+        return f"{shares_of(self._secret, context, [own], threshold(len(peers) + 1))[own]:x}"
+
+    @property
+    def _terms_file(self) -> Path:
+        return self.home / MASKS / f"{self.offer.hash}.json"
 
     @cached_property
-    def _rounds_file(self) -> Path:
-        return self.home / MASKED / f"{self.offer.hash}.jsonl"
+    def _secret(self) -> bytes:
+        return own_secret(self.key, "masks")
 
-    def _peers(self) -> dict[int, str]:
-        """The peers' public agreement keys; empty if none were named."""
-        if not self.peer_keys:
-            if not self._peers_file.exists():
-                return {}
-            document = read_document(self._peers_file.read_bytes(), str(self._peers_file))
-            self.peer_keys = _peer_keys(self.offer, self.line, document.get("acceptances"))
-        return self.peer_keys
+    def _context(self, record: RoundRecord) -> bytes:
+        return round_context(self.terms.group, record.round, record.changed, record.received)
 
-    def _round_keys(self, asked: MaskedRound, peers: Sequence[int]) -> dict[str, bytes]:
-        """By the public agreement keys of these peers: the keys of a round that she shares with them."""
-        known, keys = self._peers(), {}
-        for peer in peers:
-            line = known[peer]
-            pair = self.pair_keys.get(line)
-            if pair is None:
-                pair = self.pair_keys[line] = pair_key(self.key, line, self.offer.job.name)
-            keys[line] = round_key(pair, asked.round, asked.attempt, asked.model)
-        return keys
+    def _pair(self, peer: int) -> bytes:
+        if peer not in self.pair_keys:
+            self.pair_keys[peer] = pair_key(self.key, self.terms.peers[peer].agreement_key, self.terms.group)
+        return self.pair_keys[peer]
 
-    def _delivered(self) -> dict[tuple[int, int], MaskedRound]:
-        if self.delivered is None:
-            rounds = [line for line in self._lines() if "peers" in line]
-            self.delivered = {
-                (line["round"], line["attempt"]): MaskedRound(
-                    line["round"], line["attempt"], line["model"], tuple(line["peers"])
-                )
-                for line in rounds
-            }
-        return self.delivered
+    def _answered(self, last: RoundRecord | None, round_: int) -> RoundRecord:
+        if last is None or last.round != round_:
+            raise InputError(f"round {round_ + 1} is not the last one that was answered; nothing is told of it.")
+        return last
 
-    def _told(self, round_: int, attempt: int) -> set[int]:
-        """The peers whose keys of this round she has told."""
-        lines = [line for line in self._lines() if "missing" in line]
-        asked = [line["missing"] for line in lines if (line["round"], line["attempt"]) == (round_, attempt)]
-        return {peer for missing in asked for peer in missing}
+    def _signed(
+        self, last: RoundRecord | None, round_: int, missing: Collection[int], signatures: object
+    ) -> RoundRecord:
+        """The record of a round; raise InputError unless this list was signed here and by all peers not on it."""
+        record = self._answered(last, round_)
+        if tuple(sorted(missing)) != record.missing:
+            raise InputError(f"another list of who is missing in round {round_ + 1} was signed here.")
+        self._require_sound(round_, record.missing)
+        present = {index: peer for index, peer in self.terms.peers_in(round_).items() if index not in record.missing}
+        if not isinstance(signatures, Mapping) or set(signatures) != set(map(str, present)):
+            raise InputError(f"the list of who is missing in round {round_ + 1} is not signed by all who are not.")
+        text = survivors_text(self._context(record), record.missing)
+        for index, peer in present.items():
+            if not list_signed_by(peer.list_key, text, str(signatures[str(index)])):
+                raise InputError(f"participant {index} did not sign this list of who is missing in round {round_ + 1}.")
+        return record
 
-    def _deliver(self, asked: MaskedRound) -> None:
-        self._note({**vars(asked), "peers": list(asked.peers)})
-        self._delivered()[asked.round, asked.attempt] = asked
-
-    def _note(self, line: Mapping[str, Any]) -> None:
-        """Append a line to the file of rounds."""
-        path, text = self._rounds_file, canonical_bytes(line) + b"\n"
-        try:
-            try:
-                _append_to(path, text)
-            except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                _append_to(path, text)
-        except OSError as error:
-            raise ServiceError(f"{self._rounds_file} cannot be written: {error.strerror}.") from None
-
-    def _lines(self) -> list[dict[str, Any]]:
-        try:
-            text = self._rounds_file.read_text(encoding="utf-8")
-            return [json.loads(line) for line in text.splitlines() if line]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError):
-            raise InputError(f"{self._rounds_file} cannot be read; without it no masked round is answered.") from None
-
-
-def _append_to(path: Path, text: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE_MODE)
-    try:
-        if os.write(handle, text) != len(text):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    finally:
-        os.close(handle)
-
-
-def _peer_keys(offer: Offer, own: str, acceptances: object) -> dict[int, str]:
-    """By index: the agreement keys in these acceptances of the same job, each signed by its own identity key."""
-    if not isinstance(acceptances, Mapping) or not FEWEST_MASKED - 1 <= len(acceptances) <= MOST_PEERS:
-        raise InputError(f"peers are named by {FEWEST_MASKED - 1} to {MOST_PEERS} signed acceptances.")
-    keys: dict[int, str] = {}
-    identities = {offer.client.public_key}
-    for index, acceptance in acceptances.items():
-        document = acceptance.get("document") if isinstance(acceptance, Mapping) else None
-        if not isinstance(document, Mapping) or not str(index).isdecimal():
-            raise InputError("a peer is named by no signed acceptance.")
-        line, identity = document.get("agreement_key"), str(document.get("public_key"))
-        if (document.get("kind"), document.get("job")) != ("acceptance", offer.job.name):
-            raise InputError("a peer's paper is no acceptance of an offer of this job.")
-        if not is_agreement_line(line) or not signed_by(identity, document, str(acceptance.get("signature"))):
-            raise InputError("a peer's acceptance has no agreement key, or is not signed by the key that it names.")
-        if identity in identities or line in (own, *keys.values()) or int(index) == offer.client.index:
-            raise InputError("the same person is named twice among the peers.")
-        identities.add(identity)
-        keys[int(index)] = str(line)
-    return keys
+    def _require_sound(self, round_: int, missing: Collection[int]) -> None:
+        """Raise InputError if a list names strangers or this participant, or leaves too few."""
+        peers = self.terms.peers_in(round_)
+        if self.terms.own.index in missing:
+            raise InputError("the list of who is missing names this participant, who is not.")
+        if self.terms.knows_everybody and not set(missing) <= set(peers):
+            raise InputError("the list of who is missing names somebody who is not asked in this round.")
+        left = len(set(peers) - set(missing)) + 1
+        if left < threshold(len(peers) + 1):
+            raise InputError(
+                f"{left} reports would be in the sum; by the signed terms it needs {threshold(len(peers) + 1)}."
+            )

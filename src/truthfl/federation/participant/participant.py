@@ -7,7 +7,7 @@ Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +17,14 @@ import numpy as np
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
-from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
+from truthfl.federation.participant.masked_reports import MaskingClient
 from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.recent_entries import RecentEntries
-from truthfl.federation.participant.round_guard import AskedRound, answering
+from truthfl.federation.participant.round_guard import Answering, AskedRound, answering
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_task import model_of, task_of
-from truthfl.federation.protocol.masking import Masked, mask_stream
+from truthfl.federation.protocol.masking import mask_stream
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
@@ -38,6 +38,7 @@ from truthfl.learning.recipe import recipe_of
 from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
 from truthfl.ledger.commitment import audition_commitment
+from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.terms import Offer, offer_from
 
 MEND_LABELS = coded("news.mend_labels", "Mend your labels and join again; the offer is not answered yet.")
@@ -215,34 +216,26 @@ class Participant(Signatory):
 
     def answering(
         self, offer_hash: str, asked: AskedRound, common: Params
-    ) -> AbstractContextManager[Callable[[str], None]]:
+    ) -> AbstractContextManager[Answering]:
         """Refuse a training message for this round, with this model, unless it comes next; see `round_guard`."""
         offer, model = self._accepted_offer_and_model(offer_hash)
         if offer_hash not in self.starts:
             self.starts[offer_hash] = model.init(offer.job.seed)
         return answering(self.folder, offer, asked, common, lambda: self.starts[offer_hash])
 
+    def job_terms(self, offer_hash: str) -> JobTerms:
+        """The job's terms in an accepted offer."""
+        return self._accepted_offer_and_model(offer_hash)[0].job
+
     def masking(self, offer_hash: str) -> MaskingClient:
         """Her masks under an accepted offer; raise InputError if it has no agreement key."""
         if offer_hash not in self.masks:
             offer = self.accepted_offer(offer_hash)
-            if not offer.job.secure_aggregation:
+            if not offer.job.masked:
                 raise InputError("this offer's reports are not masked.")
             key = participant_folder.agreement_key(self.folder, offer)
             self.masks[offer_hash] = MaskingClient(offer, key, self.folder, self.mask_stream)
         return self.masks[offer_hash]
-
-    def sent_report(
-        self, offer_hash: str, fields: Mapping[str, Any], asked: AskedRound, common: Params, report: Params
-    ) -> Params | Masked:
-        """The report as it leaves her machine: masked if the training message with these fields asks for that."""
-        offer, _ = self._accepted_offer_and_model(offer_hash)
-        if "peers" not in fields:
-            if offer.job.secure_aggregation:
-                self.masking(offer_hash).require_may_be_unmasked()
-            return report
-        masked_round = MaskedRound(asked.round, asked.attempt, asked.received, tuple(fields["peers"]))
-        return self.masking(offer_hash).masked(report - common, float(fields.get("weight", 0.0)), masked_round)
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:
         """Return her report of one round, as her behaviour makes it; rounds count from 0."""

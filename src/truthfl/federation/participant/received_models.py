@@ -1,6 +1,6 @@
 """The common models that a participant received, kept in her folder for behaviours that use earlier ones.
 
-They are files because each message is handled by a new process. Imports `files` and `learning`.
+They are files because each message is handled by a new process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from truthfl.learning.model import Params
 from truthfl.learning.npy_format import npy_bytes
 
 RECEIVED = "received"
-REPEATABLE_ROUNDS = 100  # after a crash, the server repeats up to a quarter of a second of rounds
 
 
 def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: int) -> list[Params]:
@@ -27,7 +26,7 @@ def received_models(folder: Path, behaviour: Behaviour, common: Params, round_: 
     kept = {int(path.stem): path for path in folder.glob("*.npy") if path.stem.isdecimal()}
     earlier = sorted(number for number in kept if number < round_)
     write_file(folder / f"{round_}.npy", npy_bytes(common), sync=False)
-    for number in earlier[: -behaviour.remembers - REPEATABLE_ROUNDS]:
+    for number in earlier[: -behaviour.remembers - 1]:
         with suppress(OSError):
             kept[number].unlink()
     return updated_memory(behaviour, [read_npy(kept[number]) for number in earlier[-behaviour.remembers :]], common)

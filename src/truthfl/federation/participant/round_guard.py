@@ -1,14 +1,14 @@
-"""Which rounds a participant answers: those of her contract, once each, in order, from a model that follows the last.
+"""Which rounds a participant answers: those of the contract, once each, in order, from a model that follows the last.
 
-An operator who may choose the models that she trains from can make her reports tell more of her data than the joint
-training needs. A server that was stopped repeats a few rounds; that is allowed within limits. Imports
-`received_models`, `learning`, the ledger's `participant_folder`, `round_record`, `round_terms`, `terms`.
+An operator who may choose the models that participants train from can make their reports tell more of their data than
+the joint training needs. A server that was stopped asks again for the round that it had asked for, from the same model,
+and gets the same bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,14 +17,12 @@ from typing import Any, cast
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.federation.participant.received_models import REPEATABLE_ROUNDS
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
 from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
 from truthfl.ledger.round_terms import MEAN, OWN
 from truthfl.ledger.terms import Offer
 
-MOST_RETURNS = 10  # of a job: how often the server may go back to rounds that were answered
 MOST_UNCHANGED = 10  # of a job: rounds from the same model as the one before, of reports that are not masked
 BOUND_SLACK = 1.001  # for rounding in sums
 
@@ -33,32 +31,60 @@ BOUND_SLACK = 1.001  # for rounding in sums
 class AskedRound:
     """What a training message says of its round: as `RoundCall` of the protocol.
 
+    changed   the number of earlier rounds that changed the model, as the server says
     received  the digest of the model
-    masked    whether the report is masked, so that the server sees it only in a sum
     """
 
     round: int
-    attempt: int
     unchanged: int
+    changed: int
     received: str
-    masked: bool = False
 
 
 def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
     """The round that these fields of a message ask for; `received` is the digest of its model."""
-    round_, attempt, unchanged = fields.get("round"), fields.get("attempt", 0), fields.get("unchanged", 0)
-    if not all(type(number) is int and number >= 0 for number in (round_, attempt, unchanged)):
-        raise InputError("the message's round, attempt or unchanged is no whole number from 0 on.")
-    return AskedRound(cast(int, round_), attempt, unchanged, received, masked="peers" in fields)
+    round_, unchanged = fields.get("round"), fields.get("unchanged", 0)
+    if not all(type(number) is int and number >= 0 for number in (round_, unchanged)):
+        raise InputError("the message's round or unchanged is no whole number from 0 on.")
+    changed = fields.get("changed", round_)
+    if type(changed) is not int or not 0 <= changed <= cast(int, round_):
+        raise InputError("the message's number of rounds that changed the model is none from 0 to its round.")
+    return AskedRound(cast(int, round_), unchanged, changed, received)
+
+
+@dataclass(eq=False)
+class Answering:
+    """A round that is being answered; its file is locked.
+
+    record  the record of the round, which is written when the report's digest is known
+    before  the record that is in the file for this round, if it is asked for again
+    """
+
+    rounds: RoundFile
+    record: RoundRecord
+    before: RoundRecord | None
+    keep_model: Callable[[], None]
+
+    def sent(self, report: str, missing: Collection[int] = ()) -> RoundRecord:
+        """Write the record before the report with this digest is sent; raise InputError if another one was sent.
+
+        missing  who is missing by the first list that is signed, of a masked report
+        """
+        if self.before is None:
+            self.keep_model()
+            self.rounds.append(replace(self.record, sent=report, missing=tuple(sorted(missing))))
+        elif self.before.sent != report:
+            raise InputError(
+                f"round {self.record.round + 1:,} was answered with another report; each is answered once."
+            )
+        return cast(RoundRecord, self.rounds.last)
 
 
 @contextmanager
 def answering(
     home: Path, offer: Offer, asked: AskedRound, model: Params, start: Callable[[], Params]
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[Answering]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
-
-    The block calls the function that it gets with the digest of the report before it sends the report.
 
     model, start   the common model, and that of the terms, from which training starts
     """
@@ -68,55 +94,38 @@ def answering(
         raise InputError("the final model of this job is signed for; no more rounds are answered.")
     with open_rounds(home, offer.hash) as rounds:
         last = rounds.last
-        record = _first_record(asked) if last is None else _next_record(asked, last, rounds)
+        record = _next_record(asked, last, masked=offer.job.masked)
         _require_near(rounds, offer, asked, model, start())
 
-        def sent(report: str) -> None:
-            if offer.job.report_bound:
+        def keep_model() -> None:
+            if offer.job.report_bounds:
                 content = np.ascontiguousarray(model, dtype="<f4").data.cast("B")
                 rounds.models.keep(asked.received, content, None if last is None else last.received)
-            sent_record = replace(record, sent=report)
-            if sent_record != last:  # who asks the same again adds no line
-                rounds.append(sent_record)
 
-        yield sent
+        yield Answering(rounds, record, last if record is last else None, keep_model)
 
 
-def _first_record(asked: AskedRound) -> RoundRecord:
-    return RoundRecord(asked.round, asked.attempt, asked.received, "")
-
-
-def _next_record(asked: AskedRound, last: RoundRecord, rounds: RoundFile) -> RoundRecord:
+def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -> RoundRecord:
     """The record of a round after the last one; raise InputError if it is not one that may come next."""
     number = asked.round + 1
-    record = RoundRecord(asked.round, asked.attempt, asked.received, last.sent, last.unchanged, last.returns)
-    if asked.attempt < last.attempt:
-        raise InputError(f"round {number:,} is of an earlier start of the server than the last one.")
-    if asked.round == last.round and asked.received == last.received:
-        return record
-    if asked.round > last.round:
-        return replace(record, unchanged=_unchanged(asked, last)) if asked.received == last.received else record
-    if asked.attempt == last.attempt:
-        what = "was answered from another model" if asked.round == last.round else "is over"
-        raise InputError(f"round {number:,} {what}; each is answered once, in order.")
-    if last.round - asked.round > REPEATABLE_ROUNDS:
-        raise InputError(f"the server goes back from round {last.round + 1:,} to {number:,}; that is too far.")
-    if last.returns >= MOST_RETURNS:
-        raise InputError(f"the server has gone back {last.returns} times in this job; that is too often.")
-    earlier = rounds.latest_of(asked.round)
-    if earlier is not None and earlier.attempt == last.attempt and earlier.received != asked.received:
-        raise InputError(f"the server goes back to round {number:,} with another model than it had sent.")
-    return replace(record, returns=last.returns + 1)
+    if last is None:
+        return RoundRecord(asked.round, asked.received, "", changed=asked.changed)
+    if asked.round < last.round:
+        raise InputError(f"round {number:,} is over; each is answered once, in order.")
+    if asked.round == last.round:
+        if (asked.received, asked.changed) != (last.received, last.changed):
+            raise InputError(f"round {number:,} was answered from another model; each is answered once, in order.")
+        return last
+    unchanged = last.unchanged if masked else _unchanged(asked, last)
+    return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 
 
 def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
-    """How many rounds began with the model of the round before, this one included."""
+    """How many rounds began with the model of the round before, this one included; of reports that are not masked."""
     if asked.received != last.received:
         return last.unchanged
     if asked.unchanged < asked.round - last.round:
         raise InputError(f"round {asked.round + 1:,} has the same model as round {last.round + 1:,}, without a reason.")
-    if asked.masked:  # one client can have sums refused to the end; that must not cost the others their rounds
-        return last.unchanged
     if last.unchanged >= MOST_UNCHANGED:
         raise InputError(f"the model has stayed the same in {last.unchanged} rounds; no more such rounds are answered.")
     return last.unchanged + 1
@@ -128,18 +137,16 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
     if asked.round == 0 and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
-    if not offer.job.report_bound or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
+    if not offer.job.report_bounds or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
         return
     last, earlier, steps = rounds.last, initial, asked.round
     kept = None if last is None else rounds.models.model(last.received, model.nbytes)
     if last is not None and kept is not None:  # else it was lost in a crash, or she has answered no round
         earlier, steps = np.frombuffer(kept, dtype="<f4"), asked.round - last.round
-        if asked.attempt > last.attempt:  # both may have moved from where the server went back to
-            steps += 2 * REPEATABLE_ROUNDS
     apart = model - earlier
     with np.errstate(over="ignore"):  # infinity is far away
         distance = math.sqrt(float(np.square(apart, out=apart).sum()))  # a norm by BLAS wakes threads
-    bound = steps * _largest_change(offer)
+    bound = steps * _largest_change(offer, range(max(0, asked.changed - steps), asked.changed + 1))
     if distance > bound:
         raise InputError(
             f"the model of round {asked.round + 1:,} is {distance:.3g} away from the last one; by the offer it is at "
@@ -147,11 +154,12 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         )
 
 
-def _largest_change(offer: Offer) -> float:
-    """The longest change of the model in one round, if every report keeps the offer's bound B.
+def _largest_change(offer: Offer, changed: Iterable[int]) -> float:
+    """The longest change of the model in a round, if every report keeps the offer's bound B after so many changes.
 
     A mean with weights p_i / q_i changes it by at most B over the smallest q_i; a median of each coordinate by √2 B, a
     trimmed mean that keeps at least a quarter of the reports by 2 B.
     """
     robust = 1.0 if offer.job.aggregation == MEAN else 2.0
-    return BOUND_SLACK * robust * offer.job.report_bound / offer.job.least_participation
+    bound = max(offer.job.bound_of_round(earlier) for earlier in changed)
+    return BOUND_SLACK * robust * bound / offer.job.least_participation

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,6 +82,7 @@ class LiveStatus:
     cpu_seconds_in_rounds            the server's processor time in them
     sent_bytes_in_rounds, received_bytes_in_rounds  the length of its messages in them, and of the replies
     clients        by name: all clients of the job
+    waits_for      names of those without whom the round cannot change the model, while it waits for them
     refused_connections  the last ones
     """
 
@@ -100,6 +101,7 @@ class LiveStatus:
     sent_bytes_in_rounds: int = 0
     received_bytes_in_rounds: int = 0
     clients: dict[str, LiveClient] = field(default_factory=dict)
+    waits_for: list[str] = field(default_factory=list)
     refused_connections: list[RefusedConnection] = field(default_factory=list)
 
     @property
@@ -190,6 +192,14 @@ class LiveWriter:
         def edit(status: LiveStatus) -> None:
             status.paused = paused
             self._note_stage()
+
+        self.change(edit)
+
+    def set_waits_for(self, names: Collection[str]) -> None:
+        """Note without whom the round cannot go on; nobody if it can."""
+
+        def edit(status: LiveStatus) -> None:
+            status.waits_for = sorted(names)
 
         self.change(edit)
 

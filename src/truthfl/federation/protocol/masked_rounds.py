@@ -1,17 +1,20 @@
-"""The server's side of secure aggregation: a round in which it sees sums of reports only.
+"""The server's side of secure aggregation: a round in which it sees the sum of the reports only.
 
-Before her first round a client is told her peers, by their signed acceptances. A round is one message and one reply per
-client when nobody is missing; else those who delivered are asked for the keys of the masks that they share with those
-who are missing. A sum that is longer than honest reports can make it is left out, and the next rounds add up small
-groups, by which `suspects` finds whose reports make sums too long. Imports `enrolment`, `masking`,
-`message_codes`, `messages`, `record_digests`, `reports`, `round_entries`, `round_outcome`, `suspects`, `learning`, the
-ledger and Flower.
+Before the first round each participant gets signed terms that name their peers (`mask_terms`). A round has these steps:
+
+1. Participants send masked reports, each with the signature of the list of those who are known to be absent.
+2. If somebody else is missing, everybody who is left signs the longer list.
+3. They tell the masks that they share with the missing. Whoever does not is missing too, and step 2 is done again.
+4. They tell their shares of each other's own masks; enough shares of each open the sum.
+
+Nothing is told in 3 and 4 without the signatures of all who are left. A sum that is longer than honest reports make it
+changes nothing; nobody is named for it, since masks hide whose report it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +24,23 @@ from flwr.app import Message
 
 from truthfl.errors import InputError
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.masking import Masked, from_fixed_point, is_within, mask_sum, neighbours
+from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document, member_of
+from truthfl.federation.protocol.masking import (
+    CHECK_BYTES,
+    PRIME,
+    SHARE_BYTES,
+    Masked,
+    from_fixed_point,
+    is_within,
+    mask_sum,
+    neighbours,
+    own_mask,
+    round_context,
+    seed_from,
+    share_check,
+    survivors_text,
+    threshold,
+)
 from truthfl.federation.protocol.message_codes import (
     OPERATOR,
     PARTICIPANT,
@@ -29,56 +48,45 @@ from truthfl.federation.protocol.message_codes import (
     has_document_code,
     with_document_code,
 )
-from truthfl.federation.protocol.messages import MASKS, PARAMS, PEERS, document_in, model_record, query_message
+from truthfl.federation.protocol.messages import (
+    MASK_KEYS,
+    MASK_LIST,
+    MASK_SHARES,
+    MASK_TERMS,
+    PARAMS,
+    ROUND,
+    document_in,
+    model_record,
+    query_message,
+)
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.reports import report_or_reason
+from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports
-from truthfl.federation.protocol.suspects import Suspects
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
-from truthfl.ledger.agreement_keys import KEY_BYTES
+from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by
 from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
 
-TOO_FEW = "fewer than three reports"
-EXCLUDED = "excluded: sums with her reports were too long, three times, and those without her were not"
-
-
-@dataclass(eq=False)
-class Group:
-    """Clients whose reports are added up under masks of their own.
-
-    offers     by index
-    peers      by index: with whom each shares masks
-    reports    by index: the masked reports that arrived
-    told_keys  by (who told, who is missing): the keys of this round
-    """
-
-    offers: dict[int, Offer]
-    peers: dict[int, list[int]]
-    reports: dict[int, Masked] = field(default_factory=dict)
-    told_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
-
-    @property
-    def unknown_keys(self) -> dict[int, list[int]]:
-        """By client who delivered: her missing peers whose keys she has not told."""
-        wanted = {
-            own: [peer for peer in self.peers[own] if peer not in self.reports and (own, peer) not in self.told_keys]
-            for own in self.reports
-        }
-        return {own: missing for own, missing in wanted.items() if missing}
+TOO_FEW = "fewer reports than a sum needs"
+NOT_OPENED = "too few told what opens the sum"
+SHORTEST_ANSWER = 1.0  # seconds
 
 
 @dataclass(eq=False)
 class MaskedRounds:
     """The masked rounds of one start of the server.
 
-    taking_part  the offers of all who take part
-    weights      by client: the weight of her report
-    code_keys    by client: the key of the codes of her messages
-    acceptances  by client: her signed acceptance
-    informed     names of the clients who have confirmed their peers
+    taking_part   the offers of all who take part
+    weights       by participant: the weight of their report in a round in which they are asked
+    code_keys     by participant: the key of the codes of their messages
+    acceptances   by participant: their signed acceptance
+    operator_key  signs the terms of the masks
+    informed      names of the participants who have confirmed these
     """
 
     roster: Roster
@@ -86,141 +94,60 @@ class MaskedRounds:
     weights: Mapping[str, float]
     code_keys: Mapping[str, bytes]
     acceptances: Mapping[str, Mapping[str, Any]]
+    operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
-    suspects: Suspects = field(default_factory=Suspects)
+    silent: SilentPeople = field(default_factory=SilentPeople)
 
     @cached_property
     def peers(self) -> dict[int, list[int]]:
         return neighbours(offer.client.index for offer in self.taking_part)
 
     @cached_property
-    def lines(self) -> dict[int, str]:
-        """By index: the public agreement key."""
+    def members(self) -> dict[int, Member]:
         return {
-            offer.client.index: str(self.acceptances[offer.client.name]["document"]["agreement_key"])
+            offer.client.index: member_of(
+                offer, self.weights[offer.client.name], self.acceptances[offer.client.name]
+            )
             for offer in self.taking_part
         }
 
-    def groups(self, offers: Sequence[Offer], call: RoundCall) -> list[Group]:
-        """Those of these clients who are connected, know their peers and are not excluded, in groups to be added up."""
-        self._name_peers(offers)
-        present = {offer.client.index: offer for offer in offers if self._is_ready(offer)}
-        made = [self._group({own: present[own] for own in members}) for members in self.suspects.split(present, call)]
-        return [group for group in made if len(group.offers) >= FEWEST_MASKED]
-
-    def messages(self, groups: Sequence[Group], params: Params, call: RoundCall) -> list[Message]:
-        """The training messages of a round: as others, with the report's weight and the peers."""
-        arrays = model_record(params)
-        digest = array_bytes_digest(arrays)
-        made = []
-        for group in groups:
-            for own, offer in group.offers.items():
-                name = offer.client.name
-                fields = {**call.fields(offer), "weight": self.weights[name], "peers": group.peers[own]}
-                node = self.roster.node_of[name]
-                made.append(coded_training_message(self.code_keys.get(name), node, arrays, digest, fields))
-        return made
-
-    def delivered(self, groups: Sequence[Group], offers: Sequence[Offer]) -> list[str]:
-        """The names of those who delivered; if there was no group to ask, of those who could have."""
-        if groups:
-            present = {own for group in groups for own in group.reports}
-            return [offer.client.name for offer in offers if offer.client.index in present]
-        return [offer.client.name for offer in offers if self._is_ready(offer)]
-
-    def exclusion(self, offer: Offer) -> str | None:
-        """Why this client is not asked any more; None if she is."""
-        removed = self.roster.control.removed.get(offer.client.name)
-        return removed or (EXCLUDED if offer.client.index in self.suspects.excluded else None)
+    @cached_property
+    def group(self) -> str:
+        """The digest of all members."""
+        return group_digest(self.taking_part[0].job.name, list(self.members.values()))
 
     @property
     def seconds(self) -> float:
         """How long the server waits for reports."""
         return self.taking_part[0].job.round_seconds
 
-    def take(self, group: Group, offer: Offer, reply: Message, call: RoundCall, size: int) -> str | None:
-        """Keep the masked report in a reply; return the reason why it is refused, or None."""
-        blank = {PARAMS: np.zeros(size, dtype=np.uint32)}
-        report = report_or_reason(reply, blank, call.fields(offer), code_key=self.code_keys.get(offer.client.name))
-        if isinstance(report, str):
-            return report
-        group.reports[offer.client.index] = report[PARAMS]
-        return None
-
-    def total(self, group: Group, call: RoundCall) -> tuple[Params | None, str | None, list[Rejection]]:
-        """The sum of a group's weighted changes, or None and why there is none; and who did not help to unmask it."""
-        rejected = self._recover(group, call)
-        if len(group.reports) < FEWEST_MASKED:
-            return None, TOO_FEW, rejected
-        bound = group.offers[next(iter(group.offers))].job.report_bound
-        summed = np.zeros_like(next(iter(group.reports.values())))
-        for own, report in group.reports.items():
-            summed += report
-            keys = {self.lines[peer]: key for (teller, peer), key in group.told_keys.items() if teller == own}
-            if keys:
-                summed -= mask_sum(keys, self.lines[own], len(summed))
-        change = from_fixed_point(summed, bound)
-        weight = math.fsum(self.weights[group.offers[own].client.name] for own in group.reports)
-        good = is_within(change, weight, bound)
-        self.suspects.note(group.reports, good=good)
-        if good:
-            return change.astype(np.float32), None, rejected
-        length = float(np.linalg.norm(change))
-        reason = f"the sum of {len(group.reports)} reports has length {length:.3g}, beyond {weight * bound:.3g}"
-        return None, reason, rejected
-
-    def _is_ready(self, offer: Offer) -> bool:
-        """Whether a client is connected, knows her peers and is not excluded."""
+    def is_ready(self, offer: Offer) -> bool:
+        """Whether a participant is connected, has the terms of the masks and was not removed."""
         name = offer.client.name
-        return name in self.informed and name in self.roster.node_of and self.exclusion(offer) is None
+        return name in self.informed and name in self.roster.node_of and name not in self.roster.control.removed
 
-    def _group(self, members: dict[int, Offer]) -> Group:
-        """A group of these, without those who have fewer than two peers in it."""
-        while True:
-            peers = {own: [peer for peer in self.peers[own] if peer in members] for own in members}
-            lonely = [own for own, known in peers.items() if len(known) < FEWEST_MASKED - 1]
-            if not lonely:
-                return Group(members, peers)
-            members = {own: offer for own, offer in members.items() if own not in lonely}
-
-    def _name_peers(self, offers: Sequence[Offer]) -> None:
-        """Tell connected clients their peers, unless they have confirmed them."""
-        name_of = {offer.client.index: offer.client.name for offer in self.taking_part}
-        documents = {}
-        for offer in offers:
-            name = offer.client.name
-            if name in self.roster.node_of and name not in self.informed and self.exclusion(offer) is None:
-                named = {str(peer): self.acceptances[name_of[peer]] for peer in self.peers[offer.client.index]}
-                documents[name] = {"offer": offer.hash, "acceptances": named}
-        self.informed |= {name for name, reply in self._ask(PEERS, documents).items() if reply.get("kept") is True}
-
-    def _recover(self, group: Group, call: RoundCall) -> list[Rejection]:
-        """Ask for the keys shared with missing peers until all are known; who does not tell them is missing too."""
-        rejected: list[Rejection] = []
-        while len(group.reports) >= FEWEST_MASKED and group.unknown_keys:
-            wanted = group.unknown_keys
-            documents = {
-                group.offers[own].client.name: {
-                    "offer": group.offers[own].hash,
-                    "round": call.round,
-                    "attempt": call.attempt,
-                    "missing": missing,
-                }
-                for own, missing in wanted.items()
+    def send_terms(self, offers: Iterable[Offer]) -> None:
+        """Send the terms of the masks to connected participants, unless they have confirmed them."""
+        removed = self.roster.control.removed
+        new = [one for one in offers if one.client.name in self.roster.node_of and one.client.name not in removed]
+        by_index = {offer.client.index: self.acceptances[offer.client.name] for offer in self.taking_part}
+        documents = {
+            offer.client.name: {
+                "offer": offer.hash,
+                "terms": mask_terms_document(
+                    self.operator_key, offer, self.group, self.members, self.peers[offer.client.index], by_index
+                ),
             }
-            replies = self._ask(MASKS, documents)
-            for own, missing in wanted.items():
-                name = group.offers[own].client.name
-                keys = _keys_in(replies.get(name, {}), missing)
-                if keys is None:
-                    del group.reports[own]
-                    rejected.append((name, self.roster.node_of.get(name), "she did not tell the keys of missing peers"))
-                else:
-                    group.told_keys |= {(own, peer): key for peer, key in keys.items()}
-        return rejected
+            for offer in new
+            if offer.client.name not in self.informed
+        }
+        replies = self.ask(MASK_TERMS, documents, min(REPLY_TIMEOUT, self.seconds)) if documents else {}
+        self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
 
-    def _ask(self, action: str, documents: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Ask connected clients, by name; return the documents of those who answered with their code."""
+    def ask(
+        self, action: str, documents: Mapping[str, Mapping[str, Any]], seconds: float
+    ) -> dict[str, dict[str, Any]]:
+        """Ask connected participants, by name; return the documents of those who answered with their code."""
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
         messages = [
@@ -228,7 +155,7 @@ class MaskedRounds:
             for name, node in node_of.items()
         ]
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in self.roster.ask(messages, timeout=REPLY_TIMEOUT) if messages else ():
+        for node, reply in self.roster.ask(messages, timeout=seconds) if messages else ():
             name = name_at.get(node)
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
@@ -239,49 +166,325 @@ class MaskedRounds:
         return answers
 
 
+@dataclass(eq=False)
+class Sum:
+    """One round's sum while it is collected and opened.
+
+    offers      of those who are asked, by index
+    peers       by index: the peers who are asked too
+    context     of the round
+    reports     by index: the masked reports that arrived and count
+    locked      by index of the owner: the shares of their own mask, by holder
+    signed      by index: the list of who is missing that they signed last, and its signature
+    told_keys   by (who told, who is missing): the keys of the masks that they share
+    rejected    why somebody's report or answer does not count
+    asked       those who were asked for a report
+    """
+
+    masked: MaskedRounds
+    wait: RoundWait
+    call: RoundCall
+    offers: dict[int, Offer]
+    peers: dict[int, list[int]]
+    context: bytes
+    reports: dict[int, Masked] = field(default_factory=dict)
+    locked: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    signed: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
+    told_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    rejected: list[Rejection] = field(default_factory=list)
+    asked: set[int] = field(default_factory=set)
+
+    def left_with(self, present: Iterable[int]) -> set[int]:
+        """Those of these who have enough peers among them; fewer than a sum needs are none."""
+        left = set(present)
+        while True:
+            lonely = {own for own in left if len(left & set(self.peers[own])) + 1 < threshold(len(self.peers[own]) + 1)}
+            if not lonely:
+                return left if len(left) >= FEWEST_MASKED else set()
+            left -= lonely
+
+    def take(self, offer: Offer, reply: Message, size: int) -> str | None:
+        """Keep the masked report in a reply; return the reason why it is refused, or None."""
+        own, name = offer.client.index, offer.client.name
+        if own in self.reports:
+            return "duplicated: it came after another report of theirs"
+        blank = {PARAMS: np.zeros(size, dtype=np.uint32)}
+        report = report_or_reason(reply, blank, self.call.fields(offer), code_key=self.masked.code_keys.get(name))
+        if isinstance(report, str):
+            return report
+        told = reply.content.config_records[ROUND]
+        locked = _locked_shares(told.get("shares"), self.peers[own])
+        if locked is None:
+            return "it has no shares of its own mask for all peers"
+        if not self._take_signature(own, told):
+            return "it does not say who is missing, with a signature"
+        self.reports[own], self.locked[own] = report[PARAMS], locked
+        return None
+
+    def agree(self) -> tuple[int, ...] | None:
+        """Have all who are left sign the same list of who is missing; return it, or None if too few are left."""
+        while True:
+            left = self.left_with(self.reports)
+            earlier = {index for own in left for index in self.signed[own][0]}
+            if left & earlier:  # they came back after others had signed that they are missing
+                self.drop(left & earlier, "late: others had signed that it is missing")
+                continue
+            if not left:
+                return None
+            self.drop(set(self.reports) - left, TOO_FEW)
+            missing = tuple(sorted(set(self.offers) - left))
+            behind = [own for own in left if self.signed[own][0] != missing]
+            if not behind:
+                return missing
+            asked = {own: {"missing": list(missing)} for own in behind}
+            answers = self._ask(MASK_LIST, asked)
+            for own in behind:
+                signed = self._take_signature(own, answers.get(own, {}))
+                if not signed or not set(missing) <= set(self.signed[own][0]):
+                    self.drop({own}, "no signature of who is missing came in time")
+
+    def learn_keys(self, missing: tuple[int, ...]) -> bool:
+        """Learn the masks that those who are left share with the missing; False if somebody did not tell theirs."""
+        wanted = {
+            own: [peer for peer in missing if peer in self.peers[own] and (own, peer) not in self.told_keys]
+            for own in self.reports
+        }
+        wanted = {own: peers for own, peers in wanted.items() if peers}
+        if not wanted:
+            return True
+        asked = {own: {"missing": list(missing), "signatures": self._signatures(own)} for own in wanted}
+        answers, silent = self._ask(MASK_KEYS, asked), set()
+        for own, peers in wanted.items():
+            keys = _keys_in(answers.get(own, {}), peers)
+            if keys is None:
+                silent.add(own)
+            else:
+                self.told_keys |= {(own, peer): key for peer, key in keys.items()}
+        self.drop(silent, "the masks shared with missing peers were not told")
+        return not silent
+
+    def learn_seeds(self, missing: tuple[int, ...]) -> dict[int, int] | None:
+        """The seeds of the own masks of those who are left; None if too few shares of one were told."""
+        asked = {
+            own: {
+                "missing": list(missing),
+                "signatures": self._signatures(own),
+                "shares": {
+                    str(peer): self.locked[peer][own].hex() for peer in self.peers[own] if peer in self.reports
+                },
+            }
+            for own in self.reports
+        }
+        shares: dict[int, dict[int, int]] = {own: {} for own in self.reports}
+        for holder, answer in self._ask(MASK_SHARES, asked).items():
+            told = answer.get("shares")
+            for owner in (holder, *self.peers[holder]):
+                share = _share_in(told, owner)
+                if owner not in shares or share is None:
+                    continue
+                if owner == holder or self._fits(share, owner, holder):
+                    shares[owner][holder] = share
+                else:
+                    self._reject(holder, f"the share of {self.offers[owner].client.name}'s mask does not fit")
+        seeds: dict[int, int] = {}
+        for owner, told in shares.items():
+            seed = _seed_of(told, threshold(len(self.peers[owner]) + 1), owner)
+            if seed is None:
+                return None
+            seeds[owner] = seed
+        return seeds
+
+    def total(self, seeds: Mapping[int, int]) -> Masked:
+        """The sum of the weighted changes, in fixed point."""
+        lines = {index: member.agreement_key for index, member in self.masked.members.items()}
+        summed = np.zeros_like(next(iter(self.reports.values())))
+        for own, report in self.reports.items():
+            summed += report
+            summed -= own_mask(seeds[own], len(summed))
+            keys = {lines[peer]: key for (teller, peer), key in self.told_keys.items() if teller == own}
+            if keys:
+                summed -= mask_sum(keys, lines[own], len(summed))
+        return summed
+
+    def drop(self, indices: Iterable[int], reason: str) -> None:
+        """Leave these reports out, for a reason."""
+        for own in sorted(indices):
+            self.reports.pop(own, None)
+            self._reject(own, reason)
+
+    def _reject(self, own: int, reason: str) -> None:
+        name = self.offers[own].client.name
+        self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
+
+    def _take_signature(self, own: int, told: Mapping[str, Any]) -> bool:
+        """Keep the list that somebody signed last; False if there is none, or one that does not hold."""
+        missing, signature = told.get("missing"), told.get("signature")
+        if not isinstance(missing, Sequence) or isinstance(missing, str) or not isinstance(signature, str):
+            return False
+        if not all(type(index) is int and index in self.offers for index in missing):
+            return False
+        text = survivors_text(self.context, missing)
+        if not list_signed_by(self.masked.members[own].list_key, text, signature):
+            return False
+        self.signed[own] = tuple(sorted(missing)), signature
+        return True
+
+    def _signatures(self, own: int) -> dict[str, str]:
+        """By index: the signatures of the peers who are left."""
+        return {str(peer): self.signed[peer][1] for peer in self.peers[own] if peer in self.reports}
+
+    def _fits(self, share: int, owner: int, holder: int) -> bool:
+        return share_check(share, self.context, owner, holder) == self.locked[owner][holder][SHARE_BYTES:]
+
+    def _ask(self, action: str, asked: Mapping[int, Mapping[str, Any]]) -> dict[int, dict[str, Any]]:
+        """Ask participants about this round, by index; wait for those without whom there is no sum."""
+        answers: dict[int, dict[str, Any]] = {}
+        while True:
+            documents = {
+                self.offers[own].client.name: {"offer": self.offers[own].hash, "round": self.call.round, **document}
+                for own, document in asked.items()
+                if own not in answers
+            }
+            told = self.masked.ask(action, documents, min(REPLY_TIMEOUT, max(self.wait.seconds_left, SHORTEST_ANSWER)))
+            for own in asked:
+                document = told.get(self.offers[own].client.name, {})
+                if document.get("round") == self.call.round:
+                    answers[own] = document
+            silent = set(asked) - set(answers)
+            if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
+                self.wait.ends()
+                return answers
+            self.wait.for_people([self.offers[own].client.name for own in silent])
+
+
 def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> RoundOutcome:
-    """Run a round in which the server sees sums of reports only."""
-    roster, groups = masked.roster, masked.groups(offers, call)
-    node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
-    place_of = {node_of[offer.client.name]: (group, offer) for group in groups for offer in group.offers.values()}
-    rejected: list[Rejection] = [
-        (offer.client.name, node_of[offer.client.name], reason)
-        for offer in offers
-        if (reason := masked.exclusion(offer)) is not None
-    ]
-    for node, reply in roster.ask(masked.messages(groups, params, call), timeout=masked.seconds):
-        place = place_of.get(node)
-        if place is None:
-            rejected.append((None, node, "the node is not in the contract"))
-        elif place[1].client.index in place[0].reports:
-            rejected.append((place[1].client.name, node, "duplicated: it came after another report of hers"))
-        else:
-            reason = masked.take(*place, reply, call, len(params))
-            if reason is not None:
-                rejected.append((place[1].client.name, node, reason))
-    change, refused, weight = np.zeros_like(params), [] if groups else [TOO_FEW], 0.0
-    for group in groups:
-        part, reason, silent = masked.total(group, call)
-        rejected += silent
-        if part is None:
-            refused.append(str(reason))
-        else:
-            change += part
-            weight += math.fsum(masked.weights[group.offers[own].client.name] for own in group.reports)
+    """Run a round in which the server sees the sum of the reports only."""
+    round_sum, removed = _collected(masked, params, call, offers), masked.roster.control.removed
+    change, refused = _opened(round_sum)
+    taken = set(round_sum.reports)
+    if refused is not None:  # whoever was there and was not asked delivers too
+        refusals = {name for name, _, _ in round_sum.rejected}
+        waiting = {own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)}
+        taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals}
+    names = [offer.client.name for offer in offers if offer.client.index in taken]
+    node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}
+    rejected: list[Rejection] = [(name, node, removed[name]) for name, node in node_of.items() if name in removed]
+    rejected += round_sum.rejected
+    rejected += missing_reports(node_of, names, rejected)
+    if change is None:
+        return RoundOutcome(params, names, rejected, refused)
     if offers[0].job.rescales:
         asked = math.fsum(masked.weights[offer.client.name] for offer in offers)
-        change *= np.float32(missing_factor(asked, weight))
-    masked.suspects.conclude()
-    taken = masked.delivered(groups, offers)
-    rejected += missing_reports(node_of, taken, rejected)
-    return RoundOutcome(params + change, taken, rejected, "; ".join(refused) or None)
+        change *= np.float32(missing_factor(asked, math.fsum(masked.weights[name] for name in names)))
+    return RoundOutcome(params + change, names, rejected)
 
 
-def _keys_in(document: Mapping[str, Any], missing: Sequence[int]) -> dict[int, bytes] | None:
-    """The keys that a client tells of these peers; None if they are not all there."""
+def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> Sum:
+    """The masked reports of a round; while too few are there, the server waits for those who are not connected."""
+    by_index = {offer.client.index: offer for offer in offers}
+    index_of = {offer.client.name: offer.client.index for offer in offers}
+    peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
+    context = round_context(masked.group, call.round, call.changed, model_digest(params))
+    round_sum = Sum(masked, RoundWait(masked.roster, masked.seconds), call, by_index, peers, context)
+    arrays = model_record(params)
+    digest = array_bytes_digest(arrays)
+
+    def ready() -> list[Offer]:
+        masked.send_terms(offers)
+        return [offer for offer in offers if masked.is_ready(offer)]
+
+    def messages(people: Sequence[Offer]) -> list[Message]:
+        present = round_sum.left_with({*round_sum.reports, *(offer.client.index for offer in people)})
+        absent = sorted(set(by_index) - present)
+        asked = [offer for offer in people if offer.client.index in present]
+        round_sum.asked |= {offer.client.index for offer in asked}
+        return [
+            coded_training_message(
+                masked.code_keys[offer.client.name],
+                masked.roster.node_of[offer.client.name],
+                arrays,
+                digest,
+                call.fields(offer) | {"absent": absent},
+            )
+            for offer in asked
+        ]
+
+    round_sum.rejected += collect_reports(
+        round_sum.wait,
+        call.round,
+        offers,
+        ready,
+        messages,
+        lambda offer, reply: round_sum.take(offer, reply, len(params)),
+        lambda names: bool(round_sum.left_with({*round_sum.reports, *(index_of[name] for name in names)})),
+        masked.silent,
+    )
+    return round_sum
+
+
+def _opened(round_sum: Sum) -> tuple[Params | None, str | None]:
+    """The weighted sum of the changes, or None and why there is none."""
+    missing = round_sum.agree()
+    while missing is not None and not round_sum.learn_keys(missing):
+        missing = round_sum.agree()
+    if missing is None:
+        return None, TOO_FEW
+    seeds = round_sum.learn_seeds(missing)
+    if seeds is None:
+        return None, NOT_OPENED
+    masked = round_sum.masked
+    bound = next(iter(round_sum.offers.values())).job.bound_of_round(round_sum.call.changed)
+    change = from_fixed_point(round_sum.total(seeds), bound)
+    weight = math.fsum(masked.weights[round_sum.offers[own].client.name] for own in round_sum.reports)
+    if not is_within(change, weight, bound):
+        length = float(np.linalg.norm(change))
+        return None, f"the sum of {len(round_sum.reports)} reports has length {length:.3g}, beyond {weight * bound:.3g}"
+    return change.astype(np.float32), None
+
+
+def _locked_shares(told: object, peers: Sequence[int]) -> dict[int, bytes] | None:
+    """By holder: the locked shares in a report; None if there is not one for each peer."""
+    length = SHARE_BYTES + CHECK_BYTES
+    try:
+        content = bytes.fromhex(told)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    if len(content) != length * len(peers):
+        return None
+    return {peer: content[at * length : (at + 1) * length] for at, peer in enumerate(sorted(peers))}
+
+
+def _keys_in(document: Mapping[str, Any], peers: Sequence[int]) -> dict[int, bytes] | None:
+    """The keys of these peers' masks in an answer; None if they are not all there."""
     told = document.get("keys")
     try:
-        keys = {peer: bytes.fromhex(told[str(peer)]) for peer in missing}  # type: ignore[index]
+        keys = {peer: bytes.fromhex(told[str(peer)]) for peer in peers}  # type: ignore[index]
     except (KeyError, TypeError, ValueError):
         return None
     return keys if all(len(key) == KEY_BYTES for key in keys.values()) else None
+
+
+def _share_in(told: object, owner: int) -> int | None:
+    """The share of this owner's mask among those told; None if there is none."""
+    text = told.get(str(owner)) if isinstance(told, Mapping) else None
+    if not isinstance(text, str) or not text.isascii() or not text.isalnum() or len(text) > 2 * SHARE_BYTES:
+        return None
+    try:
+        share = int(text, 16)
+    except ValueError:
+        return None
+    return share if share < PRIME else None
+
+
+def _seed_of(shares: Mapping[int, int], needed: int, owner: int) -> int | None:
+    """The seed that these shares give; None if there are too few, or they do not fit each other.
+
+    The owner's own share has no check, so it is used only if it is needed.
+    """
+    ordered = sorted(shares, key=lambda holder: (holder == owner, holder))[:needed]
+    if len(ordered) < needed:
+        return None
+    try:
+        return seed_from({holder: shares[holder] for holder in ordered})
+    except InputError:
+        return None

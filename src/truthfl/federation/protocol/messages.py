@@ -24,11 +24,12 @@ ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_label
 AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
 FINAL = "truthfl_final"
 EXAMPLES = "truthfl_examples"
-PEERS, MASKS = "truthfl_peers", "truthfl_masks"
+MASK_TERMS, MASK_LIST = "truthfl_mask_terms", "truthfl_mask_list"
+MASK_KEYS, MASK_SHARES = "truthfl_mask_keys", "truthfl_mask_shares"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
 FLOATS = np.dtype(np.float32)
-ECHOED = ("offer", "round", "attempt")  # fields of a training message that the report repeats
+ECHOED = ("offer", "round")  # fields of a training message that the report repeats
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt
 MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolment, an answer, a commitment
 

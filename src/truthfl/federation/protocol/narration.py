@@ -91,7 +91,7 @@ def _describe_other(entry: Entry, terms: JobTerms | None) -> str:
     if entry.kind == "commitment":
         return f"{document['client']} has trained alone and committed to her model"
     if entry.kind == "start":
-        return f"training {'begins' if document['attempt'] == 0 else 'goes on'} at round {document['round']}"
+        return f"training {'begins' if document['start'] == 0 else 'goes on'} at round {document['round']}"
     if entry.kind == "final":
         return f"{document['document']['client']} signs that she was told of the final model"
     if entry.kind == "receipt":

@@ -27,7 +27,7 @@ from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.plan_worth import plan_worth
 from truthfl.learning.planning import Plan
-from truthfl.ledger.round_terms import ALWAYS, FEWEST_MASKED, FROM_THREE, MEAN, OWN
+from truthfl.ledger.round_terms import FEWEST_MASKED, MEAN, OWN
 from truthfl.ledger.terms import Agreement
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition_plan import label_task
@@ -141,20 +141,19 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         recipe=None if audition is None else audition.recipe.document(),
         report_bound=plan.report_bound,
         aggregation=OWN if is_own(job.aggregation) else job.aggregation,
-        secure_aggregation=_secure_aggregation(job, plan),
+        masked=_masked(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
         loss_by_rounds=() if audition is None else audition.loss_by_rounds,
         stated=() if job.server.cost_distribution is None else job.clients.stated or (),
     )
 
 
-def _secure_aggregation(job: DataJob, plan: Plan) -> str:
-    """When reports are masked, as the job's terms say it."""
-    chosen = job.privacy.secure_aggregation
-    if chosen is not None:
-        return ALWAYS if chosen else ""
+def _masked(job: DataJob, plan: Plan) -> bool:
+    """Whether reports are masked."""
+    if job.privacy.secure_aggregation is not None:
+        return job.privacy.secure_aggregation
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
-    return FROM_THREE if everybody and len(plan.clients) >= FEWEST_MASKED else ""
+    return everybody and len(plan.clients) >= FEWEST_MASKED
 
 
 def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:

@@ -61,7 +61,7 @@ class Promise:
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
-    report_bound, aggregation, secure_aggregation, loss_by_rounds   see `JobTerms`
+    report_bound, aggregation, masked, loss_by_rounds   see `JobTerms`
     stated      for each client whether her sample cost is her own statement, if any is
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
@@ -77,7 +77,7 @@ class Promise:
     audition_cost: Sequence[float] = ()
     report_bound: float = 0.0
     aggregation: str = MEAN
-    secure_aggregation: str = ""
+    masked: bool = False
     loss_by_rounds: tuple[float, ...] = ()
     stated: Sequence[bool] = ()
 
@@ -134,7 +134,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         agreement_key=opening.agreement_key,
         report_bound=promise.report_bound,
         aggregation=promise.aggregation,
-        secure_aggregation=promise.secure_aggregation,
+        masked=promise.masked,
         least_participation=float(promise.clients.participation.min()),
         rescales=promise.contract.rescales,
         loss_by_rounds=promise.loss_by_rounds,

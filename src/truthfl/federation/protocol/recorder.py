@@ -1,14 +1,15 @@
-"""Write rounds to the ledger and checkpoints to disk, in a thread beside training.
+"""Write checkpoints to disk after each round, and rounds to the ledger in a thread beside training.
 
-Each write is first a checkpoint, with the model and the ledger items of all rounds since the last one, then these items
-to the ledger. After a crash, the checkpoint's items are appended to the ledger, which ignores those it already has, and
-training continues from the checkpoint's model. Imports `files`, `learning.model` and the ledger.
+A checkpoint has the model and all ledger items that may not be in the ledger yet, and is on the disk before the next
+round is asked for, because participants answer a round only once. After a crash its items are appended to the ledger,
+which ignores those it already has, and training goes on from its model.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,7 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
 
 BATCH_SECONDS = 0.25  # the rounds of this time are written together
-MOST_ROUNDS = 45  # in one write, and waiting for it: a crash loses less than the 100 rounds that participants repeat
+MOST_ROUNDS = 45  # that wait for the ledger
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +66,12 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
 
 
 class Recorder:
-    """A context manager with a thread that writes rounds and checkpoints in the order of `put`."""
+    """A context manager with a thread that writes the items of rounds to the ledger, in the order of `put`."""
 
     def __init__(self, ledger: Ledger, checkpoint_file: Path) -> None:
         self.ledger, self.checkpoint_file = ledger, checkpoint_file
-        self.queue: Queue[Checkpoint | None] = Queue(MOST_ROUNDS)  # None ends the thread
+        self.queue: Queue[list[Item] | None] = Queue(MOST_ROUNDS)  # None ends the thread
+        self.waiting: deque[list[Item]] = deque()  # by round, those not in the ledger yet
         self.failure: BaseException | None = None
         self.thread = Thread(target=self._write_queue, name="truthfl recorder", daemon=True)
 
@@ -88,10 +90,13 @@ class Recorder:
             raise self.failure
 
     def put(self, rounds: int, params: Params, items: list[Item]) -> None:
-        """Queue the model after `rounds` rounds and the last round's items; raise the error of a failed write."""
+        """Write a checkpoint after `rounds` rounds, and queue the last round's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
-        self.queue.put(Checkpoint(rounds, params, tuple(items)))
+        self.waiting.append(items)
+        waiting = tuple(item for one in list(self.waiting) for item in one)
+        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting))
+        self.queue.put(items)
 
     def _write_queue(self) -> None:
         ended = False
@@ -103,7 +108,7 @@ class Recorder:
                 except BaseException as failure:  # raised again in the training thread
                     self.failure = failure
 
-    def _next_batch(self) -> tuple[list[Checkpoint], bool]:
+    def _next_batch(self) -> tuple[list[list[Item]], bool]:
         """The rounds queued within BATCH_SECONDS, up to MOST_ROUNDS, and whether they are the last."""
         queued = [self.queue.get()]
         deadline = time.monotonic() + BATCH_SECONDS
@@ -114,9 +119,9 @@ class Recorder:
                 queued.append(self.queue.get(timeout=seconds_left))
             except Empty:
                 break
-        return [checkpoint for checkpoint in queued if checkpoint is not None], queued[-1] is None
+        return [items for items in queued if items is not None], queued[-1] is None
 
-    def _write_batch(self, batch: list[Checkpoint]) -> None:
-        items = tuple(item for checkpoint in batch for item in checkpoint.items)
-        write_checkpoint(self.checkpoint_file, Checkpoint(batch[-1].rounds, batch[-1].params, items))
-        self.ledger.append_all(items)
+    def _write_batch(self, batch: list[list[Item]]) -> None:
+        self.ledger.append_all([item for items in batch for item in items])
+        for _ in batch:
+            self.waiting.popleft()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from truthfl.learning.aggregation import MEAN, ReportRule
 from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.round_terms import OWN, masks_reports
+from truthfl.ledger.round_terms import OWN
 
 
-def report_rule(terms: JobTerms, taking_part: int, own: str = MEAN) -> ReportRule:
-    """The rule of a job in which so many clients take part; `own` names the operator's own strategy, if it has one."""
-    masks = masks_reports(terms.secure_aggregation, taking_part)
-    return ReportRule(known_aggregation(terms, own), terms.report_bound, masks, terms.rescales)
+def report_rule(terms: JobTerms, own: str = MEAN) -> ReportRule:
+    """The rule of a job; `own` names the operator's own strategy, if it has one."""
+    return ReportRule(known_aggregation(terms, own), terms.report_bound, terms.masked, terms.rescales)
 
 
 def known_aggregation(terms: JobTerms, own: str) -> str:

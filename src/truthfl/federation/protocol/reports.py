@@ -38,7 +38,7 @@ def report_or_reason(
     """Return the model in a reply, or the reason why the reply is rejected.
 
     common    the model as it was sent to the clients
-    asked     what the training message says of the round: offer, round and attempt must come back
+    asked     what the training message says of the round: offer and round must come back
     bound     the largest length (L2 norm) of a report's change; 0 for none
     code_key  of the code that the reply must have; None if the offer has no agreement key
     """
@@ -54,8 +54,6 @@ def report_or_reason(
         return "it is for another offer"
     if assignment.get("round") != asked["round"]:
         return plain(f"late: it is for round {assignment.get('round')!r}")
-    if assignment.get("attempt") != asked["attempt"]:
-        return "late: it is for an earlier start of the server"
     if list(arrays) != list(common):
         return plain(f"its arrays are {', '.join(map(repr, arrays)) or 'none'}")
     if not has_code(code_key, PARTICIPANT, assignment, "" if code_key is None else array_bytes_digest(arrays)):

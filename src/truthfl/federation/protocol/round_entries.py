@@ -1,8 +1,7 @@
 """What a training message says of its round, and the ledger's entries about starts and rounds.
 
-A server that was stopped repeats the rounds since its last checkpoint. Each start has a number, the attempt, which
-stands in its messages and entries, so that a participant can tell a repeated round from a forged one. Imports the
-ledger's `book`, `entry` and `terms`.
+A server that was stopped asks again for the round that it had asked for, from the same model: each round has a
+checkpoint before the next one is asked for. Participants answer with the same bytes.
 """
 
 from __future__ import annotations
@@ -19,35 +18,33 @@ class RoundCall:
     """One round as the server asks for it.
 
     round      counted from 0
-    attempt    the number of the server's start in this job: 0 for the first
     unchanged  the number of rounds directly before this one after which the model was still the same
     """
 
     round: int
-    attempt: int = 0
     unchanged: int = 0
 
     def fields(self, offer: Offer) -> dict[str, str | int]:
         """The fields of the training message to the client with this offer."""
-        always: dict[str, str | int] = {"offer": offer.hash, "round": self.round, "attempt": self.attempt}
+        always: dict[str, str | int] = {"offer": offer.hash, "round": self.round}
         return always | ({"unchanged": self.unchanged} if self.unchanged else {})
 
     def next(self, *, changed: bool) -> RoundCall:
         """The call of the next round; `changed`: whether this one changed the model."""
-        return RoundCall(self.round + 1, self.attempt, 0 if changed else self.unchanged + 1)
+        return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1)
 
 
 def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
     """Record that the server begins or goes on to train after these finished rounds; return its first round."""
-    attempt = len(ledger.entries(job, "start"))
-    ledger.append(job, "start", str(attempt), {"attempt": attempt, "round": finished + 1})
+    starts = len(ledger.entries(job, "start"))
+    ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1})
     unchanged = 0
     while finished > unchanged:
         entry = ledger.find(job, "round", str(finished - unchanged))
         if entry is None or entry.document["model"] != entry.document.get("previous"):
             break
         unchanged += 1
-    return RoundCall(finished, attempt, unchanged)
+    return RoundCall(finished, unchanged)
 
 
 def round_document(
@@ -62,8 +59,7 @@ def round_document(
     delivered = frozenset(taken)
     missing = [offer.client.name for offer in offers if offer.client.name not in delivered]
     document: dict[str, object] = {"round": call.round + 1, "missing": missing}
-    document |= {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
-    return document | ({"attempt": call.attempt} if call.attempt else {})
+    return document | {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
 
 
 def asked_field(taking_part: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:

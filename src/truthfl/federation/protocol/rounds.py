@@ -1,13 +1,9 @@
-"""The training rounds: send the common model, validate the reports, add them with the contract's weights.
-
-Imports `enrolment`, `live_status`, `message_codes`, `messages`, `model_digest`, `record_digests`, `recorder`,
-`report_rule`, `reports`, `round_entries`, `server_use`, `learning`, the ledger and Flower.
-"""
+"""The training rounds: send the common model, validate the reports, add them with the contract's weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +23,7 @@ from truthfl.federation.protocol.record_digests import array_bytes_digest
 from truthfl.federation.protocol.recorder import Recorder, read_checkpoint
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
+from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
 from truthfl.federation.protocol.server_use import server_use
@@ -35,7 +32,7 @@ from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.entry import Item
-from truthfl.ledger.round_terms import masks_reports
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 
 EVALUATIONS = 20  # how often the model is evaluated on the test set during training
@@ -45,10 +42,11 @@ EVALUATIONS = 20  # how often the model is evaluated on the test set during trai
 class TrainingRun:
     """The model to train, the agreement, the path of the checkpoint file, and who takes part.
 
-    taking_part  the agreement with those only who passed the audition; the whole agreement if there was none
-    code_keys    by client: the key of the codes of her messages; empty if the offers have no agreement key
-    acceptances  by client: her signed acceptance
-    own          the name of the operator's own strategy, if the terms say that there is one
+    taking_part   the agreement with those only who passed the audition; the whole agreement if there was none
+    code_keys     by participant: the key of the codes of their messages; empty if the offers have no agreement key
+    acceptances   by participant: their signed acceptance
+    own           the name of the operator's own strategy, if the terms say that there is one
+    operator_key  signs the terms of the masks, if reports are masked
     """
 
     model: Model
@@ -58,6 +56,7 @@ class TrainingRun:
     code_keys: Mapping[str, bytes] = field(default_factory=dict)
     acceptances: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     own: str = MEAN
+    operator_key: PrivateKey | None = None
 
     @cached_property
     def combine(self) -> Combine:
@@ -66,16 +65,17 @@ class TrainingRun:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds; 0 if nobody takes part."""
-        return self.agreement.terms.rounds if self.taking_part.offers else 0
+        """The number of rounds; 0 if nobody takes part, or too few for masks."""
+        return self.taking_part.rounds
 
     def masked_rounds(self, roster: Roster) -> MaskedRounds | None:
         """The state of masked rounds; None if reports are not masked."""
         offers = self.taking_part.offers
-        if not masks_reports(self.agreement.terms.secure_aggregation, len(offers)):
+        if not self.agreement.terms.masked:
             return None
+        assert self.operator_key is not None
         weights = {offer.client.name: self.weight_of(offer) for offer in offers}
-        return MaskedRounds(roster, offers, weights, self.code_keys, self.acceptances)
+        return MaskedRounds(roster, offers, weights, self.code_keys, self.acceptances, self.operator_key)
 
     def weight_of(self, offer: Offer) -> float:
         """The weight of a client's report in a round in which she is asked."""
@@ -107,7 +107,7 @@ def train_rounds(
         return params
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
-    masked = training.masked_rounds(roster)
+    masked, silent = training.masked_rounds(roster), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
@@ -119,7 +119,7 @@ def train_rounds(
                 roster.refresh()
             roster.refresh_sometimes()
             if masked is None:
-                outcome = run_round(roster, training, params, call, offers)
+                outcome = run_round(roster, training, params, call, offers, silent)
             else:
                 outcome = run_masked_round(masked, params, call, offers)
             params, rejected = outcome.params, outcome.rejected
@@ -171,53 +171,68 @@ def asked_by_contract(taking_part: Agreement) -> dict[str, int]:
 
 
 def run_round(
-    roster: Roster, training: TrainingRun, params: Params, call: RoundCall, offers: tuple[Offer, ...]
+    roster: Roster,
+    training: TrainingRun,
+    params: Params,
+    call: RoundCall,
+    offers: tuple[Offer, ...],
+    silent: SilentPeople,
 ) -> RoundOutcome:
     """Run a round in which the server sees single reports."""
-    removed = roster.control.removed
-    node_of = {
-        name: None if name in removed else roster.node_of.get(name) for offer in offers for name in (offer.client.name,)
-    }
-    offer_at = {node_of[offer.client.name]: offer for offer in offers}
-    messages = _training_messages(training, offers, node_of, params, call)
+    terms, removed = training.agreement.terms, roster.control.removed
+    arrays = model_record(params)
+    digest = array_bytes_digest(arrays)
     reports: dict[str, Params] = {}
-    rejected: list[Rejection] = [(name, roster.node_of.get(name), removed[name]) for name in node_of if name in removed]
-    for node, reply in roster.ask(messages, timeout=training.agreement.terms.round_seconds):
-        offer = offer_at.get(node)
-        if offer is None:
-            rejected.append((None, node, "the node is not in the contract"))
-        elif offer.client.name in reports:
-            rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
-        else:
-            code_key = training.code_keys.get(offer.client.name)
-            bound = training.agreement.terms.report_bound
-            report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
-            if isinstance(report, str):
-                rejected.append((offer.client.name, node, report))
-            else:
-                reports[offer.client.name] = report[PARAMS]
+
+    def ready() -> list[Offer]:
+        return [one for one in offers if one.client.name in roster.node_of and one.client.name not in removed]
+
+    def messages(people: Sequence[Offer]) -> list[Message]:
+        return [
+            coded_training_message(
+                training.code_keys.get(offer.client.name),
+                roster.node_of[offer.client.name],
+                arrays,
+                digest,
+                call.fields(offer),
+            )
+            for offer in people
+        ]
+
+    def take(offer: Offer, reply: Message) -> str | None:
+        name = offer.client.name
+        if name in reports:
+            return "duplicated: it came after another report of theirs"
+        bound, code_key = terms.bound_of_round(call.changed), training.code_keys.get(name)
+        report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
+        if isinstance(report, str):
+            return report
+        reports[name] = report[PARAMS]
+        return None
+
+    rejected = collect_reports(
+        RoundWait(roster, terms.round_seconds),
+        call.round,
+        offers,
+        ready,
+        messages,
+        take,
+        lambda names: bool(reports) or bool(names),
+        silent,
+    )
+    removed = roster.control.removed
+    node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
+    rejected += [(name, node, removed[name]) for name, node in node_of.items() if name in removed and name not in reports]
     rejected += missing_reports(node_of, set(reports), rejected)
     names = [offer.client.name for offer in offers if offer.client.name in reports]
     weight = np.array([training.weight_of(offer) for offer in offers])
     taken = np.array([offer.client.name in reports for offer in offers], dtype=bool)
-    rule = report_rule(training.agreement.terms, len(training.taking_part.offers), training.own)
+    rule = report_rule(terms, training.own)
     changes = np.array([reports[name] - params for name in names], dtype=np.float32).reshape(-1, len(params))
     combined = training.combine(call.round + 1, params, changes, taken_weights(weight, taken, rule))
     if not np.isfinite(combined).all():
         raise InputError(f"the reports of round {call.round + 1} were combined to NaN or infinity; it is not recorded.")
     return RoundOutcome(combined, names, rejected)
-
-
-def _training_messages(
-    training: TrainingRun, offers: tuple[Offer, ...], node_of: Mapping[str, int | None], params: Params, call: RoundCall
-) -> list[Message]:
-    arrays = model_record(params)
-    digest = array_bytes_digest(arrays)
-    return [
-        coded_training_message(training.code_keys.get(offer.client.name), node, arrays, digest, call.fields(offer))
-        for offer in offers
-        if (node := node_of[offer.client.name]) is not None
-    ]
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:

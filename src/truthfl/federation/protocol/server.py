@@ -160,8 +160,9 @@ def conduct_job(
             checkpoint_file = operator.folder / "checkpoints" / name
             acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
             model = model_of(agreement.terms, job.task)
-            own = job.aggregation
-            training = TrainingRun(model, agreement, checkpoint_file, taking_part, code_keys, acceptances, own)
+            training = TrainingRun(
+                model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
+            )
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )

@@ -171,7 +171,7 @@ def simulated_payoffs(
 def rounds_asked(agreement: Agreement, taking_part: Agreement) -> IntArray:
     """The number of rounds in which each client with an offer is asked for a report."""
     asked = np.zeros(len(agreement.offers), dtype=np.int64)
-    for round_ in range(agreement.terms.rounds if taking_part.offers else 0):
+    for round_ in range(taking_part.rounds):
         for offer in offers_in_round(taking_part, round_):
             asked[offer.client.index] += 1
     return asked
@@ -189,7 +189,7 @@ def _trained(
 
     All clients keep their positions, so that the draws are those of the job; who is absent changes nothing.
     """
-    if not taking_part.offers:
+    if not taking_part.rounds:
         return restricted.model.init(seed), np.zeros_like(asked)
     weights, q = joint_weights(agreement, taking_part), restricted.participation
     federated = Federated(
@@ -199,7 +199,7 @@ def _trained(
         restricted.training,
         weight=[weights.get(offer.client.name, offer.client.weight) for offer in agreement.offers],
         participation=np.where([offer.client.name in weights for offer in agreement.offers], q, NEVER_ASKED),
-        rule=report_rule(agreement.terms, len(taking_part.offers), restricted.rule.aggregation),
+        rule=report_rule(agreement.terms, restricted.rule.aggregation),
     )
     profile = Profile(kinds, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, seed)

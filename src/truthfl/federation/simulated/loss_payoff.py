@@ -59,7 +59,7 @@ def simulated_payoffs(
     """All clients' payoffs with these behaviours, by the fast trainer, with the same draws as the job."""
     terms = agreement.terms
     training = Training(terms.rounds, terms.local_steps, terms.step_size)
-    rule = report_rule(terms, len(agreement.offers), job.aggregation)
+    rule = report_rule(terms, job.aggregation)
     federated = with_rule(with_training(federation.federated, training), rule)
     profile = Profile(behaviours, [offer.client.batch_size for offer in agreement.offers])
     trained = train(federated, profile, draws.seed)

@@ -1,0 +1,126 @@
+"""Collecting the reports of a round: who is asked, how long the server waits, and for whom.
+
+The server waits for everybody who is connected. While there are too few reports to change the model it also waits for
+those who are not, up to `round_seconds`, and the operator sees for whom. Somebody who is connected and stays silent is
+asked in fewer and fewer rounds until they answer, as long as the others are enough.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Message
+
+from truthfl.federation.protocol.enrolment import Roster
+from truthfl.federation.protocol.live_status import TRAINING
+from truthfl.federation.protocol.round_outcome import Rejection
+from truthfl.federation.protocol.stage_clock import StageClock
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.ledger.terms import Offer
+
+
+@dataclass(eq=False)
+class SilentPeople:
+    """Participants who were connected and did not answer, and the round in which each is asked again.
+
+    misses  by name: how many rounds in a row were not answered
+    again   by name: the next round in which they are asked
+    """
+
+    misses: dict[str, int] = field(default_factory=dict)
+    again: dict[str, int] = field(default_factory=dict)
+
+    def are_skipped(self, name: str, round_: int) -> bool:
+        """Whether a participant is not asked in this round, if the others are enough."""
+        return self.again.get(name, 0) > round_
+
+    def note(self, name: str, round_: int, *, answered: bool) -> None:
+        """Note whether a participant who was asked in a round answered."""
+        if answered:
+            self.misses.pop(name, None)
+            self.again.pop(name, None)
+        else:
+            self.misses[name] = self.misses.get(name, 0) + 1
+            self.again[name] = round_ + 2 ** self.misses[name]
+
+
+class RoundWait:
+    """The time that a round may take; while the job is paused it does not pass."""
+
+    def __init__(self, roster: Roster, seconds: float) -> None:
+        self.roster = roster
+        self._deadline = time.monotonic() + seconds
+        self._clock: StageClock | None = None
+
+    @property
+    def seconds_left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.0) if self._clock is None else self._clock.seconds_left
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is up, or the operator ended the job."""
+        return not self.seconds_left if self._clock is None else self._clock.over
+
+    def for_people(self, names: Collection[str]) -> None:
+        """Wait a moment for these participants; the operator is shown whom the job waits for."""
+        if self._clock is None:
+            self._clock = self.roster.stage(TRAINING, self.seconds_left)
+        self.roster.live.set_waits_for(names)
+        self._clock.wait()
+        self.roster.refresh()
+
+    def ends(self) -> None:
+        """Nobody is waited for any more."""
+        if self._clock is not None:
+            self.roster.live.set_waits_for(())
+            self.roster.live.begin(TRAINING)
+
+
+def collect_reports(
+    wait: RoundWait,
+    round_: int,
+    offers: Sequence[Offer],
+    ready: Callable[[], Sequence[Offer]],
+    messages: Callable[[Sequence[Offer]], Sequence[Message]],
+    take: Callable[[Offer, Message], str | None],
+    enough: Callable[[Collection[str]], bool],
+    silent: SilentPeople,
+) -> list[Rejection]:
+    """Ask for reports until all have answered; those who are away, until there are enough or the time is up.
+
+    offers    of all who are asked in this round
+    ready     the offers of those who can be asked now
+    messages  the training messages to some of them; to nobody if there are too few
+    take      takes a reply, or returns why it is refused
+    enough    whether the reports of these people would be enough, beside those that were taken
+    """
+    roster, answered, rejected = wait.roster, set[str](), list[Rejection]()
+    while True:
+        there = [offer for offer in ready() if offer.client.name not in answered]
+        awake = [offer for offer in there if not silent.are_skipped(offer.client.name, round_)]
+        asked = awake if enough([offer.client.name for offer in awake]) else there
+        sent = messages(asked)
+        offer_at = {roster.node_of[offer.client.name]: offer for offer in asked}
+        waited_for = {offer_at[message.metadata.dst_node_id].client.name for message in sent}
+        for node, reply in roster.ask(sent, timeout=wait.seconds_left) if sent else ():
+            offer = offer_at.get(node)
+            if offer is None:
+                rejected.append((None, node, "the node is not in the contract"))
+                continue
+            waited_for.discard(offer.client.name)
+            if reply.has_error() and reply.error.code != CLIENT_APP_FAILED:
+                continue  # the node went away; it is asked again when it is back
+            answered.add(offer.client.name)
+            silent.note(offer.client.name, round_, answered=True)
+            reason = take(offer, reply)
+            if reason is not None:
+                rejected.append((offer.client.name, node, reason))
+        for name in waited_for:
+            silent.note(name, round_, answered=False)
+        away = {offer.client.name for offer in offers} - answered - set(roster.control.removed)
+        if enough(()) or not away or wait.over:
+            wait.ends()
+            return rejected
+        wait.for_people(away)
