@@ -1,4 +1,4 @@
-"""What the server does with reports, by a job's terms. Imports `learning.aggregation` and the ledger's `terms`."""
+"""What the server does with reports, by a job's terms."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from truthfl.ledger.round_terms import OWN, masks_reports
 
 def report_rule(terms: JobTerms, taking_part: int, own: str = MEAN) -> ReportRule:
     """The rule of a job in which so many clients take part; `own` names the operator's own strategy, if it has one."""
+    bounds = tuple(terms.bound_of_round(round_) for round_ in range(terms.rounds)) if terms.report_bounds else ()
     masks = masks_reports(terms.secure_aggregation, taking_part)
-    return ReportRule(known_aggregation(terms, own), terms.report_bound, masks, terms.rescales)
+    return ReportRule(known_aggregation(terms, own), bounds, masks, terms.rescales)
 
 
 def known_aggregation(terms: JobTerms, own: str) -> str:
