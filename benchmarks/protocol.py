@@ -111,7 +111,7 @@ def agreed(roster, count, rounds, agreement_key, masked):
     training = Training(rounds, 1, STEP)
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     contract = lceme(clients, loss, training, np.full(count, float(BATCH)))
-    promise = Promise(clients, training, loss, contract, report_bound=BOUND, masked=masked)
+    promise = Promise(clients, training, loss, contract, report_bounds=((0, BOUND),), masked=masked)
     operator = new_key()
     opening = Opening(0, "0" * 64, public_line(operator), agreement_line(agreement_key))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)

@@ -1,10 +1,11 @@
-"""How often honest reports are longer than the bound that the pilot gives, on honest jobs that the fit has not seen.
+"""How often honest reports are longer than the bounds that the pilot gives, on honest jobs that the fit has not seen.
 
     python -m benchmarks.report_bound [--jobs 100]
 
-Ten clients with MNIST digits, softmax regression, 100 rounds; clients drawn anew from the pilot data in each job.
-Prints the share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in
-the round in which that share is largest, and the longest report as a share of the bound.
+Jobs of MNIST digits, of 100 rounds, or of 60 of the network; clients drawn anew from the pilot data in each job. Prints
+the share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in the round
+in which that share is largest; the longest report as a share of its round's bound; and the bound of the first and of the
+last round, in all and as a multiple of that round's median.
 """
 
 from __future__ import annotations
@@ -14,20 +15,38 @@ import argparse
 import numpy as np
 
 from truthfl.learning.federations import Data, ModelChoice, server_side
-from truthfl.learning.report_bound import DRAWS, EXCEEDED, FIRST_SEED, fit_lengths, honest_lengths
+from truthfl.learning.report_bound import (
+    DRAWS,
+    EXCEEDED,
+    FIRST_SEED,
+    honest_lengths,
+    largest_from_half,
+    longest_honest,
+    moments_of,
+)
 from truthfl.mechanism.setting import Training
 
-SIZES, ROUNDS, STEP, BATCHES = (160,) * 10, 100, 0.8, (8, 20, 60)
+SIZES = (160,) * 10
+JOBS = (
+    ("softmax, batch 1", ModelChoice(), 100, 0.8, 1),
+    ("softmax, batch 8", ModelChoice(), 100, 0.8, 8),
+    ("softmax, batch 20", ModelChoice(), 100, 0.8, 20),
+    ("softmax, batch 60", ModelChoice(), 100, 0.8, 60),
+    ("softmax, noise 1", ModelChoice(clip=1.0, noise=1.0), 100, 0.8, 20),
+    ("network, batch 20", ModelChoice(kind="cnn"), 60, 0.2, 20),
+)
 
 
-def measure(jobs, batch):
+def measure(model, rounds, step, batch, jobs):
     data = Data(source="mnist", pilot_samples=2000, test_samples=400)
-    side = server_side(data, ModelChoice(), SIZES, Training(ROUNDS, 1, STEP))
+    side = server_side(data, model, SIZES, Training(rounds, 1, step))
     batches = np.full(len(SIZES), float(batch))
-    lengths = fit_lengths(honest_lengths(side, batches, FIRST_SEED, DRAWS))
+    seen = honest_lengths(side, batches, FIRST_SEED, DRAWS)
     fresh = honest_lengths(side, batches, FIRST_SEED + DRAWS, jobs)
-    beyond = [float((fresh > lengths.exceeded_by(share)).mean(axis=1).max()) for share in (1e-2, 1e-3, EXCEEDED)]
-    return fresh.size, lengths.exceeded_by(EXCEEDED), beyond, float(fresh.max())
+    beyond = [float((fresh > longest_honest(seen, share)[:, None]).mean(axis=1).max()) for share in (1e-2, 1e-3)]
+    bounds = largest_from_half(moments_of(rounds), longest_honest(seen, EXCEEDED))
+    beyond.append(float((fresh > bounds[:, None]).mean(axis=1).max()))
+    return fresh, bounds, beyond
 
 
 def main():
@@ -36,11 +55,13 @@ def main():
     jobs = parser.parse_args().jobs
     if jobs < 1:
         parser.error("jobs must be at least 1")
-    print("batch  reports  bound   beyond 1 in 100, 1,000, 1,000,000   longest / bound")
-    for batch in BATCHES:
-        reports, bound, beyond, longest = measure(jobs, batch)
+    print("job                reports  beyond 1 in 100, 1,000, 1,000,000  longest/bound  first bound    last bound")
+    for name, model, rounds, step, batch in JOBS:
+        fresh, bounds, beyond = measure(model, rounds, step, batch, jobs)
         shares = "  ".join(f"{share:.5f}" for share in beyond)
-        print(f"{batch:5d}  {reports:7,d}  {bound:5.2f}   {shares}             {longest / bound:.2f}")
+        longest = float((fresh.max(axis=1) / bounds).max())
+        ends = "  ".join(f"{bounds[at]:5.2f} ({bounds[at] / np.median(fresh[at]):4.1f})" for at in (0, -1))
+        print(f"{name:18} {fresh.size:7,d}  {shares}           {longest:.2f}           {ends}")
 
 
 if __name__ == "__main__":

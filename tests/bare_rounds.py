@@ -66,7 +66,14 @@ class BareRounds:
         training = Training(self.rounds, 1, STEP)
         loss = LossModel(constant=0.1, sampling=np.full(self.count, 0.1), labeling=10.0, reporting=0.1)
         contract = lceme(clients, loss, training, np.full(self.count, float(BATCH)))
-        promise = Promise(clients, training, loss, contract, report_bound=self.bound, masked=self.masked)
+        promise = Promise(
+            clients,
+            training,
+            loss,
+            contract,
+            report_bounds=((0, self.bound),) if self.bound else (),
+            masked=self.masked,
+        )
         opening = Opening(0, "0" * 64, public_line(self.operator), agreement_line(self.agreement_key))
         task = TrainingTask({"kind": "softmax", "filters": 8, "penalty": 1e-3}, (8, 8, 1), tuple("0123456789"), 1000)
 

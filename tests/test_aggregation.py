@@ -26,10 +26,10 @@ from truthfl.learning.training import train
 RULES = [
     ReportRule(TRIMMED),
     ReportRule(MEDIAN),
-    ReportRule(MEDIAN, bound=0.5),
-    ReportRule(MEAN, bound=0.5),
-    ReportRule(MEAN, bound=0.5, clips=True),
-    ReportRule(MEAN, bound=0.5, rescales=True),
+    ReportRule(MEDIAN, bounds=(0.5,)),
+    ReportRule(MEAN, bounds=(0.5,)),
+    ReportRule(MEAN, bounds=(0.5,), clips=True),
+    ReportRule(MEAN, bounds=(0.5,), rescales=True),
     ReportRule(MEDIAN, rescales=True),
 ]
 
@@ -94,11 +94,11 @@ def test_whose_weight_is_below_the_cut_cannot_leave_the_range_of_the_others(rule
 
 def test_long_changes_are_left_out_or_shortened_and_empty_ones_left_out_unless_masked():
     changes = np.array([[3.0, 4.0], [0.3, 0.4], [0.0, 0.0]], dtype=np.float32)
-    assert limited_changes(changes, ReportRule(bound=1.0))[1].tolist() == [False, True, False]
-    clipped, taken = limited_changes(changes, ReportRule(bound=1.0, clips=True))
+    assert limited_changes(changes, ReportRule(bounds=(1.0,)), 0)[1].tolist() == [False, True, False]
+    clipped, taken = limited_changes(changes, ReportRule(bounds=(1.0,), clips=True), 0)
     np.testing.assert_allclose(clipped, [[0.6, 0.8], [0.3, 0.4], [0.0, 0.0]], rtol=1e-6)
     assert taken.all()
-    assert limited_changes(changes, ReportRule())[1].tolist() == [True, True, False]
+    assert limited_changes(changes, ReportRule(), 0)[1].tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)

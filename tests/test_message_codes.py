@@ -101,7 +101,7 @@ def test_what_is_no_agreement_key(line):
 
 def with_agreement_key(ada):
     operator = agreement_line(AgreementKey.generate())
-    offer = an_offer(ada.key, ada.operator, agreement_key=operator, report_bound=2.5)
+    offer = an_offer(ada.key, ada.operator, agreement_key=operator, report_bounds=((0, 2.5), (9, 0.5)))
     participant_folder.put_offer(ada.home, offer)
     return offer
 
@@ -133,15 +133,18 @@ def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
 def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
     ada = Ada(tmp_path)
     plain = an_offer(ada.key, ada.operator).document()["job"]
-    assert {"agreement_key", "report_bound", "aggregation", "masked"} & set(plain) == set()
+    assert {"agreement_key", "report_bounds", "aggregation", "masked"} & set(plain) == set()
     offer = with_agreement_key(ada)
     assert offer_from(offer.document()).job == offer.job
     for changes, words in (
         ({"agreement_key": "xy"}, "hexadecimal digits"),
-        ({"report_bound": float("inf")}, "report_bound is no finite number"),
-        ({"report_bound": True}, "report_bound is no finite number"),
+        ({"report_bounds": ((0, float("inf")),)}, "report_bounds are not pairs"),
+        ({"report_bounds": ((0, True),)}, "report_bounds are not pairs"),
+        ({"report_bounds": ((1, 1.0),)}, "report_bounds are not pairs"),
+        ({"report_bounds": ((0, 1.0), (0, 2.0))}, "report_bounds are not pairs"),
+        ({"report_bounds": ((0, 1.0, 2.0),)}, "report_bounds are not pairs"),
         ({"aggregation": "best"}, "in a known way"),
-        ({"masked": True, "report_bound": 0.0}, "masked reports need"),
+        ({"masked": True, "report_bounds": ()}, "masked reports need"),
     ):
         document = replace(offer, job=replace(offer.job, **changes), original=None).document()
         assert words in told(offer_from, document)

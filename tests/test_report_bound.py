@@ -6,7 +6,14 @@ import pytest
 from audition_jobs import Plans, Setting
 from known_plans import known_plans  # noqa: F401
 from truthfl.learning.behaviour import Behaviour
-from truthfl.learning.report_bound import EXCEEDED, fit_lengths, honest_lengths
+from truthfl.learning.report_bound import (
+    EXCEEDED,
+    honest_lengths,
+    largest_from_half,
+    longest_honest,
+    moments_of,
+)
+from truthfl.ledger.round_terms import bound_of_round
 
 ROUNDS = 12
 
@@ -28,22 +35,38 @@ def attacker(make):
 
 
 def test_fresh_honest_rounds_keep_within_the_fitted_lengths(tmp_path, plans):
-    """The one in a hundred and one in a thousand points hold on jobs that the fit has not seen; the bound is kept."""
+    """The one in a hundred and one in a thousand points hold in each round of jobs that the fit has not seen; no report
+    is beyond the bound of its round, which is not far from what is honest in that round."""
     job = Setting(tmp_path, plans).job
     plan = plans(job, job.server_side())
-    lengths = fit_lengths(honest_lengths(plan.side, plan.contract.batch_size, 100, 10))
+    lengths = honest_lengths(plan.side, plan.contract.batch_size, 100, 10)
     fresh = honest_lengths(plan.side, plan.contract.batch_size, 500, 40)
-    assert fresh.max() < lengths.exceeded_by(EXCEEDED) < 10 * np.median(fresh)
     for share in (1e-2, 1e-3):
-        beyond = (fresh > lengths.exceeded_by(share)).mean(axis=1).max()
+        beyond = (fresh > longest_honest(lengths, share)[:, None]).mean(axis=1).max()
         assert beyond < 3 * share + 3 / fresh.shape[1]
-    assert plan.report_bound == pytest.approx(lengths.exceeded_by(EXCEEDED), rel=0.5)
+    moments = moments_of(ROUNDS)
+    bounds = np.array([bound_of_round(plan.report_bounds, int(moment)) for moment in moments])
+    assert (fresh.max(axis=1) < bounds).all()
+    assert (bounds < 10 * np.median(fresh, axis=1)).all()
+    assert bounds == pytest.approx(largest_from_half(moments, longest_honest(lengths, EXCEEDED)), rel=0.5)
+
+
+def test_a_bound_is_that_of_its_round_and_not_below_those_since_half_of_it():
+    """Straight lines between the pairs, the last for all later rounds; none where there are no pairs."""
+    bounds = ((0, 4.0), (2, 2.0), (10, 1.0))
+    found = [bound_of_round(bounds, changed) for changed in (0, 1, 2, 6, 10, 500)]
+    assert found == pytest.approx([4.0, 3.0, 2.0, 1.5, 1.0, 1.0])
+    assert bound_of_round((), 7) == 0.0
+    moments = np.array([0, 2, 4, 12])
+    assert largest_from_half(moments, np.array([1.0, 9.0, 5.0, 1.0])) == pytest.approx([1.0, 9.0, 9.0, 4.0])
 
 
 def test_reports_that_are_nearly_empty_do_not_make_the_bound_long():
     """Samples that are learned already: lengths over many decades below the usual one, none above it."""
     lengths = np.exp(-3.0 * np.random.default_rng(0).exponential(size=(4, 40)) ** 2)
-    assert lengths.max() < fit_lengths(lengths).exceeded_by(EXCEEDED) <= 10 * lengths.max()
+    bounds = longest_honest(lengths, EXCEEDED)
+    assert (lengths.max(axis=1) < bounds).all()
+    assert bounds.max() <= 10 * lengths.max()
 
 
 ATTACKS = {
@@ -57,10 +80,12 @@ def test_reports_beyond_the_bound_are_refused_and_honest_work_is_paid(tmp_path, 
     """1e6 in every round, a hundred times the flipped change, and 1e6 in the last round only."""
     setting = Setting(tmp_path, plans, ["truthful", *map(attacker, ATTACKS.values())])
     view = setting.go()
-    told = f"honest ones are beyond {view.agreement.terms.report_bound:.3g} once in a million"
+    terms = view.agreement.terms
     for name, rounds in (("Ben", ROUNDS), ("Cleo", ROUNDS), ("Dora", 1)):
-        refused = [entry.document["reason"] for entry in view.rejections if entry.document["client"] == name]
+        refused = [entry.document for entry in view.rejections if entry.document["client"] == name]
         assert len(refused) == rounds
-        assert all("too long" in reason and told in reason for reason in refused)
+        for one in refused:
+            bound = terms.bound_of_round(one["round"] - 1)
+            assert f"honest ones are beyond {bound:.3g} once in a million" in one["reason"]
     assert view.delivered == {"Ada": ROUNDS, "Dora": ROUNDS - 1}
     assert view.settlements["Ada"].document["pay"] > view.agreement.offers[0].cost

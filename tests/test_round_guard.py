@@ -26,7 +26,7 @@ class Node:
 
     def __init__(self, home, **terms):
         self.home = home
-        self.offer = an_offer(KEY, OPERATOR, **{"rounds": 300, "report_bound": 1.0} | terms)
+        self.offer = an_offer(KEY, OPERATOR, **{"rounds": 300, "report_bounds": ((0, 1.0),)} | terms)
 
     def answer(self, model, **fields):
         asked = asked_round(fields, model_digest(model))
@@ -154,7 +154,7 @@ def test_of_two_models_for_one_round_at_once_one_is_answered(node):
 
 
 def test_without_a_bound_only_the_order_counts(tmp_path):
-    node = Node(tmp_path, report_bound=0.0)
+    node = Node(tmp_path, report_bounds=())
     node.answer(START, round=0)
     node.answer(at(1e5), round=1)
     assert "without a reason" in node.refuses(at(1e5), round=2)

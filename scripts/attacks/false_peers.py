@@ -75,7 +75,7 @@ def _error_of_recovered(
     own = _own_key(job, VICTIM)
     asked = MaskedRound(0, 0, "ab" * 32, tuple(sorted(peers or keys)))
     change = np.random.default_rng(0).normal(size=SIZE).astype(np.float32)
-    change *= np.float32(0.5 * offer.job.report_bound / np.linalg.norm(change))
+    change *= np.float32(0.5 * offer.job.bound_of_round(0) / np.linalg.norm(change))
     node = MaskingClient(offer, own, home)
     node.keep_peers(papers)
     seen: NDArray[np.uint32] = node.masked(change, offer.client.weight, asked)
@@ -83,7 +83,7 @@ def _error_of_recovered(
     for key in keys.values():
         shared = round_key(pair_key(key, line, offer.job.name), asked.round, asked.attempt, asked.model)
         seen = seen + mask_sum({line: shared}, agreement_line(key), SIZE)
-    recovered = from_fixed_point(seen, offer.job.report_bound) / offer.client.weight
+    recovered = from_fixed_point(seen, offer.job.bound_of_round(0)) / offer.client.weight
     return float(np.abs(recovered - change).max() / np.linalg.norm(change))
 
 

@@ -34,14 +34,14 @@ class ReportRule:
     """What a server does with the reports of a round.
 
     aggregation  how they are combined: one of the three, or the name of a strategy of one's own
-    bound        the largest length (L2 norm) of a change; 0 for none
+    bounds       the largest length (L2 norm) of a change in the first, second … and all later rounds; none: no bound
     clips        whether longer changes are shortened to the bound, as clients do who mask them, and not left out
     rescales     whether the reports that are taken count for those that are missing too, so that the common model
                  moves as far as if all had come
     """
 
     aggregation: str = MEAN
-    bound: float = 0.0
+    bounds: tuple[float, ...] = ()
     clips: bool = False
     rescales: bool = False
 
@@ -49,17 +49,20 @@ class ReportRule:
         require_aggregation(self.aggregation)
 
 
-def limited_changes(changes: NDArray[np.float32], rule: ReportRule) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """The changes, (reports, parameters), shortened if the rule says so; and which of them are taken.
+def limited_changes(
+    changes: NDArray[np.float32], rule: ReportRule, round_: int
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """The changes in a round, (reports, parameters), shortened if the rule says so; and which of them are taken.
 
     Changes of nothing are not taken, unless they are masked.
     """
     length = np.sqrt(np.square(changes, dtype=np.float64).sum(axis=1))
-    if not rule.bound:
+    if not rule.bounds:
         return changes, length > 0
+    bound = rule.bounds[min(round_, len(rule.bounds) - 1)]
     if not rule.clips:
-        return changes, (length > 0) & (length <= rule.bound)
-    factor = np.minimum(1.0, rule.bound / np.maximum(length, 1e-300))
+        return changes, (length > 0) & (length <= bound)
+    factor = np.minimum(1.0, bound / np.maximum(length, 1e-300))
     return np.asarray(changes * factor.astype(np.float32)[:, None]), np.ones(len(changes), dtype=bool)
 
 

@@ -56,7 +56,8 @@ def train_plainly(
             )
             changes.append(report - common)
             weights.append(federated.weight[i] / federated.participation[i])
-        rows, taken = limited_changes(np.array(changes, dtype=np.float32).reshape(-1, len(common)), federated.rule)
+        reported = np.array(changes, dtype=np.float32).reshape(-1, len(common))
+        rows, taken = limited_changes(reported, federated.rule, t)
         counted = taken_weights(np.array(weights, dtype=float), taken, federated.rule)
         common = combine(t + 1, common, rows[taken], counted)
     return common

@@ -1,8 +1,7 @@
 """Plans a job on the server's own data: step size, loss model, batch sizes and contract.
 
 Uses the pilot federation and the test set only, not the clients' data. A contract that pays by solo models is planned
-in `audition_planning`. Imports that, `federations`, `pilot_measurement`, `calibration`, `loss_spread`, `pilot_design`,
-`report_bound`, `step_size` and `mechanism`.
+in `audition_planning`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from truthfl.learning.federations import ServerSide, with_training
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import measure_pilot
-from truthfl.learning.report_bound import measure_report_bound
+from truthfl.learning.report_bound import Bounds, measure_report_bounds
 from truthfl.learning.step_size import StepSearch
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.checks import FloatArray
@@ -44,7 +43,7 @@ class Plan:
     loss_variance  the variance of the loss between test samples
     side           the pilot federation of the clients who are asked, with the samples that they are asked to label, and
                    the test set
-    report_bound   the length that one honest report in a million exceeds; see `report_bound`
+    report_bounds  the lengths that one honest report in a million exceeds; see `report_bound`
     audition       how an audition contract came about; None for other contracts
     """
 
@@ -56,7 +55,7 @@ class Plan:
     loss_error: float
     loss_variance: float
     side: ServerSide
-    report_bound: float
+    report_bounds: Bounds
     audition: AuditionDetails | None = None
 
     @property
@@ -110,7 +109,7 @@ def make_plan(
             loss_error=planned.loss_error,
             loss_variance=planned.loss_variance,
             side=planned.side,
-            report_bound=measure_report_bound(planned.side, terms.batch_size),
+            report_bounds=measure_report_bounds(planned.side, terms.batch_size),
             audition=planned.details,
         )
         require_sound(terms, plan.clients, plan.expected_loss)
@@ -163,5 +162,5 @@ def make_plan(
         loss_error=error,
         loss_variance=variance,
         side=tuned,
-        report_bound=measure_report_bound(tuned, contract.batch_size),
+        report_bounds=measure_report_bounds(tuned, contract.batch_size),
     )

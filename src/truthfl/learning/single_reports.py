@@ -24,7 +24,7 @@ def needs_single_reports(federated: Federated, run: Run) -> bool:
     rule, special = federated.rule, run.special_clients
     longer = bool((np.abs(run.report_scale) > 1.0).any()) or bool(special and (special.fabricators or special.rescaled))
     empty = bool((run.report_scale == 0).any()) or special is not None
-    return rule.aggregation != MEAN or (rule.bound > 0 and longer) or (rule.rescales and not rule.clips and empty)
+    return rule.aggregation != MEAN or (bool(rule.bounds) and longer) or (rule.rescales and not rule.clips and empty)
 
 
 class SingleReports:
@@ -58,7 +58,7 @@ class SingleReports:
         clients = np.concatenate((honest, np.array(list(fabricated), dtype=np.int64)))
         changes = np.concatenate((made, *(report[None] - common for report in fabricated.values())))
         order = np.argsort(clients, kind="stable")
-        changes, taken = limited_changes(changes[order], rule)
+        changes, taken = limited_changes(changes[order], rule, round_)
         self.refused.update(clients[order][~taken & changes.any(axis=1)].tolist())
         weight = self.federated.weight / self.federated.participation
         counted = np.zeros(len(weight), dtype=bool)

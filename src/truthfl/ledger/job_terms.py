@@ -1,4 +1,4 @@
-"""`JobTerms`: the terms that are the same for all clients of a job. Imports `round_terms`, `tried_lies`, `texts`.
+"""`JobTerms`: the terms that are the same for all clients of a job.
 
 The instructions about the classes are those of `truthfl.instructions`.
 """
@@ -14,6 +14,7 @@ from truthfl.instructions import Instructions, instructions_from
 from truthfl.ledger.round_terms import (
     MEAN,
     PADDED,
+    bound_of_round,
     require_sound_loss_by_rounds,
     require_sound_round_terms,
     require_sound_task,
@@ -22,7 +23,7 @@ from truthfl.ledger.round_terms import (
 from truthfl.ledger.tried_lies import field_values
 from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain
 
-LISTS = ("image_shape", "classes", "loss_by_rounds")  # terms that are tuples here and lists in JSON
+LISTS = ("image_shape", "classes", "loss_by_rounds", "report_bounds")  # terms that are tuples here and lists in JSON
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class JobTerms:
     recipe            how solo models are trained, for a contract that pays by them; None for others
     audition_seconds  how long the server waits for a solo model
     agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
-    report_bound      the largest L2 norm of a report's change that is taken; 0 for none
+    report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm of
+                      a report's change that is taken after so many; none: all are taken
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
     masked            whether reports are masked, so that the server sees sums of at least three
     least_participation  the smallest share of rounds in which any client is asked
@@ -80,7 +82,7 @@ class JobTerms:
     recipe: Mapping[str, Any] | None = None
     audition_seconds: float = 0.0
     agreement_key: str = ""
-    report_bound: float = 0.0
+    report_bounds: tuple[tuple[int, float], ...] = ()
     aggregation: str = MEAN
     masked: bool = False
     least_participation: float = 1.0
@@ -96,6 +98,10 @@ class JobTerms:
         """Whether clients train alone before the joint training, and are paid by that too."""
         return self.recipe is not None
 
+    def bound_of_round(self, changed: int) -> float:
+        """The largest length of a report that is taken after so many rounds that changed the model; 0 for none."""
+        return bound_of_round(self.report_bounds, changed)
+
     @property
     def several_labels(self) -> bool:
         """Whether a sample may have several classes, as the task says."""
@@ -104,6 +110,7 @@ class JobTerms:
     def document(self) -> dict[str, Any]:
         """The terms as JSON values; those of an audition, and newer ones with their default, are omitted."""
         lists = {name: list(getattr(self, name)) for name in LISTS}
+        lists["report_bounds"] = [list(pair) for pair in self.report_bounds]
         instructions = None if self.instructions is None else self.instructions.document()
         values = asdict(self) | lists | {"instructions": instructions}
         if self.recipe is None:
@@ -118,6 +125,9 @@ def job_terms_from(document: object) -> JobTerms:
         job |= {name: tuple(job[name]) for name in LISTS if name in job}
     except TypeError as error:
         raise InputError(f"this is no offer: {error}.") from None
+    if isinstance(job.get("report_bounds"), tuple):
+        pairs = job["report_bounds"]
+        job["report_bounds"] = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in pairs)
     if job.get("instructions") is not None:
         job["instructions"] = _instructions(job["instructions"], job["classes"])
     terms = JobTerms(**job)
@@ -128,7 +138,7 @@ def job_terms_from(document: object) -> JobTerms:
     if type(terms.lies_tried) is not int or terms.lies_tried < 0:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
     sums = terms.aggregation, terms.masked
-    require_sound_round_terms(terms.agreement_key, terms.report_bound, *sums)
+    require_sound_round_terms(terms.agreement_key, terms.report_bounds, *sums)
     if type(terms.least_participation) not in (int, float) or not 0 < terms.least_participation <= 1:
         raise InputError("this is no offer: its least_participation is no number above 0 and up to 1.")
     if type(terms.rescales) is not bool:

@@ -1,9 +1,11 @@
-"""The terms of messages and reports: keys, the bound of a report, how reports are combined. Imports `errors`."""
+"""The terms of messages and reports: keys, the bounds of reports, how reports are combined."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from truthfl.errors import InputError
@@ -14,10 +16,11 @@ PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in 
 FEWEST_MASKED = 3  # reports in a sum
 LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
+MOST_BOUNDS = 100  # in a table of bounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 DEFAULTS: Mapping[str, object] = {
     "agreement_key": "",
-    "report_bound": 0.0,
+    "report_bounds": [],
     "aggregation": MEAN,
     "masked": False,
     "least_participation": 1.0,
@@ -49,6 +52,34 @@ def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> flo
     return (1.0 - share) * loss_by_rounds[before] + share * loss_by_rounds[before + 1]
 
 
+def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
+    """The largest length of a report's change that is taken after so many rounds that changed the model; 0 for none.
+
+    bounds   as in `JobTerms`; in between on straight lines, and the last one for all later rounds
+    changed  the number of earlier rounds of the job that changed the model; rounds that were skipped do not count, for
+             they leave the model, and the lengths of honest reports, as they were
+    """
+    if not bounds:
+        return 0.0
+    places, values = zip(*bounds, strict=True)
+    after = bisect_right(places, changed)
+    if after == len(places):
+        return float(values[-1])
+    share = (changed - places[after - 1]) / (places[after] - places[after - 1])
+    return float((1.0 - share) * values[after - 1] + share * values[after])
+
+
+def _are_bounds(bounds: object) -> bool:
+    """Whether these are no pairs, or pairs of a number of rounds, rising from 0, and a positive number."""
+    if not isinstance(bounds, Sequence) or isinstance(bounds, str) or len(bounds) > MOST_BOUNDS:
+        return False
+    if not all(isinstance(pair, Sequence) and not isinstance(pair, str) and len(pair) == 2 for pair in bounds):
+        return False
+    sound = all(type(place) is int and type(bound) in (int, float) and 0 < bound < math.inf for place, bound in bounds)
+    places = [place for place, _ in bounds]
+    return sound and (not places or (places[0] == 0 and all(a < b for a, b in pairwise(places))))
+
+
 def require_sound_loss_by_rounds(values: object) -> None:
     """Raise InputError unless these are no numbers, or several from 0 on, the last of them 0."""
     sound = (
@@ -76,14 +107,14 @@ def require_sound_task(task: object) -> None:
         raise InputError("this is no offer: its task has no name, document, digest and revision.")
 
 
-def require_sound_round_terms(agreement_key: object, bound: object, aggregation: object, masked: object) -> None:
+def require_sound_round_terms(agreement_key: object, bounds: object, aggregation: object, masked: object) -> None:
     """Raise InputError unless these terms of an offer are sound."""
     key = agreement_key
     if not isinstance(key, str) or (key and (len(key) != KEY_DIGITS or not set(key) <= HEX_DIGITS)):
         raise InputError(f"this is no offer: its agreement_key has not {KEY_DIGITS} hexadecimal digits.")
-    if type(bound) not in (int, float) or not 0 <= bound < math.inf:  # type: ignore[operator]
-        raise InputError("this is no offer: its report_bound is no finite number from 0 on.")
+    if not _are_bounds(bounds):
+        raise InputError("this is no offer: its report_bounds are not pairs of a rising number of rounds, and a bound.")
     if aggregation not in AGGREGATIONS or type(masked) is not bool:
         raise InputError("this is no offer: it does not say in a known way how reports are combined.")
-    if masked and not (key and bound and aggregation == MEAN):
+    if masked and not (key and bounds and aggregation == MEAN):
         raise InputError("this is no offer: masked reports need an agreement key, a bound and the mean of reports.")

@@ -71,7 +71,7 @@ def strange_rounds(module):
         for index, report in stolen.items() if call.round == STOLEN_ROUND else ():
             keys = {self.lines[own]: key for (own, peer), key in group.told_keys.items() if peer == index}
             bare = report - module.mask_sum(keys, self.lines[index], len(report))
-            bound = group.offers[index].job.report_bound
+            bound = group.offers[index].job.bound_of_round(call.changed)
             keep_array("stolen", module.from_fixed_point(bare, bound) / self.weights[STRUCK])
         return found
 

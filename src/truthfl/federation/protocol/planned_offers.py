@@ -139,7 +139,7 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         plan.contract,
         plan.loss_error,
         recipe=None if audition is None else audition.recipe.document(),
-        report_bound=plan.report_bound,
+        report_bounds=plan.report_bounds,
         aggregation=OWN if is_own(job.aggregation) else job.aggregation,
         masked=_masked(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),

@@ -61,7 +61,7 @@ class Promise:
     contract    the mechanism that pays them
     loss_error  the standard deviation of the loss around the expected loss of honest work
     lies        for each client the lies that were found best, if any were searched; lies_tried: how many were tried
-    report_bound, aggregation, masked, loss_by_rounds   see `JobTerms`
+    report_bounds, aggregation, masked, loss_by_rounds   see `JobTerms`
     stated      for each client whether her sample cost is her own statement, if any is
     recipe      of solo training, for a contract that pays by solo models; audition_cost: what it costs each client
     """
@@ -75,7 +75,7 @@ class Promise:
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_cost: Sequence[float] = ()
-    report_bound: float = 0.0
+    report_bounds: tuple[tuple[int, float], ...] = ()
     aggregation: str = MEAN
     masked: bool = False
     loss_by_rounds: tuple[float, ...] = ()
@@ -132,7 +132,7 @@ def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: Trainin
         lies_tried=promise.lies_tried,
         recipe=promise.recipe,
         agreement_key=opening.agreement_key,
-        report_bound=promise.report_bound,
+        report_bounds=promise.report_bounds,
         aggregation=promise.aggregation,
         masked=promise.masked,
         least_participation=float(promise.clients.participation.min()),

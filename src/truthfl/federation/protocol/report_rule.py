@@ -1,4 +1,4 @@
-"""What the server does with reports, by a job's terms. Imports `learning.aggregation` and the ledger's `terms`."""
+"""What the server does with reports, by a job's terms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from truthfl.ledger.round_terms import OWN
 
 def report_rule(terms: JobTerms, own: str = MEAN) -> ReportRule:
     """The rule of a job; `own` names the operator's own strategy, if it has one."""
-    return ReportRule(known_aggregation(terms, own), terms.report_bound, terms.masked, terms.rescales)
+    bounds = tuple(terms.bound_of_round(round_) for round_ in range(terms.rounds)) if terms.report_bounds else ()
+    return ReportRule(known_aggregation(terms, own), bounds, terms.masked, terms.rescales)
 
 
 def known_aggregation(terms: JobTerms, own: str) -> str:

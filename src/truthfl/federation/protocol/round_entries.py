@@ -19,32 +19,35 @@ class RoundCall:
 
     round      counted from 0
     unchanged  the number of rounds directly before this one after which the model was still the same
+    changed    the number of all earlier rounds that changed the model
     """
 
     round: int
     unchanged: int = 0
+    changed: int = 0
 
     def fields(self, offer: Offer) -> dict[str, str | int]:
         """The fields of the training message to the client with this offer."""
         always: dict[str, str | int] = {"offer": offer.hash, "round": self.round}
+        always |= {"changed": self.changed} if self.changed != self.round else {}
         return always | ({"unchanged": self.unchanged} if self.unchanged else {})
 
     def next(self, *, changed: bool) -> RoundCall:
         """The call of the next round; `changed`: whether this one changed the model."""
-        return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1)
+        return RoundCall(self.round + 1, 0 if changed else self.unchanged + 1, self.changed + int(changed))
 
 
 def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
     """Record that the server begins or goes on to train after these finished rounds; return its first round."""
     starts = len(ledger.entries(job, "start"))
     ledger.append(job, "start", str(starts), {"start": starts, "round": finished + 1})
-    unchanged = 0
-    while finished > unchanged:
-        entry = ledger.find(job, "round", str(finished - unchanged))
-        if entry is None or entry.document["model"] != entry.document.get("previous"):
-            break
-        unchanged += 1
-    return RoundCall(finished, unchanged)
+    rows = {entry.document["round"]: entry.document for entry in ledger.entries(job, "round")}
+    changed = [
+        number
+        for number in range(1, finished + 1)
+        if number not in rows or rows[number]["model"] != rows[number].get("previous")
+    ]
+    return RoundCall(finished, finished - max(changed, default=0), len(changed))
 
 
 def round_document(
