@@ -30,9 +30,7 @@ SAMPLES, BATCH, STEP = 30, 10, 0.3
 class BareRounds:
     """A job of so many clients that begins with its offers and ends with its last round."""
 
-    def __init__(
-        self, folder, count, rounds=4, masked=True, bound=2.0, behaviours=None, seconds=0.02, rescales=False
-    ):
+    def __init__(self, folder, count, rounds=4, masked=True, bound=2.0, behaviours=None, seconds=0.02, rescales=False):
         self.folder, self.count, self.rounds, self.masked, self.bound = folder, count, rounds, masked, bound
         self.rescales = rescales
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
@@ -87,19 +85,34 @@ class BareRounds:
     def go(self, grid=None, taking_part=None):
         """Train; return the final model and the view of the ledger. `taking_part`: how many of the first clients do."""
         with open_ledger(self.folder / "ledger.db") as ledger:
-            names = tuple(person.name for person in self.people.values())
-            roster = Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1))
+            roster = self._roster(ledger, grid)
             wait_for_clients(roster)
             agreement = self._agreement(roster)
             view = job_view("job-1", ledger.entries())
-            taking = replace(agreement, offers=agreement.offers[:taking_part])
             self.training = TrainingRun(
                 model_of(agreement.terms),
                 agreement,
                 self.folder / "checkpoint",
-                taking,
+                replace(agreement, offers=agreement.offers[:taking_part]),
                 codes_with_participants(self.agreement_key, view),
                 {offer.client.name: view.answer_to(offer).document for offer in agreement.offers},
+                operator_key=self.operator,
             )
-            params = train_rounds(roster, self.training, DIGITS.take(np.arange(100)), lambda _: None)
-            return params, job_view("job-1", ledger.entries())
+            return self._train(ledger, roster)
+
+    def resumed(self, grid=None):
+        """Go on after a server that died, as another process does; return as `go`."""
+        with open_ledger(self.folder / "ledger.db") as ledger:
+            roster = self._roster(ledger, grid)
+            view = job_view("job-1", ledger.entries())
+            roster.descriptions |= {name: entry.document for name, entry in view.enrolments.items()}
+            roster.refresh()
+            return self._train(ledger, roster)
+
+    def _roster(self, ledger, grid):
+        names = tuple(person.name for person in self.people.values())
+        return Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1))
+
+    def _train(self, ledger, roster):
+        params = train_rounds(roster, self.training, DIGITS.take(np.arange(100)), lambda _: None)
+        return params, job_view("job-1", ledger.entries())

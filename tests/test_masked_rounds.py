@@ -1,36 +1,70 @@
-"""Secure aggregation: the server sees sums, also when clients are missing; what a client and an operator may not do."""
+"""Secure aggregation: the server sees sums, also when people drop out; what participants and operators may not do."""
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from flwr.app import RecordDict
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
 from bare_rounds import BareRounds
 from coded_replies import recoded
 from messages import told
-from truthfl.federation.participant.masked_reports import MaskedRound
-from truthfl.federation.protocol import masked_rounds
+from truthfl.errors import InputError
+from truthfl.federation.participant import masked_reports
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.federation.protocol import enrolment, masked_rounds
+from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_from
 from truthfl.federation.protocol.masking import (
     MOST_PEERS,
     from_fixed_point,
     in_fixed_point,
     is_within,
+    locked_share,
     mask_sum,
     neighbours,
+    own_mask,
+    own_seed,
+    seed_from,
+    shares_of,
+    threshold,
+    unlocked_share,
 )
-from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_record
-from truthfl.federation.protocol.round_entries import RoundCall
-from truthfl.federation.protocol.suspects import Suspects
-from truthfl.ledger.round_terms import FROM_THREE
+from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, with_document_code
+from truthfl.federation.protocol.messages import (
+    MASK_KEYS,
+    MASK_LIST,
+    MASK_SHARES,
+    MODEL,
+    PARAMS,
+    ROUND,
+    document_in,
+    document_record,
+    model_record,
+)
+from truthfl.federation.protocol.round_collection import RoundWait
+from truthfl.ledger.documents import signed
+from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
+from truthfl.ledger.signing import new_key
 
 BOUND = 2.0
+CONTEXT, SECRET = b"c" * 32, b"s" * 32
 
 
 def of_training(reply, node=None):
     mine = node is None or reply.metadata.src_node_id == node
     return mine and reply.metadata.message_type == "train" and not reply.has_error()
+
+
+def in_round(reply, number):
+    """Whether this is a report, or an answer about the masks, of this round."""
+    if of_training(reply):
+        return reply.content.config_records[ROUND]["round"] == number
+    return not reply.has_error() and "mask" in reply.metadata.message_type and document_in(reply).get("round") == number
 
 
 @pytest.mark.parametrize("count", [3, 31, 32, 100])
@@ -41,7 +75,7 @@ def test_peers_are_mutual_and_few(count):
 
 
 def test_masks_cancel_and_sums_have_the_stated_resolution():
-    """Also at the edge of the range, where one client has all the weight and one parameter all the length."""
+    """Also at the edge of the range, where one participant has all the weight and one parameter all the length."""
     rng, lines = np.random.default_rng(0), ["a", "b", "c", "d"]
     keys = {frozenset(pair): rng.bytes(32) for pair in [(x, y) for x in lines for y in lines if x < y]}
     for weight in (np.array([0.4, 0.3, 0.2, 0.1]), np.array([1.0, 0.0, 0.0, 0.0])):
@@ -49,18 +83,37 @@ def test_masks_cancel_and_sums_have_the_stated_resolution():
         changes[0] = 0
         changes[0, 0] = BOUND
         total = np.zeros(50, np.uint32)
-        for own, change, share in zip(lines, changes, weight, strict=True):
+        for seed, (own, change, share) in enumerate(zip(lines, changes, weight, strict=True)):
             shared = {other: keys[frozenset((own, other))] for other in lines if other != own}
-            total += in_fixed_point(change, share, BOUND) + mask_sum(shared, own, 50)
+            total += in_fixed_point(change, share, BOUND) + mask_sum(shared, own, 50) + own_mask(seed, 50)
+            total -= own_mask(seed, 50)
         length = np.maximum(np.linalg.norm(changes.astype(float), axis=1), BOUND)
         exact = (weight * BOUND / length) @ changes.astype(float)
         assert np.abs(from_fixed_point(total, BOUND) - exact).max() <= 4 / 2 * BOUND / 2**30 + 1e-12
         assert is_within(from_fixed_point(total, BOUND), 1.0, BOUND)
 
 
+@given(st.integers(3, 31), st.data())
+def test_as_many_shares_as_are_needed_give_the_seed_and_fewer_tell_nothing(count, data):
+    """One share fewer agrees with every seed: for any seed there is a last share that gives it."""
+    needed = threshold(count)
+    shares = shares_of(SECRET, CONTEXT, range(count), needed)
+    chosen = data.draw(st.permutations(range(count)))[:needed]
+    assert seed_from({holder: shares[holder] for holder in chosen}) == own_seed(SECRET, CONTEXT)
+    for holder in chosen:
+        locked = locked_share(shares[holder], b"p" * 32, CONTEXT, 0, holder)
+        assert unlocked_share(locked, b"p" * 32, CONTEXT, 0, holder) == shares[holder]
+        assert shares[holder].to_bytes(32, "big") not in locked
+        assert "does not fit" in told(unlocked_share, locked, b"p" * 32, CONTEXT, 0, holder + 1)
+    other = shares_of(b"t" * 32, CONTEXT, range(count), needed)
+    mixed = {holder: shares[holder] for holder in chosen[1:]} | {chosen[0]: other[chosen[0]]}
+    with suppress(InputError):
+        assert seed_from(mixed) != own_seed(SECRET, CONTEXT)
+
+
 @pytest.mark.parametrize(("count", "rounds"), [(3, 4), (33, 1)])
 def test_the_model_is_the_same_as_without_masks_up_to_the_resolution(tmp_path, count, rounds):
-    plain, _ = BareRounds(tmp_path / "plain", count, rounds, secure="").go()
+    plain, _ = BareRounds(tmp_path / "plain", count, rounds, masked=False).go()
     masked, view = BareRounds(tmp_path / "masked", count, rounds).go()
     assert np.abs(plain).max() > 0.01
     np.testing.assert_allclose(masked, plain, atol=rounds * (count / 2 * BOUND / 2**30 + 1e-7))
@@ -86,34 +139,39 @@ def test_what_the_server_gets_of_one_client_tells_nothing(tmp_path):
     assert len(np.intersect1d(*seen)) < 3
 
 
-@pytest.mark.parametrize("silent", [(), (1002,)])
-def test_reports_of_clients_who_drop_out_are_missing_from_the_sum(tmp_path, silent, monkeypatch):
-    """One of six delivers nothing in the last round; of the others one may not tell her keys, and is missing too."""
+SILENT = {  # what is not answered any more, and who is missing by the end of the round
+    "nothing": ((), ["client 1"]),
+    "the list": ((MASK_LIST,), ["client 1", "client 2"]),
+    "the keys": ((MASK_KEYS,), ["client 1", "client 2"]),
+    "the shares": ((MASK_SHARES,), ["client 1"]),
+}
 
-    monkeypatch.setattr(masked_rounds, "REPLY_TIMEOUT", 2.0)
+
+@pytest.mark.parametrize("case", SILENT)
+def test_reports_of_people_who_drop_out_are_missing_from_the_sum(tmp_path, case, monkeypatch):
+    """One of six delivers nothing in the last round; then another one falls silent, at one step or the other."""
+    monkeypatch.setattr(masked_rounds, "REPLY_TIMEOUT", 0.3)
+    actions, missing = SILENT[case]
 
     def drops(reply):
-        if of_training(reply, 1001) and reply.content.config_records[ROUND]["round"] == 1:
-            return []
-        if reply.metadata.message_type.endswith("truthfl_masks") and reply.metadata.src_node_id in silent:
-            return []
-        return [reply]
+        node = reply.metadata.src_node_id
+        late = in_round(reply, 1) and (
+            (of_training(reply) and node == 1001)
+            or (node == 1002 and any(reply.metadata.message_type.endswith(action) for action in actions))
+        )
+        return [] if late else [reply]
 
     def plain_drops(reply):
-        late = of_training(reply) and reply.content.config_records[ROUND]["round"] == 1
-        return [] if late and reply.metadata.src_node_id in (1001, *silent) else [reply]
+        late = of_training(reply) and in_round(reply, 1)
+        return [] if late and f"client {reply.metadata.src_node_id - 1000}" in missing else [reply]
 
-    masked, plain = BareRounds(tmp_path / "masked", 6, 2), BareRounds(tmp_path / "plain", 6, 2, secure="")
+    masked = BareRounds(tmp_path / "masked", 6, 2)
+    plain = BareRounds(tmp_path / "plain", 6, 2, masked=False)
     params, view = masked.go(Meddler(masked.grid, drops))
     expected, _ = plain.go(Meddler(plain.grid, plain_drops))
     np.testing.assert_allclose(params, expected, atol=1e-6)
-    missing = ["client 1"] + ["client 2"] * bool(silent)
     assert view.rounds[1].document["missing"] == missing
     assert {entry.document["client"] for entry in view.rejections} == set(missing)
-    notes = [
-        json.loads(line) for line in next((tmp_path / "masked/0/masked-rounds").iterdir()).read_text().splitlines()
-    ]
-    assert [note["missing"] for note in notes if "missing" in note] == [[1], [2]][: len(missing)]
 
 
 def test_sums_are_scaled_up_for_who_is_missing_if_the_offer_says_so(tmp_path):
@@ -122,35 +180,96 @@ def test_sums_are_scaled_up_for_who_is_missing_if_the_offer_says_so(tmp_path):
 
     trained = {}
     for rescales in (False, True):
-        for secure in ("always", ""):
-            job = BareRounds(tmp_path / f"{rescales}-{secure}", 6, 2, secure=secure, rescales=rescales)
-            trained[rescales, secure], view = job.go(Meddler(job.grid, drops))
+        for masked in (True, False):
+            job = BareRounds(tmp_path / f"{rescales}-{masked}", 6, 2, masked=masked, rescales=rescales)
+            trained[rescales, masked], view = job.go(Meddler(job.grid, drops))
             assert view.rounds[1].document["missing"] == ["client 1"]
-    whole = BareRounds(tmp_path / "whole", 6, 1, secure="").go()[0]
+    whole = BareRounds(tmp_path / "whole", 6, 1, masked=False).go()[0]
     changes = {case: params - whole for case, params in trained.items()}
-    np.testing.assert_allclose(trained[True, "always"], trained[True, ""], atol=1e-6)
+    np.testing.assert_allclose(trained[True, True], trained[True, False], atol=1e-6)
     factor = 21 / 19  # the weights are 1, 2, …, 6; the second is missing
-    np.testing.assert_allclose(changes[True, ""], factor * changes[False, ""], atol=1e-6)
-    np.testing.assert_allclose(changes[True, "always"], factor * changes[False, "always"], atol=1e-6)
+    np.testing.assert_allclose(changes[True, False], factor * changes[False, False], atol=1e-6)
+    np.testing.assert_allclose(changes[True, True], factor * changes[False, True], atol=1e-6)
 
 
-def test_a_sum_of_fewer_than_three_is_not_unmasked_and_changes_nothing(tmp_path):
-    job = BareRounds(tmp_path, 3, rounds=3)
+def test_a_sum_of_too_few_is_not_opened_and_costs_those_who_were_there_nothing(tmp_path):
+    job = BareRounds(tmp_path, 5, rounds=3)
 
     def drops(reply):
-        return [] if of_training(reply, 1001) and reply.content.config_records[ROUND]["round"] == 1 else [reply]
+        late = any(of_training(reply, node) for node in (1001, 1002, 1003))
+        return [] if late and reply.content.config_records[ROUND]["round"] == 1 else [reply]
 
     _, view = job.go(Meddler(job.grid, drops))
     second, third = view.rounds[1].document, view.rounds[2].document
-    assert second["refused"] == "fewer than three reports"
+    assert second["refused"] == "fewer reports than a sum needs"
     assert second["model"] == second["previous"]
-    assert second["missing"][0] == "client 1"
+    assert second["missing"] == ["client 1", "client 2", "client 3"]
     assert "refused" not in third
     assert third["model"] != third["previous"]
 
 
+class Away(Meddler):
+    """A grid from which nodes are away for some looks at who is connected."""
+
+    def __init__(self, grid, away):
+        super().__init__(grid, lambda reply: [reply])
+        self.away, self.looks = away, 0
+
+    def get_node_ids(self):
+        self.looks += 1
+        return [node for node in super().get_node_ids() if not self.away(node, self.looks)]
+
+
+def test_a_round_waits_for_people_without_whom_it_changes_nothing(tmp_path, monkeypatch):
+    """One of three is away when the rounds begin, and comes back: no round is lost."""
+    job = BareRounds(tmp_path, 3, rounds=3, seconds=20)
+    waited = set()
+
+    def away(node, looks):
+        return node == 1002 and 2 <= looks < 8
+
+    real = RoundWait.for_people
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    monkeypatch.setattr(RoundWait, "for_people", lambda self, names: waited.update(names) or real(self, names))
+    _, view = job.go(Away(job.grid, away))
+    assert waited == {"client 2"}
+    assert [entry.document["missing"] for entry in view.rounds] == [[], [], []]
+    assert all(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+
+
+def test_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    job = BareRounds(tmp_path, 3, rounds=2, seconds=0.3)
+    params, view = job.go(Away(job.grid, lambda node, looks: node == 1002 and looks >= 2))
+    assert [entry.document["refused"] for entry in view.rounds] == ["fewer reports than a sum needs"] * 2
+    assert [entry.document["missing"] for entry in view.rounds] == [["client 2"]] * 2
+    assert (view.delivered["client 0"], view.delivered["client 1"], view.delivered["client 2"]) == (2, 2, 0)
+    assert (params == job.training.model.init(0)).all()
+
+
+def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_path):
+    """In rounds 1, 3, and 7 of ten, and 15 of the next."""
+    job = BareRounds(tmp_path, 5, rounds=20, seconds=0.05)
+    asked = []
+    push = job.grid.push_messages
+
+    def noted(messages):
+        sent = list(messages)
+        asked.extend(
+            message.content.config_records["truthfl"]["round"]
+            for message in sent
+            if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1004
+        )
+        return push(sent)
+
+    job.grid.push_messages = noted
+    _, view = job.go(Meddler(job.grid, lambda reply: [] if of_training(reply, 1004) else [reply]))
+    assert asked == [0, 2, 6, 14]
+    assert all(entry.document["missing"] == ["client 4"] for entry in view.rounds)
+
+
 def garbage(job, node, value=None):
-    """A grid on which one client's masked reports are other numbers, with her own code."""
+    """A grid on which one participant's masked reports are other numbers, with their own code."""
     rng = np.random.default_rng(3)
 
     def change(reply):
@@ -164,118 +283,248 @@ def garbage(job, node, value=None):
     return Meddler(job.grid, change)
 
 
-def test_who_makes_sums_too_long_is_found_and_left_out(tmp_path):
-    job = BareRounds(tmp_path, 7, rounds=9)
+def test_a_sum_that_is_too_long_is_skipped_and_nobody_is_named(tmp_path):
+    job = BareRounds(tmp_path, 7, rounds=3)
     params, view = job.go(garbage(job, 1003))
-    refused = [entry.document.get("refused", "") for entry in view.rounds]
-    assert "the sum of 7 reports has length" in refused[0]
-    assert refused[-3:] == [""] * 3
-    excluded = [entry.document for entry in view.rejections if "excluded" in entry.document["reason"]]
-    assert {one["client"] for one in excluded} == {"client 3"}
-    assert all(name == "client 3" for entry in view.rounds for name in entry.document["missing"])
-    assert np.linalg.norm(params - job.training.model.init(0)) > 0.1
-    assert all(view.delivered[f"client {k}"] == 9 for k in range(7) if k != 3)
+    assert all("the sum of 7 reports has length" in entry.document["refused"] for entry in view.rounds)
+    assert not view.rejections
+    assert (params == job.training.model.init(0)).all()
+    assert all(view.delivered[f"client {k}"] == 3 for k in range(7))
 
 
-def test_below_the_bound_of_the_sum_a_forged_report_moves_the_model_by_no_more_than_twice_the_bound(tmp_path):
-    """This is what masks cost: without them it would be her weight times twice the bound."""
-    honest, _ = BareRounds(tmp_path / "honest", 4, rounds=1).go()
-    job = BareRounds(tmp_path / "forged", 4, rounds=1)
-    shift = int(0.9 * 2**30 / np.sqrt(650))
-    params, view = job.go(garbage(job, 1003, shift))
-    assert "refused" not in view.rounds[0].document
-    assert 0.5 * BOUND < np.linalg.norm(params - honest) <= 2 * BOUND
+def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_path):
+    job = BareRounds(tmp_path, 5, rounds=2)
+    plain, _ = BareRounds(tmp_path / "plain", 5, rounds=2, masked=False).go()
+
+    def change(reply):
+        if reply.metadata.src_node_id != 1003 or not reply.metadata.message_type.endswith(MASK_SHARES):
+            return [reply]
+        document = {key: value for key, value in document_in(reply).items() if key != CODE}
+        document["shares"] = {owner: f"{int(share, 16) ^ 1:x}" for owner, share in document["shares"].items()}
+        key = job.people[1003].code_key(job.training.agreement.offers[3].hash)
+        return [other_reply(document_record(with_document_code(key, PARTICIPANT, document)), reply)]
+
+    params, view = job.go(Meddler(job.grid, change))
+    np.testing.assert_allclose(params, plain, atol=1e-6)
+    assert {entry.document["client"] for entry in view.rejections} == {"client 3"}
+    assert "mask does not fit" in view.rejections[0].document["reason"]
 
 
-def test_groups_change_and_one_who_is_always_in_bad_ones_is_found_among_many():
-    suspects, clients = Suspects(), range(40)
-    suspects.note(clients, good=False)
-    for round_ in range(1, 9):
-        groups = suspects.split([c for c in clients if c not in suspects.excluded], RoundCall(round_))
-        assert sorted(c for group in groups for c in group) == [c for c in clients if c not in suspects.excluded]
-        assert all(len(group) >= 3 for group in groups)
-        for group in groups:
-            suspects.note(group, good=17 not in group)
-        if suspects.conclude():
-            break
-    assert suspects.excluded == {17}
-    assert not suspects.searching
+def test_a_server_that_dies_between_two_steps_opens_the_same_sums_when_it_is_back(tmp_path):
+    """It asks again for the round that it had asked for, and gets the same bytes, lists and shares."""
+    expected, _ = BareRounds(tmp_path / "whole", 4, rounds=3).go()
+    for step in ("train", MASK_LIST, MASK_KEYS, MASK_SHARES):
+        job, seen = BareRounds(tmp_path / step, 4, rounds=3), []
+
+        def dies(reply, step=step, seen=seen):
+            if reply.metadata.message_type.endswith(step) and in_round(reply, 1):
+                seen.append(reply)
+                if len(seen) == 3:
+                    raise KeyboardInterrupt
+            missing = of_training(reply, 1003) and in_round(reply, 1) and step in (MASK_LIST, MASK_KEYS)
+            return [] if missing else [reply]
+
+        with pytest.raises(KeyboardInterrupt):
+            job.go(Meddler(job.grid, dies))
+        again = []
+
+        def look(reply, again=again):
+            if of_training(reply) and in_round(reply, 1):
+                again.append(reply)
+            return [reply]
+
+        params, view = job.resumed(Meddler(job.grid, look))
+        first = {r.metadata.src_node_id: r.content.array_records[MODEL][PARAMS].data for r in seen if of_training(r)}
+        for reply in again:
+            bytes_then = first.get(reply.metadata.src_node_id)
+            assert bytes_then in (None, reply.content.array_records[MODEL][PARAMS].data)
+        assert len(view.rounds) == 3
+        if step in ("train", MASK_SHARES):
+            assert not view.rejections
+            np.testing.assert_array_equal(params, expected)
+        else:  # the others had signed that the fourth is missing
+            assert view.rounds[1].document["missing"] == ["client 3"]
+        assert all("refused" not in entry.document for entry in view.rounds)
 
 
 @pytest.fixture
-def client(tmp_path):
-    """A client of five after one masked round, with her masks."""
-    job = BareRounds(tmp_path, 5, rounds=1)
+def job(tmp_path):
+    """Five people after one masked round of three."""
+    job = BareRounds(tmp_path, 5, rounds=3)
+    job.rounds_to_go = 1
     job.go()
-    person = job.people[1000]
-    return person.masking(job.training.agreement.offers[0].hash)
+    return job
 
 
-def test_what_a_client_refuses_to_send(client):
-    change, model = np.ones(650, np.float32), "ab" * 32
-    weight = client.offer.client.weight
-    sent = MaskedRound(1, 0, model, (1, 2, 3))
-    report = client.masked(change, weight, sent)
-    assert (report == client.masked(change, weight, sent)).all()
-    assert "other peers" in told(client.masked, change, weight, MaskedRound(1, 0, model, (1, 2)))
-    assert "another model" in told(client.masked, change, weight, MaskedRound(1, 0, "cd" * 32, (1, 2, 3)))
-    assert (report != client.masked(change, weight, MaskedRound(1, 1, model, (1, 2, 3)))).mean() > 0.99
-    for peers in ((1,), (1, 1), (), (1, 9)):
-        assert "at least two peers" in told(client.masked, change, weight, MaskedRound(2, 0, model, peers))
-    for wrong in (0.5 * weight, 1.5, float("nan")):
-        assert "the report's weight" in told(client.masked, change, wrong, MaskedRound(2, 0, model, (1, 2, 3)))
-    assert "is refused" in told(client.require_may_be_unmasked)
+def masks_of(job, index):
+    person = job.people[1000 + index]
+    return person.masking(job.training.agreement.offers[index].hash)
 
 
-def test_which_keys_a_client_does_not_tell(client):
-    assert set(client.keys_of_missing(0, 0, [2])) == {2}
-    assert set(client.keys_of_missing(0, 0, [2])) == {2}
-    assert set(client.keys_of_missing(0, 0, [3])) == {3}
-    assert "fewer than three reports" in told(client.keys_of_missing, 0, 0, [4])
-    for wrong in ([], [0], [9], [1, 9]):
-        assert "peers in that round only" in told(client.keys_of_missing, 0, 0, wrong)
-    assert "was not delivered" in told(client.keys_of_missing, 1, 0, [2])
-    assert "was not delivered" in told(client.keys_of_missing, 0, 1, [2])
+def answered(job, number, people=range(5), model="ab" * 32):
+    """Let these people answer a round; return their lists' signatures and locked shares."""
+    signatures, locked = {}, {}
+    for index in people:
+        masks, asked = masks_of(job, index), AskedRound(number, 0, number, model)
+        _, shares = masks.masked(np.ones(650, np.float32), asked)
+        with open_rounds(masks.home, masks.offer.hash) as rounds:
+            rounds.append(RoundRecord(number, model, "cd" * 32, changed=number))
+            record = rounds.last
+        signatures[index] = masks.list_signature(record, ())["signature"]
+        peers = sorted(masks.terms.peers)
+        content = bytes.fromhex(shares)
+        locked[index] = {peer: content[48 * at : 48 * at + 48].hex() for at, peer in enumerate(peers)}
+    return signatures, locked
 
 
-def test_which_peers_a_client_does_not_believe(client):
-    path = client.home / "peers" / f"{client.offer.hash}.json"
-    named = json.loads(path.read_text())["acceptances"]
-    client.keep_peers(named)
-    assert "other peers" in told(client.keep_peers, {k: named[k] for k in list(named)[:3]})
-    one, two = named["1"], named["2"]
-    forged = {"document": {**one["document"], "agreement_key": two["document"]["agreement_key"]}, "signature": "AA=="}
+def others(values, own):
+    return {str(index): value for index, value in values.items() if index != own}
+
+
+def test_a_report_is_the_same_whenever_it_is_made_and_others_have_other_masks(job):
+    masks, change = masks_of(job, 0), np.ones(650, np.float32)
+    asked = AskedRound(1, 0, 1, "ab" * 32)
+    report, shares = masks.masked(change, asked)
+    again = masked_reports.MaskingClient(masks.offer, masks.key, masks.home).masked(change, asked)
+    assert (again[0] == report).all()
+    assert again[1] == shares
+    for other in (replace(asked, round=2), replace(asked, changed=0), replace(asked, received="cd" * 32)):
+        assert (report != masks.masked(change, other)[0]).mean() > 0.99
+
+
+def test_nothing_is_told_before_all_who_are_left_signed_the_same_list(job):
+    signatures, locked = answered(job, 1)
+    masks = masks_of(job, 0)
+    theirs = {str(owner): locked[owner][0] for owner in range(1, 5)}
+    complete = others(signatures, 0)
+    forged = complete | {"2": complete["3"]}
     for wrong, words in (
-        ({}, "peers are named by 2 to 30"),
-        ({"1": one}, "peers are named by 2 to 30"),
-        ({"1": one, "2": one}, "named twice"),
-        ({"1": one, "2": forged}, "not signed by the key"),
-        ({"1": one, "2": {"document": {**two["document"], "job": "other"}, "signature": two["signature"]}}, "this job"),
-        ({"1": one, "0": two}, "named twice"),
-        ({"1": one, "x": two}, "no signed acceptance"),
-        ([one, two], "peers are named by 2 to 30"),
+        ({}, "not signed by all"),
+        (None, "not signed by all"),
+        ({key: complete[key] for key in "123"}, "not signed by all"),
+        (complete | {"9": complete["1"]}, "not signed by all"),
+        (forged, "participant 2 did not sign"),
+        (complete | {"2": "zz"}, "participant 2 did not sign"),
     ):
-        assert words in told(client.keep_peers, wrong)
+        assert words in told(masks.shares, 1, [], wrong, theirs)
+        assert words in told(masks.keys_of_missing, 1, [], wrong)
+    assert "another list" in told(masks.keys_of_missing, 1, [4], complete)
+    assert "is not the last one" in told(masks.keys_of_missing, 2, [], complete)
+    told_shares = masks.shares(1, [], complete, theirs)
+    assert set(told_shares) == {"shares"}
+    assert set(told_shares["shares"]) == set("01234")
 
 
-@pytest.mark.parametrize(("taking_part", "masked"), [(2, False), (3, True)])
-def test_masks_where_three_take_part(tmp_path, taking_part, masked):
-    """Two clients' reports are seen one by one where the offer says so; who has peers sends none that is not masked."""
-    job = BareRounds(tmp_path, 4, rounds=2, secure=FROM_THREE)
-    kinds = set()
-
-    def look(reply):
-        if of_training(reply):
-            kinds.add(str(reply.content.array_records[MODEL][PARAMS].numpy().dtype))
-        return [reply]
-
-    _, view = job.go(Meddler(job.grid, look), taking_part)
-    assert kinds == {"uint32" if masked else "float32"}
-    assert not view.rejections
+SUBSETS = [(), (1,), (2,), (3,), (4,), (1, 2), (3, 4), (1, 2, 3)]
 
 
-def test_a_job_that_masks_always_changes_nothing_with_two(tmp_path):
-    job = BareRounds(tmp_path, 4, rounds=2)
-    params, view = job.go(taking_part=2)
-    assert [entry.document["refused"] for entry in view.rounds] == ["fewer than three reports"] * 2
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(["list", "keys", "shares"]), st.sampled_from(SUBSETS)), max_size=8))
+def test_of_one_peer_a_participant_tells_the_shared_mask_or_the_share_never_both(job, asks):
+    """Whatever lists the operator has signed, and whatever is asked for with these signatures, in whatever order."""
+    number = 1 + max(record.round for record in rounds_of(job.people[1000].folder, masks_of(job, 0).offer.hash))
+    signatures, locked = answered(job, number)
+    signed_by_all = {(): signatures}
+    told_keys, told_shares, lists = set(), set(), set()
+    masks = masks_of(job, 0)
+    for action, missing in asks:
+        with suppress(InputError):
+            if action == "list":
+                present = [index for index in range(5) if index not in missing]
+                answers = {index: masks_of(job, index).signed_list(number, missing) for index in present}
+                for answer in answers.values():
+                    key = tuple(answer["missing"])
+                    of_list = signed_by_all.setdefault(key, {})
+                    of_list |= {i: one["signature"] for i, one in answers.items() if tuple(one["missing"]) == key}
+            theirs = {i: one for i, one in signed_by_all.get(missing, {}).items() if i not in missing}
+            if action == "keys":
+                told_keys |= set(masks.keys_of_missing(number, missing, others(theirs, 0)))
+            if action == "shares":
+                answer = masks.shares(
+                    number, missing, others(theirs, 0), {str(owner): locked[owner][0] for owner in range(1, 5)}
+                )
+                told_shares |= {int(owner) for owner in answer["shares"]}
+                lists.add(missing)
+    assert not told_keys & told_shares
+    assert len(lists) <= 1
+
+
+def test_which_lists_a_participant_does_not_sign(job):
+    answered(job, 1)
+    masks = masks_of(job, 0)
+    assert "names this participant" in told(masks.signed_list, 1, [0])
+    assert "who is not asked" in told(masks.signed_list, 1, [9])
+    assert "2 reports would be in the sum" in told(masks.signed_list, 1, [1, 2, 3])
+    assert "is not the last one" in told(masks.signed_list, 0, [1])
+    assert masks.signed_list(1, [1])["missing"] == [1]
+    assert masks.signed_list(1, [2])["missing"] == [1, 2]
+    assert "2 reports would be in the sum" in told(masks.signed_list, 1, [3])
+    assert "2 reports would be in the sum" in told(masks.sound_list, 2, [1, 2, 3])
+    assert "who is missing" in told(masks.sound_list, 2, None)
+
+
+def test_a_share_that_was_changed_on_its_way_is_named_and_not_told(job):
+    signatures, locked = answered(job, 1)
+    theirs = {str(owner): locked[owner][0] for owner in range(1, 5)}
+    theirs["3"] = "00" + theirs["3"][2:] if theirs["3"][:2] != "00" else "11" + theirs["3"][2:]
+    answer = masks_of(job, 0).shares(1, [], others(signatures, 0), theirs)
+    assert answer["unfit"] == [3]
+    assert set(answer["shares"]) == set("0124")
+
+
+def test_which_terms_of_masks_a_participant_does_not_believe(job):
+    masks = masks_of(job, 0)
+    path = masks.home / "masks" / f"{masks.offer.hash}.json"
+    envelope = json.loads(path.read_text())
+    keys = masks.line, masks_of(job, 0).terms.own.list_key
+    assert mask_terms_from(envelope, masks.offer, keys).knows_everybody
+    masks.keep_terms(envelope)
+
+    def changed(key=job.operator, acceptances=None, **fields):
+        document = envelope["document"] | fields
+        return signed(key, document) | {"acceptances": acceptances or envelope["acceptances"]}
+
+    peers, acceptances = envelope["document"]["peers"], envelope["acceptances"]
+    two = {name: peers[name] for name in "12"}
+    other_weights = peers | {"1": peers["1"] | {"weight": 1e-9}}
+    for wrong, words in (
+        (changed(new_key()), "did not sign the terms"),
+        (changed(offer="ef" * 32), "for another offer"),
+        (changed(weight=0.5 * masks.offer.client.weight), "the report's weight is"),
+        (changed(weight=1.5), "the report's weight is"),
+        (changed(threshold=2), "reports make a sum"),
+        (changed(peers={"1": peers["1"]}), "name 1 peers of 5"),
+        (changed(peers=two, threshold=3), "name 2 peers of 5"),
+        (changed(peers=two, threshold=3, members=3), "other people than their digest"),
+        (changed(peers=other_weights), "other people than their digest"),
+        (changed(peers=peers | {"1": peers["2"]}, acceptances=acceptances | {"1": acceptances["2"]}), "named twice"),
+        (changed(acceptances={"1": acceptances["1"]}), "acceptance is missing"),
+        (changed(group="ab" * 32), "other people than their digest"),
+        ({}, "do not have their parts"),
+        ([], "do not have their parts"),
+        (None, "do not have their parts"),
+    ):
+        assert words in told(masks.keep_terms, wrong)
+    sound = changed(
+        peers=two,
+        threshold=3,
+        group=group_digest("job-1", [masks.terms.own, *(masks.terms.peers[i] for i in (1, 2))]),
+        members=3,
+    )
+    assert "other terms of the masks were signed" in told(masks.keep_terms, sound)
+
+
+def test_where_fewer_than_three_take_part_there_are_no_masked_rounds(tmp_path):
+    job, asked = BareRounds(tmp_path, 4, rounds=2), []
+    params, view = job.go(Meddler(job.grid, lambda reply: asked.append(of_training(reply)) or [reply]), 2)
+    assert not any(asked)
+    assert not view.rounds
     assert (params == job.training.model.init(0)).all()
+
+
+def test_a_node_never_sends_a_bare_report_under_a_masked_contract(tmp_path):
+    """An operator whose software leaves the masks out gets a refusal: without signed terms there is no report."""
+    job = BareRounds(tmp_path, 4, rounds=1)
+    job.go(taking_part=2)
+    masks = masks_of(job, 0)
+    assert "no terms of the masks came" in told(masks.masked, np.ones(650, np.float32), AskedRound(0, 0, 0, "ab" * 32))

@@ -33,7 +33,7 @@ from truthfl.ledger.agreement_keys import (
     read_agreement_key,
 )
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.documents import answer, answer_fault
+from truthfl.ledger.documents import answer, answer_fault, signed
 from truthfl.ledger.terms import offer_from
 
 FIELDS = {"offer": "ab" * 32, "round": 3}
@@ -56,7 +56,7 @@ def test_a_code_covers_sender_fields_and_arrays():
     assert not has_code(key, OPERATOR, coded, arrays)
     assert not has_code(key, PARTICIPANT, coded, "34" * 32)
     assert not has_code(keys(), PARTICIPANT, coded, arrays)
-    for changed in ({"round": 4}, {"offer": "cd" * 32}, {"attempt": 1}, {"mac": b"x" * 32}, {"mac": "text"}):
+    for changed in ({"round": 4}, {"offer": "cd" * 32}, {"changed": 1}, {"mac": b"x" * 32}, {"mac": "text"}):
         assert not has_code(key, PARTICIPANT, coded | changed, arrays)
     assert not has_code(key, PARTICIPANT, FIELDS, arrays)
     assert not has_code(key, PARTICIPANT, coded | {"strange": b"bytes"}, arrays)
@@ -120,8 +120,10 @@ def test_an_acceptance_has_an_agreement_key_that_she_keeps(tmp_path):
 def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
     ada = Ada(tmp_path)
     offer = with_agreement_key(ada)
-    for key, fault in (("00" * 32, "its agreement_key is no public key of X25519"), ("", "its agreement_key is no")):
-        assert fault in answer_fault(answer(offer, ada.key, accepted=True, agreement_key=key), offer)
+    agreement = AgreementKey.generate()
+    for changes in ({"agreement_key": "00" * 32}, {"agreement_key": ""}, {"list_key": "ab"}, {"list_key": None}):
+        document = answer(offer, ada.key, accepted=True, agreement=agreement)["document"] | changes
+        assert "is no public key" in answer_fault(signed(ada.key, document), offer)
     plain = an_offer(ada.key, ada.operator)
     lacking = answer(plain, ada.key, accepted=True)
     assert "agreement_key" not in lacking["document"]
@@ -169,7 +171,7 @@ def test_one_connection_does_not_enrol_another_participant(tmp_path):
 
 def test_a_report_from_another_connection_and_a_forged_training_message_are_refused(tmp_path):
     """Ben's connection sends a report in Ada's name; and his node gets a message that is not the operator's."""
-    job = BareRounds(tmp_path, 3, rounds=1, secure="")
+    job = BareRounds(tmp_path, 3, rounds=1, masked=False)
 
     def forge(reply):
         if reply.metadata.message_type != "train" or reply.metadata.src_node_id != 1000:
@@ -181,6 +183,6 @@ def test_a_report_from_another_connection_and_a_forged_training_message_are_refu
         ("client 0", "not authentic")
     ]
     offer = job.training.agreement.offers[1]
-    record = ConfigRecord({"offer": offer.hash, "round": 0, "attempt": 0, "mac": b"0" * 32})
+    record = ConfigRecord({"offer": offer.hash, "round": 0, "mac": b"0" * 32})
     arrays = ArrayRecord({"params": Array(np.zeros(650, np.float32))})
     assert "its code is wrong" in told(require_from_operator, job.people[1001], record, arrays)

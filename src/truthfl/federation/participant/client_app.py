@@ -169,7 +169,9 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
         participant.masking(offer).keep_terms(document.get("terms"))
         return Message(document_record(with_document_code(key, PARTICIPANT, {"kept": True})), reply_to=message)
 
-    def masks_query(action: str, answer: Callable[[MaskingClient, int, list[int], Mapping[str, Any]], dict[str, Any]]) -> None:
+    def masks_query(
+        action: str, answer: Callable[[MaskingClient, int, list[int], Mapping[str, Any]], dict[str, Any]]
+    ) -> None:
         """Answer a query on an answered round: which, who is missing, and what else the document has."""
 
         @app.query(action)
@@ -180,13 +182,18 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
             if type(round_) is not int or not isinstance(missing, list) or not all(type(one) is int for one in missing):
                 raise InputError("the message does not say of which round it is, and who is missing.")
             told = answer(participant.masking(offer), round_, missing, document)
-            return Message(document_record(with_document_code(key, PARTICIPANT, {"round": round_} | told)), reply_to=message)
+            return Message(
+                document_record(with_document_code(key, PARTICIPANT, {"round": round_} | told)), reply_to=message
+            )
 
     masks_query(MASK_LIST, lambda masks, round_, missing, _: masks.signed_list(round_, missing))
     masks_query(
         MASK_KEYS,
         lambda masks, round_, missing, document: {
-            "keys": {str(peer): told for peer, told in masks.keys_of_missing(round_, missing, document.get("signatures")).items()}
+            "keys": {
+                str(peer): told
+                for peer, told in masks.keys_of_missing(round_, missing, document.get("signatures")).items()
+            }
         },
     )
     masks_query(
@@ -215,7 +222,10 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
             else:
                 numbers, shares = masks.masked(made - common, asked)
                 report = model_record(numbers)
-                sent_digest, absent = array_bytes_digest(report), masks.sound_list(asked.round, assignment.get("absent"))
+                sent_digest, absent = (
+                    array_bytes_digest(report),
+                    masks.sound_list(asked.round, assignment.get("absent")),
+                )
                 record = answer.sent(sent_digest, absent)
                 told = masks.list_signature(record, record.missing) | {"shares": shares}
         fields = round_record(participant, assignment, sent_digest, told)

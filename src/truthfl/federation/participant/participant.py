@@ -214,9 +214,7 @@ class Participant(Signatory):
             raise InputError("no model was committed to for this offer.")
         return kept
 
-    def answering(
-        self, offer_hash: str, asked: AskedRound, common: Params
-    ) -> AbstractContextManager[Answering]:
+    def answering(self, offer_hash: str, asked: AskedRound, common: Params) -> AbstractContextManager[Answering]:
         """Refuse a training message for this round, with this model, unless it comes next; see `round_guard`."""
         offer, model = self._accepted_offer_and_model(offer_hash)
         if offer_hash not in self.starts:

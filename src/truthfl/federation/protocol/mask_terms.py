@@ -73,7 +73,9 @@ def is_asked(seed: int, member: Member, round_: int) -> bool:
     """Whether a member is asked in a round."""
     if member.participation >= 1.0:
         return True
-    return bool(uniform(bits_at(key(seed, Purpose.AVAILABILITY, np.array([member.index]), round_), 0))[0] < member.participation)
+    return bool(
+        uniform(bits_at(key(seed, Purpose.AVAILABILITY, np.array([member.index]), round_), 0))[0] < member.participation
+    )
 
 
 def group_digest(job: str, members: Sequence[Member]) -> str:
@@ -127,7 +129,7 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
     own_keys  the participant's public agreement key and list key
     """
     try:
-        document, acceptances = dict(envelope["document"]), dict(envelope["acceptances"])  # type: ignore[index,call-overload]
+        document, acceptances = dict(envelope["document"]), dict(envelope["acceptances"])  # type: ignore[index]
         signature = str(envelope["signature"])  # type: ignore[index]
         named = {int(index): dict(one) for index, one in dict(document["peers"]).items()}
         weight, members, group = float(document["weight"]), int(document["members"]), str(document["group"])
@@ -137,10 +139,12 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
         raise InputError("the operator of the accepted offer did not sign the terms of the masks.")
     if (document.get("kind"), document.get("job"), document.get("offer")) != ("masks", offer.job.name, offer.hash):
         raise InputError("the terms of the masks are for another offer.")
-    if not FEWEST_MASKED - 1 <= len(named) <= min(MOST_PEERS, members - 1):
-        raise InputError(f"the terms of the masks name {len(named)} peers; there must be 2 to {MOST_PEERS}.")
+    if len(named) < FEWEST_MASKED - 1 or len(named) != min(MOST_PEERS, members - 1):
+        raise InputError(f"the terms of the masks name {len(named)} peers of {members} people, which is too few.")
     if document.get("threshold") != threshold(len(named) + 1):
-        raise InputError(f"by the terms of the masks {document.get('threshold')!r} reports make a sum, which is not half.")
+        raise InputError(
+            f"by the terms of the masks {document.get('threshold')!r} reports make a sum; it must be more than half."
+        )
     least, most = offer.client.weight, 1.0 / offer.client.participation
     if not least * (1.0 - WEIGHT_ROUNDING) <= weight <= most * (1.0 + WEIGHT_ROUNDING):
         raise InputError(f"the report's weight is {weight:g}; by the offer it is from {least:g} to {most:g}.")
@@ -153,10 +157,10 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
         if index == own.index or people & {person, *keys}:
             raise InputError("the same person is named twice in the terms of the masks.")
         people |= {person, *keys}
-        share = one.get("participation")
-        if type(share) not in (int, float) or not 0 < share <= 1 or type(one.get("weight")) not in (int, float):
+        share, peer_weight = one.get("participation"), one.get("weight")
+        if not isinstance(share, int | float) or not 0 < share <= 1 or not isinstance(peer_weight, int | float):
             raise InputError("the terms of the masks do not say a peer's weight and participation.")
-        peers[index] = Member(index, float(one["weight"]), *keys, float(share))
+        peers[index] = Member(index, peer_weight, *keys, share)
     terms = MaskTerms(offer.job.name, offer.job.seed, group, members, own, peers)
     if terms.knows_everybody and group_digest(offer.job.name, [own, *peers.values()]) != group:
         raise InputError("the terms of the masks name other people than their digest.")
@@ -166,11 +170,19 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
 def _signed_acceptance(acceptance: object, named: Mapping[str, Any], offer: Offer) -> tuple[str, tuple[str, str]]:
     """The identity of a peer, and their two public keys; raise InputError unless they signed."""
     document = acceptance.get("document") if isinstance(acceptance, Mapping) else None
-    if not isinstance(acceptance, Mapping) or not isinstance(document, Mapping) or digest(acceptance) != named.get("acceptance"):
+    if (
+        not isinstance(acceptance, Mapping)
+        or not isinstance(document, Mapping)
+        or digest(acceptance) != named.get("acceptance")
+    ):
         raise InputError("a peer's signed acceptance is missing from the terms of the masks.")
     if (document.get("kind"), document.get("job")) != ("acceptance", offer.job.name):
         raise InputError("a peer's paper is no acceptance of an offer of this job.")
     identity, line, list_line = str(document.get("public_key")), document.get("agreement_key"), document.get("list_key")
-    if not is_agreement_line(line) or not is_list_line(list_line) or not signed_by(identity, document, str(acceptance.get("signature"))):
+    if (
+        not is_agreement_line(line)
+        or not is_list_line(list_line)
+        or not signed_by(identity, document, str(acceptance.get("signature")))
+    ):
         raise InputError("a peer's acceptance lacks its keys, or is not signed by the person whom it names.")
     return identity, (str(line), str(list_line))

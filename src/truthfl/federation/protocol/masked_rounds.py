@@ -14,7 +14,7 @@ changes nothing; nobody is named for it, since masks hide whose report it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -105,9 +105,7 @@ class MaskedRounds:
     @cached_property
     def members(self) -> dict[int, Member]:
         return {
-            offer.client.index: member_of(
-                offer, self.weights[offer.client.name], self.acceptances[offer.client.name]
-            )
+            offer.client.index: member_of(offer, self.weights[offer.client.name], self.acceptances[offer.client.name])
             for offer in self.taking_part
         }
 
@@ -144,9 +142,7 @@ class MaskedRounds:
         replies = self.ask(MASK_TERMS, documents, min(REPLY_TIMEOUT, self.seconds)) if documents else {}
         self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
 
-    def ask(
-        self, action: str, documents: Mapping[str, Mapping[str, Any]], seconds: float
-    ) -> dict[str, dict[str, Any]]:
+    def ask(self, action: str, documents: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str, dict[str, Any]]:
         """Ask connected participants, by name; return the documents of those who answered with their code."""
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
@@ -269,9 +265,7 @@ class Sum:
             own: {
                 "missing": list(missing),
                 "signatures": self._signatures(own),
-                "shares": {
-                    str(peer): self.locked[peer][own].hex() for peer in self.peers[own] if peer in self.reports
-                },
+                "shares": {str(peer): self.locked[peer][own].hex() for peer in self.peers[own] if peer in self.reports},
             }
             for own in self.reports
         }
@@ -314,7 +308,8 @@ class Sum:
 
     def _reject(self, own: int, reason: str) -> None:
         name = self.offers[own].client.name
-        self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
+        if all(name != rejected for rejected, _, _ in self.rejected):  # the first reason counts
+            self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
 
     def _take_signature(self, own: int, told: Mapping[str, Any]) -> bool:
         """Keep the list that somebody signed last; False if there is none, or one that does not hold."""
@@ -364,7 +359,9 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
     taken = set(round_sum.reports)
     if refused is not None:  # whoever was there and was not asked delivers too
         refusals = {name for name, _, _ in round_sum.rejected}
-        waiting = {own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)}
+        waiting = {
+            own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)
+        }
         taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals}
     names = [offer.client.name for offer in offers if offer.client.index in taken]
     node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}

@@ -90,7 +90,7 @@ class Recorder:
             raise self.failure
 
     def put(self, rounds: int, params: Params, items: list[Item]) -> None:
-        """Write a checkpoint after `rounds` rounds, and queue the last round's items; raise the error of a failed write."""
+        """Write a checkpoint after `rounds` rounds, queue the last one's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
         self.waiting.append(items)

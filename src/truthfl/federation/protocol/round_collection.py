@@ -123,4 +123,4 @@ def collect_reports(
         if enough(()) or not away or wait.over:
             wait.ends()
             return rejected
-        wait.for_people(away)
+        wait.for_people({name for name in away if name not in roster.node_of} or away)

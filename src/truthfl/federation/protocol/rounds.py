@@ -25,7 +25,7 @@ from truthfl.federation.protocol.report_rule import known_aggregation, report_ru
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
-from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports, rejection_item
+from truthfl.federation.protocol.round_outcome import RoundOutcome, missing_reports, rejection_item
 from truthfl.federation.protocol.server_use import server_use
 from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
@@ -222,7 +222,9 @@ def run_round(
     )
     removed = roster.control.removed
     node_of = {offer.client.name: roster.node_of.get(offer.client.name) for offer in offers}
-    rejected += [(name, node, removed[name]) for name, node in node_of.items() if name in removed and name not in reports]
+    rejected += [
+        (name, node, removed[name]) for name, node in node_of.items() if name in removed and name not in reports
+    ]
     rejected += missing_reports(node_of, set(reports), rejected)
     names = [offer.client.name for offer in offers if offer.client.name in reports]
     weight = np.array([training.weight_of(offer) for offer in offers])
