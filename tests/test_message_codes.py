@@ -122,22 +122,22 @@ def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
     offer = with_agreement_key(ada)
     for key, fault in (("00" * 32, "its agreement_key is no public key of X25519"), ("", "its agreement_key is no")):
         assert fault in answer_fault(answer(offer, ada.key, accepted=True, agreement_key=key), offer)
-    plain = an_offer(ada.key, ada.operator)
-    lacking = answer(plain, ada.key, accepted=True)
+    lacking = answer(offer, ada.key, accepted=False)
     assert "agreement_key" not in lacking["document"]
-    assert answer_fault(lacking, plain) is None
-    lacking["document"]["offer"] = offer.hash
+    assert answer_fault(lacking, offer) is None
+    lacking["document"]["kind"] = "acceptance"
     assert answer_fault(lacking, offer) == "it does not have the parts of an answer"
 
 
 def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
     ada = Ada(tmp_path)
     plain = an_offer(ada.key, ada.operator).document()["job"]
-    assert {"agreement_key", "report_bound", "aggregation", "secure_aggregation"} & set(plain) == set()
+    assert {"report_bound", "aggregation", "secure_aggregation"} & set(plain) == set()
     offer = with_agreement_key(ada)
     assert offer_from(offer.document()).job == offer.job
     for changes, words in (
         ({"agreement_key": "xy"}, "hexadecimal digits"),
+        ({"agreement_key": ""}, "hexadecimal digits"),
         ({"report_bound": float("inf")}, "report_bound is no finite number"),
         ({"report_bound": True}, "report_bound is no finite number"),
         ({"aggregation": "best"}, "in a known way"),

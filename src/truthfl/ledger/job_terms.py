@@ -41,7 +41,7 @@ class JobTerms:
     lies_tried        number of lies that the operator tried under this contract before making offers; 0 if none
     recipe            how solo models are trained, for a contract that pays by them; None for others
     audition_seconds  how long the server waits for a solo model
-    agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
+    agreement_key     the operator's public key of X25519, from which the keys of messages are derived
     report_bound      the largest L2 norm of a report's change that is taken; 0 for none
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
     secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
@@ -76,10 +76,10 @@ class JobTerms:
     round_seconds: float
     currency: str
     minor_units: int
+    agreement_key: str
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_seconds: float = 0.0
-    agreement_key: str = ""
     report_bound: float = 0.0
     aggregation: str = MEAN
     secure_aggregation: str = ""

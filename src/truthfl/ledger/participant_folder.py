@@ -36,7 +36,7 @@ class News:
     sentence  in English; a `CodedText` if the page can write it in another language
     over   whether the participant gets no more messages in this job
     about  what it is about, if the server says so: see `federation.protocol.news`
-    at     when it came, in seconds since 1970; 0 in files of truthfl 0.1
+    at     when it came, in seconds since 1970
     """
 
     sentence: str
@@ -67,7 +67,7 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
     if existing is not None:
         return existing
     agreement_key = ""
-    if accepted and offer.job.agreement_key:
+    if accepted:
         agreement_key = agreement_line(kept_agreement_key(_agreement_file(home, offer), sync=False))
     signed_answer = answer(offer, key, accepted=accepted, agreement_key=agreement_key)
     fault = answer_fault(signed_answer, offer)
