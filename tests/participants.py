@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from truthfl.ledger import participant_folder
+from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_from_seed
 from truthfl.ledger.documents import signed_offer
@@ -22,6 +23,7 @@ from truthfl.page import numbers
 
 SECRET = secret_from_seed(7)
 TEST_SET = "ab" * 32
+AGREEMENT_KEY = agreement_line(AgreementKey.generate())
 
 
 def draw_pictures(folder, count, size=28):
@@ -60,6 +62,7 @@ def an_offer(key, operator, **changes):
         round_seconds=600.0,
         currency="cent",
         minor_units=1,
+        agreement_key=AGREEMENT_KEY,
         lies_tried=32,
     )
     client = ClientTerms(

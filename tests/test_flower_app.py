@@ -11,7 +11,6 @@ from flwr.serverapp.strategy import FedAdam
 from audition_jobs import ALLOWED, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from coded_replies import recoded
 from known_plans import known_plans  # noqa: F401
-from messages import told
 from truthfl.federation.protocol.audit import audit
 from truthfl.federation.protocol.messages import MODEL, PARAMS
 from truthfl.federation.simulated.participants import FIRST_NODE
@@ -23,14 +22,12 @@ from truthfl.flower import (
     open_ledger,
 )
 from truthfl.job import read_job
-from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
 from truthfl.page.document_views import offer_view, receipt_view
 
 BEN = FIRST_NODE + 1
 EXAMPLE = Path(__file__).parent.parent / "examples" / "flower_app"
-OLD = Path(__file__).parent / "old" / "flower_app.db"
 
 
 @pytest.fixture(scope="module")
@@ -118,13 +115,3 @@ def test_killed_after_a_round_and_resumed(tmp_path, plans):
     assert len(paid[1].view.receipts) == 4
     (model,) = result.arrays.to_numpy_ndarrays()
     assert model.shape == (650,)
-
-
-def test_ledgers_of_flower_apps_that_were_wrapped_still_check():
-    """Its operator planned by hand, and tested a model that only the app knew."""
-    with open_for_reading(OLD) as book:
-        entries = book.entries()
-    assert check(entries) is None
-    found = job_view(entries[-1].job, entries)
-    assert [found.settlements[name].document["pay"] for name in ("Ada", "Ben", "Cleo", "Dora")] == [362, 409, 446, 485]
-    assert told(audit, found, OLD, OLD).startswith("this job's model was a Flower app's own; its loss cannot be")

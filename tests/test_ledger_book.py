@@ -3,23 +3,20 @@
 import json
 import re
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from ledgers import raw, settlement
 from messages import told
 from truthfl.errors import InputError
-from truthfl.ledger.book import Ledger, open_for_reading, open_ledger
+from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.entry import Conflict, Item
 from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
-from truthfl.ledger.schema import METADATA, VERSION_TABLE, VERSIONS
+from truthfl.ledger.payments import due_items
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -123,20 +120,6 @@ def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):
     engine.dispose()
 
 
-def test_the_tables_are_those_of_the_schema(ledger, where):
-    assert isinstance(ledger, Ledger)
-    engine = raw(where)
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, METADATA) == []
-        assert context.get_current_heads() == VERSIONS[-1:]
-    engine.dispose()
-    config = Config()
-    config.set_main_option("script_location", "truthfl.ledger:migrations")
-    steps = ScriptDirectory.from_config(config).walk_revisions()
-    assert tuple(step.revision for step in steps) == VERSIONS[::-1]
-
-
 @pytest.mark.parametrize(
     ("job", "kind", "key", "payload", "said"),
     [
@@ -174,3 +157,22 @@ def test_payloads_are_canonical_json(ledger):
     assert entry.payload == '{"a":{"c":true,"d":null},"b":[1.0,"ü"]}'
     assert json.loads(entry.payload) == entry.document
     assert issubclass(Conflict, InputError)
+
+
+def matching_amounts(link, salt=b""):
+    """The pay, in cents, whose payment has the digest in this link: what its reader finds by trying all."""
+    payloads = {amount: due_items("cats", {"Ada": amount}, "EUR")[0].payload for amount in range(1, 300)}
+    texts = {n: json.dumps(one, sort_keys=True, separators=(",", ":")) for n, one in payloads.items()}
+    return [amount for amount, text in texts.items() if sha256(salt + text.encode()).hexdigest() == link["payload"]]
+
+
+def test_pay_is_not_found_from_a_link_by_trying_all_amounts(ledger):
+    entry = ledger.append_all(due_items("cats", {"Ada": 123}, "EUR"))[0]
+    assert matching_amounts(entry.link()) == []
+    assert matching_amounts(entry.link(), bytes.fromhex(entry.salt)) == [123]
+
+
+def test_every_entry_has_its_own_salt(ledger):
+    entries = ledger.append_all(due_items("cats", {f"client {number}": 5 for number in range(50)}, "EUR"))
+    assert len({entry.salt for entry in entries}) == 50
+    assert ledger.entries() == entries

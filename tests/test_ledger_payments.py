@@ -157,12 +157,10 @@ def test_what_is_not_due_is_not_sent(ledger, client):
     )
 
 
-def test_payments_of_nothing_are_lawful_if_due_in_old_entries_alone():
-    """In those of version 0.1, which have no salt."""
+def test_a_payment_of_nothing_is_not_due():
     due = due_items("cats", {"Ada": 5}, "EUR")[0]
-    entry = entry_after(None, checked_item(replace(due, payload=dict(due.payload) | {"amount": 0})), "", "")
-    assert payment_fault([entry]) is None
-    assert "it is the first, of 0, and must be not due" in payment_fault([replace(entry, salt="ab" * 16)]).message
+    entry = entry_after(None, checked_item(replace(due, payload=dict(due.payload) | {"amount": 0})), "", "ab" * 16)
+    assert "it is the first, of 0, and must be not due" in payment_fault([entry]).message
 
 
 def test_a_second_attempt_may_have_the_same_reference(ledger):

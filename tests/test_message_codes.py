@@ -124,22 +124,22 @@ def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
     for changes in ({"agreement_key": "00" * 32}, {"agreement_key": ""}, {"list_key": "ab"}, {"list_key": None}):
         document = answer(offer, ada.key, accepted=True, agreement=agreement)["document"] | changes
         assert "is no public key" in answer_fault(signed(ada.key, document), offer)
-    plain = an_offer(ada.key, ada.operator)
-    lacking = answer(plain, ada.key, accepted=True)
+    lacking = answer(offer, ada.key, accepted=False)
     assert "agreement_key" not in lacking["document"]
-    assert answer_fault(lacking, plain) is None
-    lacking["document"]["offer"] = offer.hash
+    assert answer_fault(lacking, offer) is None
+    lacking["document"]["kind"] = "acceptance"
     assert answer_fault(lacking, offer) == "it does not have the parts of an answer"
 
 
 def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
     ada = Ada(tmp_path)
     plain = an_offer(ada.key, ada.operator).document()["job"]
-    assert {"agreement_key", "report_bounds", "aggregation", "masked"} & set(plain) == set()
+    assert {"report_bounds", "aggregation", "masked"} & set(plain) == set()
     offer = with_agreement_key(ada)
     assert offer_from(offer.document()).job == offer.job
     for changes, words in (
         ({"agreement_key": "xy"}, "hexadecimal digits"),
+        ({"agreement_key": ""}, "hexadecimal digits"),
         ({"report_bounds": ((0, float("inf")),)}, "report_bounds are not pairs"),
         ({"report_bounds": ((0, True),)}, "report_bounds are not pairs"),
         ({"report_bounds": ((1, 1.0),)}, "report_bounds are not pairs"),

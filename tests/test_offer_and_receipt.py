@@ -15,9 +15,7 @@ from messages import told
 from participants import Ada, a_receipt, an_offer, changed, draw_pictures, written
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.ledger import participant_folder
-from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import answer_fault
-from truthfl.ledger.job_terms import job_terms_from
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 from truthfl.ledger.tried_lies import TriedLie
@@ -128,20 +126,6 @@ def test_whatever_an_offer_has_in_it_the_page_says_a_sentence(ada, part, name, v
     (ada.home / "offers").mkdir()
     (ada.home / "offers" / "a.json").write_text(json.dumps(document))
     assert len(told(document_views.offer_view, ada.home, ada.key, None, None)) < 2000
-
-
-def test_an_offer_of_the_second_format_is_read_and_keeps_its_hash():
-    """It had a part of the loss model instead of lies that were tried."""
-    offer = an_offer(KEY, OPERATOR, lies=(), lies_tried=0)
-    document = offer.document() | {"format": 2}
-    del document["client"]["lies"], document["job"]["lies_tried"]
-    assert "lacks loss_share" in told(offer_from, document)
-    document["client"]["loss_share"] = {"sampling": 0.07, "labeling": 0.2}
-    read = offer_from(document)
-    assert read == offer
-    assert read.document() == document
-    assert read.hash == digest(document) != offer.hash
-    assert job_terms_from(document["job"]) == offer.job
 
 
 def test_the_spread_of_pay():

@@ -150,7 +150,7 @@ def test_a_node_loads_nothing_that_only_the_operator_needs():
         "import truthfl.cli.join, truthfl.federation.deployed.connect_node, truthfl.ledger.own_record, "
         "truthfl.ledger.receipts, truthfl.page.receipt_check"
     )
-    heavy = {"sqlalchemy", "alembic", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}
+    heavy = {"sqlalchemy", "scipy", "matplotlib", "sklearn", "starlette", "uvicorn"}
     assert heavy & loaded_by(node) == set()
 
 

@@ -7,11 +7,9 @@ to a hundredth elsewhere.
 """
 
 import json
-import shutil
 import sqlite3
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from threadpoolctl import threadpool_info
 
 from truthfl.learning.compiled import kernel
 
-OLD = Path(__file__).parent / "old"
 RECORDED_WITH = ("2.4", "SkylakeX", "avx512")
 
 SOFTMAX = """
@@ -126,15 +123,3 @@ def test_the_same_seed_gives_the_same_model_and_pay_as_version_0_1(tmp_path, job
     else:
         assert tested["loss"] == pytest.approx(loss, rel=0.01)
         assert paid == pytest.approx(pay, rel=0.01, abs=1)
-
-
-def test_a_ledger_of_version_0_1_still_opens_and_checks(tmp_path):
-    shutil.copy(OLD / "ledger.db", tmp_path)
-    shutil.copy(OLD / "receipt.json", tmp_path)
-    checked = truthfl(tmp_path, "ledger", "check", "ledger.db", "--receipt", "receipt.json")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "39 rows of 1 job: the chain, signatures and pay hold." in checked.stdout
-    shown = truthfl(tmp_path, "ledger", "show", "ledger.db")
-    assert shown.returncode == 0, shown.stderr
-    assert "Dora" in shown.stdout
-    assert "488" in shown.stdout

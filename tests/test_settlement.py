@@ -76,18 +76,6 @@ def test_a_job_that_is_not_tested_is_not_settled(tmp_path, rows, kind):
         assert book.entries(kind="payment") == []
 
 
-def test_a_payment_of_nothing_that_version_0_1_opened_as_due_stays_and_is_not_due(tmp_path, rows):
-    opened = next(row for row in rows if (row.kind, row.key) == ("payment", "Ben/0"))
-    assert opened.document["amount"] == 0
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append_all(until(rows, "settlement"))
-        old = book.append(opened.job, "payment", "Ben/0", opened.document | {"state": "due"})
-        settle(book, opened.job)
-        assert book.find(opened.job, "payment", "Ben/0") == old
-        states = {one.client: one.state for one in payments(book, opened.job)}
-    assert states == {"Ada": "due", "Ben": "not due", "Cleo": "due", "Dora": "due"}
-
-
 def test_what_the_server_tells_of_pay_is_in_units_of_the_currency(rows):
     paid = next(row for row in rows if row.kind == "settlement")
     terms = next(offer_from(row.document).job for row in rows if row.kind == "offer")

@@ -143,10 +143,7 @@ class DataJob:
         return replace(self, contract=ContractChoice(kind))
 
     def document(self) -> dict[str, Any]:
-        """The job as JSON values, as in version 0.1.
-
-        Omitted are the contract "lceme", full participation, and what is newer and has its default.
-        """
+        """The job as JSON values; sections that are not there are omitted, and so is full participation."""
         training, clients = self.training, self.clients
         contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}

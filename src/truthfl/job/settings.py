@@ -28,15 +28,6 @@ BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
 CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
 BUDGET_BOUNDS = ("expected", "caps")
-LATER_FIELDS = (  # not in version 0.1
-    "aggregation",
-    "cost_distribution",
-    "fewest_samples",
-    "most_expected_pay",
-    "payment_note",
-    "warn_pay_over_cost",
-    "warn_pay_over_worth",
-)
 LONGEST_CURRENCY = 20
 
 
@@ -141,15 +132,13 @@ class ServerSettings:
         return WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth)
 
     def document(self) -> dict[str, Any]:
-        """The settings as JSON values; those that are newer than version 0.1 are omitted if they have their default."""
-        defaults, values = type(self).__dataclass_fields__, asdict(self)
+        """The settings as JSON values."""
+        values = asdict(self)
         if is_own(self.aggregation):
             from truthfl.learning.own_strategy import portable
 
             values["aggregation"] = portable(self.aggregation)
-        return {
-            name: value for name, value in values.items() if name not in LATER_FIELDS or value != defaults[name].default
-        }
+        return values
 
 
 @dataclass(frozen=True)

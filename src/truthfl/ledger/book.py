@@ -2,14 +2,14 @@
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
 because of the table's unique keys; the write lock only avoids retries. If the server of an open ledger's database goes
-away, reading and appending wait until it is back. Imports `address`, `canonical`, `entry`, `guards`, `outage`,
-`schema`, `upgrade`, `database`, `sqlite`, `postgresql`.
+away, reading and appending wait until it is back. Imports `address`, `canonical`, `entry`, `outage`,
+`schema`, `database`, `sqlite`, `postgresql`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -17,19 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import URL, ColumnElement, Connection, CursorResult, func, select, tuple_
+from sqlalchemy import URL, Connection, CursorResult, func, select, tuple_
 
 from truthfl.errors import InputError
 from truthfl.ledger.address import read_address
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.database import Database, Result, retry, retry_through_outages
 from truthfl.ledger.entry import CheckedItem, Conflict, Entry, Item, checked_item, entry_after, new_salt
-from truthfl.ledger.guards import missing_guards
 from truthfl.ledger.outage import Tell, tell_on_standard_error
 from truthfl.ledger.postgresql import postgresql
-from truthfl.ledger.schema import ENTRIES, readable_columns
+from truthfl.ledger.schema import ENTRIES, create_unless_there, missing_guards, require_ledger
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
-from truthfl.ledger.upgrade import readable_version, upgrade
 
 KEYS_PER_QUERY = 500
 COLUMNS = tuple(field.name for field in fields(Entry))
@@ -45,28 +43,28 @@ def open_ledger(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledge
     """
     address = read_address(where)
     database = postgresql(address, tell, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
-    return _opened(database, upgrade)
+    return _opened(database, create_unless_there)
 
 
 def open_for_reading(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open an existing ledger; nothing is created or changed. `tell` is as in `open_ledger`."""
     address = read_address(where)
     database = postgresql(address, tell, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
-    return _opened(database, readable_version)
+    return _opened(database, require_ledger)
 
 
-def _opened(database: Database, prepare: Callable[[Database], str]) -> Ledger:
+def _opened(database: Database, prepare: Callable[[Database], None]) -> Ledger:
     try:
-        version = retry(database, lambda: prepare(database))
+        retry(database, lambda: prepare(database))
     except BaseException:
         database.close()
         raise
-    return Ledger(database, readable_columns(version))
+    return Ledger(database)
 
 
 def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:
     entries = {entry.unique_key: entry for entry in _existing(connection, items)}
-    head, new = _head(connection, ENTRIES.c), []
+    head, new = _head(connection), []
     now = max(datetime.now(UTC).isoformat(timespec="microseconds"), "" if head is None else head.at)
     for item in items:
         existing = entries.get(item.unique_key)
@@ -91,8 +89,8 @@ def _existing(connection: Connection, items: Sequence[CheckedItem]) -> Iterator[
         yield from _entries(connection.execute(select(ENTRIES).where(columns.in_(keys))))
 
 
-def _head(connection: Connection, columns: Iterable[ColumnElement[Any]]) -> Entry | None:
-    rows = _entries(connection.execute(select(*columns).order_by(ENTRIES.c.sequence.desc()).limit(1)))
+def _head(connection: Connection) -> Entry | None:
+    rows = _entries(connection.execute(select(ENTRIES).order_by(ENTRIES.c.sequence.desc()).limit(1)))
     return rows[0] if rows else None
 
 
@@ -103,12 +101,8 @@ def _entries(rows: CursorResult[Any]) -> list[Entry]:
 class Ledger:
     """An open ledger. Threads may share one; each process must open its own."""
 
-    def __init__(self, database: Database, columns: Sequence[ColumnElement[Any]]) -> None:
-        """
-        columns   of a row, as they are read
-        """
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._columns = columns
         self._process = os.getpid()
         self._open = True
 
@@ -132,7 +126,7 @@ class Ledger:
         job, kind   only entries of this job, of this kind
         after       only entries with a greater sequence number
         """
-        query = select(*self._columns).order_by(ENTRIES.c.sequence)
+        query = select(ENTRIES).order_by(ENTRIES.c.sequence)
         if after:  # with 0, manipulated entries with negative numbers are returned too
             query = query.where(ENTRIES.c.sequence > after)
         if job is not None:
@@ -143,7 +137,7 @@ class Ledger:
 
     def find(self, job: str, kind: str, key: str) -> Entry | None:
         """The entry with this unique key; None if there is none."""
-        query = select(*self._columns).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
+        query = select(ENTRIES).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
         rows = self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
         return rows[0] if rows else None
 
@@ -154,7 +148,7 @@ class Ledger:
 
     def head(self) -> Entry | None:
         """The last entry."""
-        return self._do(self._database.reading, lambda connection: _head(connection, self._columns))
+        return self._do(self._database.reading, _head)
 
     def missing_guards(self) -> list[str]:
         """The names of the triggers against changes of rows that the database has no more."""

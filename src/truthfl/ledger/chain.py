@@ -40,11 +40,11 @@ def fault_at(entry: Entry, message: str) -> Fault:
 
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
-    previous, salted, at, keys = GENESIS_HASH, False, "", set[tuple[str, str, str]]()
+    previous, at, keys = GENESIS_HASH, "", set[tuple[str, str, str]]()
     for position, entry in enumerate(entries):
         fault = (
             _text_fault(vars(entry), (*LINK_FIELDS[1:], "salt"))
-            or _salt_fault(entry.salt, salted)
+            or (None if is_salt(entry.salt) else "its salt is not one that truthfl makes")
             or _payload_fault(entry.payload)
             or _link_fault(entry.link(), position + 1, previous)
             or _time_fault(entry, at)
@@ -52,30 +52,14 @@ def broken_link(entries: Iterable[Entry]) -> Fault | None:
         )
         if fault:
             return Fault(position, f"entry {position + 1}: {fault}")
-        previous, salted, at = entry.hash, entry.salt != "", entry.at
+        previous, at = entry.hash, entry.at
         keys.add(entry.unique_key)
     return None
 
 
-def broken_proof(links: Sequence[Any]) -> Fault | None:
-    """The first fault in consecutive links of a ledger, from any entry on; None if there is none.
-
-    An empty sequence is a fault. The links are untrusted.
-    """
-    if not isinstance(links, list | tuple) or not links:
-        return Fault(0, "there are no links")
-    previous, sequence = None, None
-    for position, link in enumerate(links):
-        fault = link_fault(link, sequence, previous)
-        if fault:
-            return Fault(position, f"link {position + 1} of {len(links)}: {fault}")
-        previous, sequence = link["hash"], link["sequence"] + 1
-    return None
-
-
-def link_fault(link: Any, sequence: int | None = None, previous: str | None = None) -> str | None:
-    """The first fault of an untrusted link; sequence number and hash of the entry before are compared if given."""
-    return _shape_fault(link) or _text_fault(link, LINK_FIELDS[1:]) or _link_fault(link, sequence, previous)
+def link_fault(link: Any) -> str | None:
+    """The first fault of an untrusted link, by itself."""
+    return _shape_fault(link) or _text_fault(link, LINK_FIELDS[1:]) or _link_fault(link, None, None)
 
 
 def _shape_fault(link: Any) -> str | None:
@@ -98,17 +82,8 @@ def _text_fault(values: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return None
 
 
-def _salt_fault(salt: str, salted: bool) -> str | None:
-    """Fault of a salt; it may be empty if the entry before has none either (`salted` is false)."""
-    if salt == "":
-        return "it has no salt, and the entry before has one" if salted else None
-    return None if is_salt(salt) else "its salt is not one that truthfl makes"
-
-
 def _time_fault(entry: Entry, at_before: str) -> str | None:
-    """Fault of an entry's time, given that of the entry before; entries without a salt may have any."""
-    if entry.salt == "":
-        return None
+    """Fault of an entry's time, given that of the entry before."""
     if not TIME.fullmatch(entry.at):
         return "its time is not written as truthfl writes it"
     return "its time is before that of the entry before" if entry.at < at_before else None

@@ -12,10 +12,10 @@ from hashlib import sha256
 from truthfl.ledger.canonical import Document, canonical_bytes, digest
 from truthfl.ledger.chain import Fault, broken_link, fault_at
 from truthfl.ledger.command_checks import admission_faults, command_faults, end_faults
-from truthfl.ledger.documents import answer_fault, recorded_offer_fault
+from truthfl.ledger.documents import answer_fault, offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
-from truthfl.ledger.job_receipts import JobReceipts
+from truthfl.ledger.job_receipts import ROW_FIELDS, JobReceipts
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
@@ -94,7 +94,7 @@ def _offers(view: JobView) -> Iterator[Fault]:
     for key, entry in view.offers.items():
         offer = offer_from(entry.document)
         job, client = offer.job, offer.client
-        fault = recorded_offer_fault(offer)
+        fault = offer_fault(offer)
         if fault is not None:
             yield fault_at(entry, fault)
         if offer.key != key or job.name != view.name:
@@ -118,7 +118,7 @@ def _answers(view: JobView) -> Iterator[Fault]:
         if key not in view.offers:
             yield fault_at(entry, "there is no such offer")
             continue
-        fault = answer_fault(entry.document, offer_from(view.offers[key].document), of_old_entry=not entry.salt)
+        fault = answer_fault(entry.document, offer_from(view.offers[key].document))
         if fault is not None:
             yield fault_at(entry, fault)
 
@@ -176,7 +176,7 @@ def _settlements(view: JobView) -> Iterator[Fault]:
             yield fault_at(first, f"{offer.client.name} has a contract and no settlement")
             continue
         recomputed = settled_from_entries(offer, view)
-        if recorded.document != settlement_document(recomputed, offer):
+        if recorded.document != settlement_document(recomputed):
             pay, right = _pay_text(recorded.document.get("pay"), view), _pay_text(recomputed.pay, view)
             yield fault_at(recorded, f"pay is {pay}; recomputed it is {right}")
 
@@ -192,15 +192,13 @@ def _receipts(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
         document = receipts.document(offer, offer.job.operator_key)
         content = canonical_bytes(document)
         recorded: Mapping[str, object] = entry.document
-        if set(recorded) != receipts.row_fields(offer) or recorded["client"] != offer.client.name:
+        if set(recorded) != ROW_FIELDS or recorded["client"] != offer.client.name:
             yield fault_at(entry, "it does not have the parts of a receipt's row")
         elif recorded["digest"] != sha256(content).hexdigest():
             yield fault_at(entry, "its digest is not that of the receipt as recomputed")
-        elif recorded.get("root", receipts.root) != receipts.root:
+        elif recorded["root"] != receipts.root:
             yield fault_at(entry, "its root is not that of the job's entries")
-        elif not bytes_signed_by(
-            offer.job.operator_key, content, str(recorded["signature"]), of_old_entry="salts" not in document
-        ):
+        elif not bytes_signed_by(offer.job.operator_key, content, str(recorded["signature"])):
             yield fault_at(entry, "its signature is not the operator's")
     names = {offer.client.name for offer in offers}
     for name, entry in view.receipts.items():

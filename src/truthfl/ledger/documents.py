@@ -39,11 +39,6 @@ def offer_fault(offer: Offer) -> str | None:
     return None
 
 
-def recorded_offer_fault(offer: Offer) -> str | None:
-    """The fault of the signature of an offer in a ledger, a receipt or a folder; earlier formats have none."""
-    return offer_fault(offer) if offer.signature or offer.must_be_signed else None
-
-
 def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement: AgreementKey | None = None) -> dict[str, Any]:
     """A participant's signed answer to an offer; an acceptance has the public parts of their agreement key."""
     kind = "acceptance" if accepted else "refusal"
@@ -80,8 +75,8 @@ def final_fault(word: Document, offer: Offer) -> str | None:
     return None
 
 
-def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = False) -> str | None:
-    """The first fault of an untrusted answer to this offer; None if it is valid. `of_old_entry` as in `signed_by`."""
+def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
+    """The first fault of an untrusted answer to this offer; None if it is valid."""
     document = signed_answer.get("document")
     if set(signed_answer) != {"document", "signature"} or not isinstance(document, Mapping):
         return coded("fault.unsigned", "it is no signed document")
@@ -93,7 +88,7 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
     }
     if document.get("kind") not in ("acceptance", "refusal"):
         return coded("fault.answer_kind", "it neither accepts nor refuses")
-    has_key = document["kind"] == "acceptance" and bool(offer.job.agreement_key)
+    has_key = document["kind"] == "acceptance"
     if set(document) != {"kind", *expected, *(["agreement_key", "list_key"] if has_key else [])}:
         return coded("fault.answer_parts", "it does not have the parts of an answer")
     for name, value in expected.items():
@@ -102,6 +97,6 @@ def answer_fault(signed_answer: Document, offer: Offer, *, of_old_entry: bool = 
     if has_key and not (is_agreement_line(document["agreement_key"]) and is_list_line(document["list_key"])):
         return coded("fault.answer_agreement_key", "its agreement_key is no public key of X25519")
     signature = str(signed_answer["signature"])
-    if not signed_by(offer.client.public_key, document, signature, of_old_entry=of_old_entry):
+    if not signed_by(offer.client.public_key, document, signature):
         return coded("fault.client_signature", "its signature is not of the offer's public key")
     return None

@@ -2,8 +2,8 @@
 
 Computing is paid by the share of all rounds of the contract that she delivered. So that nobody loses by the operator's
 decision, the expected loss is higher by what so few rounds do on the pilot; under a contract that does not say what,
-the tested loss counts only where it is below the expected one. Imports `coded_text`, `canonical`, `command_state`,
-`commands` and `receipt_proof`; no database, since participants' pages read receipts.
+the tested loss counts only where it is below the expected one. Imports `coded_text`, `canonical`, `command_state`
+and `commands`; no database, since participants' pages read receipts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.commands import END, REMOVE, command_fault
-from truthfl.ledger.receipt_proof import links_of
 
 if TYPE_CHECKING:
     from truthfl.ledger.entry import Entry
@@ -66,7 +65,8 @@ def was_ended(document: Document) -> bool:
 
 def trained_rounds(document: Document) -> int:
     """The number of rounds of a job that was ended: that of the last round, whose link its receipt has; 0 for none."""
-    rounds = [link["key"] for link in links_of(document) if (link["job"], link["kind"]) == (document["job"], "round")]
+    links = document["proof"]["links"]
+    rounds = [link["key"] for link in links if (link["job"], link["kind"]) == (document["job"], "round")]
     return max(map(int, rounds), default=0)
 
 

@@ -2,7 +2,7 @@
 
 An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
 hash chain without seeing the payloads about other clients. The digest is salted: without the entry's random salt, which
-links do not have, nobody can find a payload by trying all likely ones. Entries of truthfl 0.1 have no salt.
+links do not have, nobody can find a payload by trying all likely ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def new_salt() -> str:
 
 
 def is_salt(text: str) -> bool:
-    """Whether this is a salt as `new_salt` makes them; the empty salt of old entries is not."""
+    """Whether this is a salt as `new_salt` makes them."""
     return len(text) == 2 * SALT_BYTES and set(text) <= set("0123456789abcdef")
 
 
@@ -114,7 +114,7 @@ class Entry:
     payload    canonical JSON
     previous   hash of the entry before; 64 zeros in the first
     hash       of this entry
-    salt       of the payload's digest; empty in entries of truthfl 0.1
+    salt       of the payload's digest
     """
 
     sequence: int
@@ -125,7 +125,7 @@ class Entry:
     payload: str
     previous: str
     hash: str
-    salt: str = ""
+    salt: str
 
     @cached_property
     def document(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from truthfl.ledger.receipt_rounds import rounds_part
 from truthfl.ledger.signing import PrivateKey, public_line, sign_bytes
 from truthfl.ledger.terms import Offer
 
+ROW_FIELDS = frozenset(("client", "digest", "signature", "root"))
+
 
 @dataclass(frozen=True, eq=False)
 class JobReceipts:
@@ -47,10 +49,10 @@ class JobReceipts:
         audition = {"audition": _audition_part(offer, view)} if offer.job.has_audition else {}
         return (
             audition
-            | _salts_part(own)
+            | {"salts": {str(entry.sequence): entry.salt for entry in own}}
             | commands_part(commands)
             | rounds_part(offer, view)
-            | self._proof_part(offer, own)
+            | self._proof_part(own)
             | {
                 "kind": "receipt",
                 "job": offer.job.name,
@@ -64,17 +66,14 @@ class JobReceipts:
         )
 
     def row(self, offer: Offer, key: PrivateKey) -> dict[str, str]:
-        """The ledger's row of a receipt: client, digest, signature with the operator's key, and the tree's root.
-
-        A row of truthfl 0.1, whose receipts have a chain, has no root.
-        """
+        """The ledger's row of a receipt: client, digest, signature with the operator's key, and the tree's root."""
         content = canonical_bytes(self.document(offer, public_line(key)))
-        row = {
+        return {
             "client": offer.client.name,
             "digest": sha256(content).hexdigest(),
             "signature": sign_bytes(key, content),
+            "root": self._tree.root,
         }
-        return row if self._has_chain(offer) else row | {"root": self._tree.root}
 
     def recorded(self, offer: Offer) -> dict[str, Any]:
         """The signed receipt that stands in the ledger; no key is needed."""
@@ -90,10 +89,6 @@ class JobReceipts:
             )
         return {"document": document, "signature": entry.document["signature"]}
 
-    def row_fields(self, offer: Offer) -> set[str]:
-        """The fields that the ledger's row of a receipt must have."""
-        return {"client", "digest", "signature"} | (set() if self._has_chain(offer) else {"root"})
-
     @property
     def root(self) -> str:
         """The root of the tree over the job's entries."""
@@ -103,16 +98,8 @@ class JobReceipts:
     def _tree(self) -> EntryTree:
         return entry_tree(self.view, self.entries)
 
-    def _has_chain(self, offer: Offer) -> bool:
-        """Whether the ledger has a receipt of truthfl 0.1 for this offer."""
-        entry = self.view.receipts.get(offer.client.name)
-        return entry is not None and "root" not in entry.document
-
-    def _proof_part(self, offer: Offer, own: Sequence[Entry]) -> dict[str, Any]:
-        """The field `proof` or, for a receipt of truthfl 0.1, `chain`."""
-        if self._has_chain(offer):
-            first, last = min(entry.sequence for entry in own), self.view.settlements[offer.client.name].sequence
-            return {"chain": [entry.link() for entry in self.entries if first <= entry.sequence <= last]}
+    def _proof_part(self, own: Sequence[Entry]) -> dict[str, Any]:
+        """The field `proof`."""
         ended = self.view.end_command in own
         return {"proof": self._tree.proof([*own, *(self.view.rounds[-1:] if ended else ())])}
 
@@ -144,9 +131,3 @@ def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:
         "commitment": None if commitment_entry is None else commitment_entry.document,
         "result": view.auditions[offer.client.name].document,
     }
-
-
-def _salts_part(entries: Sequence[Entry]) -> dict[str, Any]:
-    """The salts of these entries; no part if none has a salt."""
-    salts = {str(entry.sequence): entry.salt for entry in entries if entry.salt}
-    return {"salts": salts} if salts else {}

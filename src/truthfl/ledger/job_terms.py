@@ -42,9 +42,9 @@ class JobTerms:
     lies_tried        number of lies that the operator tried under this contract before making offers; 0 if none
     recipe            how solo models are trained, for a contract that pays by them; None for others
     audition_seconds  how long the server waits for a solo model
-    agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
-    report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm of
-                      a report's change that is taken after so many; none: all are taken
+    agreement_key     the operator's public key of X25519, from which the keys of messages are derived
+    report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm
+                      of a report's change that is taken after so many; none: all are taken
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
     masked            whether reports are masked, so that the server sees sums of at least three
     least_participation  the smallest share of rounds in which any client is asked
@@ -78,10 +78,10 @@ class JobTerms:
     round_seconds: float
     currency: str
     minor_units: int
+    agreement_key: str
     lies_tried: int = 0
     recipe: Mapping[str, Any] | None = None
     audition_seconds: float = 0.0
-    agreement_key: str = ""
     report_bounds: tuple[tuple[int, float], ...] = ()
     aggregation: str = MEAN
     masked: bool = False

@@ -70,7 +70,7 @@ class JobView:
         return tuple(sorted(map(offer_from, documents), key=lambda offer: offer.client.index))
 
     def terms_of(self, version: int, offers: tuple[Offer, ...]) -> JobTerms:
-        """The job's terms in this version: from the plan, or from the offers in ledgers of truthfl 0.1."""
+        """The job's terms in this version: from the plan, if there is one."""
         plan = next((entry.document for entry in self.plans if entry.key == str(version)), {})
         return job_terms_from(plan["terms"]) if "terms" in plan else offers[0].job
 
@@ -103,14 +103,8 @@ class JobView:
 
     @cached_property
     def delivered(self) -> Counter[str]:
-        """Number of rounds in which each client's report was taken.
-
-        A round's entry lists who was asked and is missing; earlier ledgers list those whose reports were taken.
-        """
-        if all("missing" in entry.document for entry in self.rounds):
-            missing = Counter(client for entry in self.rounds for client in entry.document["missing"])
-            return self.asked - missing
-        return Counter(client for entry in self.rounds for client in self.taken_in(entry))
+        """Number of rounds in which each client's report was taken."""
+        return self.asked - Counter(client for entry in self.rounds for client in entry.document["missing"])
 
     @cached_property
     def round_sets(self) -> list[tuple[Entry, frozenset[str], frozenset[str]]]:
@@ -138,9 +132,6 @@ class JobView:
 
     def taken_in(self, entry: Entry) -> Sequence[str]:
         """The names of the clients whose reports were taken in this round."""
-        if "taken" in entry.document:
-            taken: Sequence[str] = entry.document["taken"]
-            return taken
         missing = set(entry.document["missing"])
         return [name for name in self.asked_in(entry) if name not in missing]
 
@@ -202,7 +193,7 @@ class JobView:
         if self.agreement is None:
             return 0.0
         terms = self.agreement.terms
-        changed = sum(entry.document["model"] != entry.document.get("previous") for entry in self.rounds)
+        changed = sum(entry.document["model"] != entry.document["previous"] for entry in self.rounds)
         return loss_rise(terms.loss_by_rounds, terms.rounds, changed)
 
     def present_labels(self, offer: Offer) -> float:

@@ -22,12 +22,7 @@ NOT_ASKED = coded("fault.not_asked", "you were not asked")
 
 
 def record_fault(home: Path, document: Document) -> str | None:
-    """How a receipt's document differs from what her computer sent and signed; None if it does not.
-
-    Receipts of earlier formats have no rounds and are not compared.
-    """
-    if "rounds" not in document:
-        return None
+    """How a receipt's document differs from what her computer sent and signed; None if it does not."""
     offer = offer_from(document["offer"])
     stated = {one["round"]: one for one in document["rounds"]}
     uncounted: list[tuple[int, str]] = []
@@ -60,8 +55,6 @@ def record_fault(home: Path, document: Document) -> str | None:
 
 def unasked_rounds(home: Path, document: Document) -> int:
     """The number of rounds in which she was asked by the receipt, and no message came; not those after her removal."""
-    if "rounds" not in document:
-        return 0
     offer = offer_from(document["offer"])
     answered = {own.round + 1 for own in rounds_of(home, offer.hash)}
     missed = [

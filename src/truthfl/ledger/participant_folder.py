@@ -36,7 +36,7 @@ class News:
     sentence  in English; a `CodedText` if the page can write it in another language
     over   whether the participant gets no more messages in this job
     about  what it is about, if the server says so: see `federation.protocol.news`
-    at     when it came, in seconds since 1970; 0 in files of truthfl 0.1
+    at     when it came, in seconds since 1970
     """
 
     sentence: str
@@ -66,8 +66,7 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
     existing = read_answer(home, offer)
     if existing is not None:
         return existing
-    wants_key = accepted and offer.job.agreement_key
-    agreement = kept_agreement_key(_agreement_file(home, offer), sync=False) if wants_key else None
+    agreement = kept_agreement_key(_agreement_file(home, offer), sync=False) if accepted else None
     signed_answer = answer(offer, key, accepted=accepted, agreement=agreement)
     fault = answer_fault(signed_answer, offer)
     if fault is not None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from truthfl.errors import InputError, ServiceError
@@ -56,14 +56,9 @@ def payments(ledger: Ledger, job: str) -> list[Payment]:
     """Current state of each payment of the job, in the order in which they were opened."""
     latest: dict[str, Payment] = {}
     for entry in ledger.entries(job, "payment"):
-        payment = _current(payment_of(entry))
+        payment = payment_of(entry)
         latest[payment.client] = payment
     return list(latest.values())
-
-
-def _current(payment: Payment) -> Payment:
-    """The payment with the state that truthfl 0.1 did not have: then, amounts of 0 and less were due too."""
-    return replace(payment, state=_first_state(payment.amount)) if payment.state == "due" else payment
 
 
 def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "") -> Payment:
@@ -124,7 +119,7 @@ def payment_fault(entries: Iterable[Entry]) -> Fault | None:
         fault = _entry_fault(entry)
         if fault is None:
             step = payment_of(entry)
-            fault = _step_fault(latest.get((step.job, step.client)), step, of_old_entry=not entry.salt)
+            fault = _step_fault(latest.get((step.job, step.client)), step)
             latest[step.job, step.client] = step
         if fault:
             return Fault(position, f"entry {entry.sequence} is no lawful step of a payment: {fault}")
@@ -134,7 +129,7 @@ def payment_fault(entries: Iterable[Entry]) -> Fault | None:
 def _steps(ledger: Ledger, job: str, client: str) -> list[Payment]:
     steps: list[Payment] = []
     while entry := ledger.find(job, "payment", f"{client}/{len(steps)}"):
-        steps.append(_current(payment_of(entry)))
+        steps.append(payment_of(entry))
     return steps
 
 
@@ -182,9 +177,9 @@ def _entry_fault(entry: Entry) -> str | None:
     return None
 
 
-def _step_fault(previous: Payment | None, step: Payment, *, of_old_entry: bool) -> str | None:
+def _step_fault(previous: Payment | None, step: Payment) -> str | None:
     if previous is None:
-        first = "due" if of_old_entry else _first_state(step.amount)
+        first = _first_state(step.amount)
         is_first = (step.step, step.state, step.reference) == (0, first, "")
         return None if is_first else f"it is the first, of {step.amount}, and must be {first}"
     if step.step != previous.step + 1:

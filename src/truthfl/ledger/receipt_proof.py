@@ -3,8 +3,7 @@
 The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
 of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
 are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
-else. Receipts of truthfl 0.1 have a `chain` instead: all links from her offer to her settlement. Imports `coded_text`,
-`canonical`, `chain`, `entry`, `merkle_tree`.
+else. Imports `coded_text`, `canonical`, `chain`, `entry`, `merkle_tree`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
-from truthfl.ledger.chain import broken_proof, link_fault
+from truthfl.ledger.chain import link_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.merkle_tree import MerkleTree, merkle_tree, root_by_path
 
@@ -56,8 +55,8 @@ def entry_tree(view: JobView, entries: Sequence[Entry]) -> EntryTree:
 
     entries   all entries of the ledger, in order
     """
-    opening = view.job if view.job is not None else min(view.offers.values(), key=lambda entry: entry.sequence)
-    return tree_of(entries, opening.sequence, max(entry.sequence for entry in view.settlements.values()))
+    assert view.job is not None
+    return tree_of(entries, view.job.sequence, max(entry.sequence for entry in view.settlements.values()))
 
 
 def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
@@ -66,19 +65,8 @@ def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
     return EntryTree(first, last, merkle_tree(hashes))
 
 
-def links_of(document: Document) -> list[Document]:
-    """The links in a receipt, in order: those of its own documents or, in older receipts, all of the chain."""
-    links = document["proof"]["links"] if "proof" in document else document["chain"]
-    return list(links)
-
-
 def links_fault(document: Document) -> str | None:
-    """The first fault of a receipt's links: of their contents, order, and places in the tree or chain."""
-    if "chain" in document:
-        broken = broken_proof(document["chain"])
-        if broken is None:
-            return None
-        return coded("fault.chain", "its chain is broken: {fault}", fault=english(broken.message))
+    """The first fault of a receipt's links: of their contents, order, and places in the tree."""
     proof = document["proof"]
     if not isinstance(proof, Mapping) or set(proof) != FIELDS:
         parts = ", ".join(sorted(FIELDS))
@@ -117,15 +105,12 @@ def links_fault(document: Document) -> str | None:
 
 def ledger_differs(document: Document, entries: Sequence[Entry]) -> str | None:
     """Where a valid receipt's entries are not those of the ledger; None if they are."""
-    last = document["proof"]["last"] if "proof" in document else document["chain"][-1]["sequence"]
+    first, last = document["proof"]["first"], document["proof"]["last"]
     if last > len(entries):
         return f"the ledger ends at entry {len(entries)}, and the receipt has entry {last}; its last rows are gone"
-    for link in links_of(document):
+    for link in document["proof"]["links"]:
         if entries[link["sequence"] - 1].link() != link:
             return f"entry {link['sequence']} of the ledger is not the one in the receipt; the ledger was written anew"
-    if "proof" not in document:
-        return None
-    first = document["proof"]["first"]
     if tree_of(entries, first, last).root != document["proof"]["root"]:
         return f"entries {first} to {last} of the ledger are not those of the receipt; the ledger was written anew"
     return None

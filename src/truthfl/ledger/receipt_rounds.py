@@ -1,7 +1,7 @@
 """The rounds in a receipt: those in which the client was asked, with their models, and her word on the final model.
 
 With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
-Receipts of earlier offers, which were not signed, have no such part. Imports `coded_text`, `canonical`,
+Imports `coded_text`, `canonical`,
 `documents`, `early_end`, `job_view`, `round_terms`, `terms`.
 """
 
@@ -24,13 +24,11 @@ FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason"))
 
 
 def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
-    """The fields `rounds` and `final` of a receipt; none for offers of earlier formats.
+    """The fields `rounds` and `final` of a receipt.
 
     rounds   those in which she was asked, each with whether her report was taken, or the reason why not
     final    her word on the final model; None if she did not give it
     """
-    if not offer.must_be_signed:
-        return {}
     name = offer.client.name
     rounds = []
     for entry, asked, missing in view.round_sets:
@@ -47,10 +45,6 @@ def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
 
 def rounds_fault(document: Document, offer: Offer) -> str | None:
     """The first fault of a receipt's rounds and of her word on the final model; None if they agree with the rest."""
-    if not offer.must_be_signed:
-        if "rounds" not in document and "final" not in document:
-            return None
-        return coded("fault.rounds_earlier", "it has rounds that earlier ones lack")
     rounds, settlement, tested = document["rounds"], document["settlement"], document["test"]["model"]
     if not all(_is_round(one) for one in rounds):
         return coded("fault.rounds_parts", "its rounds do not have the parts of rounds")

@@ -11,19 +11,34 @@ from collections.abc import Mapping
 from truthfl.coded_text import amount, coded, english
 from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.commitment import commitment
-from truthfl.ledger.documents import answer_fault, recorded_offer_fault
+from truthfl.ledger.documents import answer_fault, offer_fault
 from truthfl.ledger.early_end import commands_fault, counted_loss, was_ended
 from truthfl.ledger.entry import payload_digest
 from truthfl.ledger.money import minor_money
-from truthfl.ledger.receipt_proof import links_fault, links_of
+from truthfl.ledger.receipt_proof import links_fault
 from truthfl.ledger.receipt_rounds import rounds_fault
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import signed_by
 from truthfl.ledger.solo_evidence import SoloEvidence
 from truthfl.ledger.terms import Offer, offer_from
 
-FIELDS = frozenset(("kind", "job", "client", "offer", "acceptance", "test", "settlement", "public_key"))
-OPTIONAL_FIELDS = frozenset(("audition", "commands", "salts", "rounds", "final", "proof", "chain"))
+FIELDS = frozenset(
+    (
+        "kind",
+        "job",
+        "client",
+        "offer",
+        "acceptance",
+        "rounds",
+        "final",
+        "test",
+        "settlement",
+        "public_key",
+        "salts",
+        "proof",
+    )
+)
+OPTIONAL_FIELDS = frozenset(("audition", "commands"))
 ENTRY_NAMES = {
     "offer": coded("entry.offer", "offer"),
     "answer": coded("entry.answer", "answer"),
@@ -51,26 +66,19 @@ def _fault(receipt: Document) -> str | None:
         return coded("fault.unsigned", "it is no signed document")
     if document.get("kind") != "receipt" or not FIELDS <= set(document) <= FIELDS | OPTIONAL_FIELDS:
         return coded("fault.parts", "it does not have the parts of a receipt")
-    if ("proof" in document) == ("chain" in document):
-        return coded(
-            "fault.one_proof",
-            "it does not have the parts of a receipt: it must have one proof that it stands in the ledger",
-        )
     offer, test, settlement = offer_from(document["offer"]), document["test"], document["settlement"]
     if ("audition" in document) != offer.job.has_audition:
         return coded("fault.audition_or_none", "it has an audition and its offer none, or the other way round")
     if document["public_key"] != offer.job.operator_key:
         return coded("fault.operator_key", "it is signed with another key than the one that the offer names")
-    signature, salts = str(receipt["signature"]), document.get("salts", {})
-    if not signed_by(offer.job.operator_key, document, signature, of_old_entry=not salts):
+    if not signed_by(offer.job.operator_key, document, str(receipt["signature"])):
         return coded("fault.signature", "its signature is not of the operator's key, or something in it was changed")
     if (document["job"], document["client"]) != (offer.job.name, offer.client.name):
         return coded("fault.other_job", "it is for another job or client than its offer")
-    fault = recorded_offer_fault(offer)
+    fault = offer_fault(offer)
     if fault is not None:
         return coded("fault.offer", "its offer does not hold: {fault}", fault=english(fault))
-    answered = [str(link["sequence"]) for link in links_of(document) if link["kind"] == "answer"]
-    fault = answer_fault(document["acceptance"], offer, of_old_entry=not set(answered) & set(salts))
+    fault = answer_fault(document["acceptance"], offer)
     if fault is not None:
         return coded("fault.acceptance", "its acceptance does not hold: {fault}", fault=english(fault))
     if commitment(test["test_set"], test["samples"], test["secret"]) != offer.job.commitment:
@@ -95,7 +103,7 @@ def _fault(receipt: Document) -> str | None:
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"], rise)
     loss = counted_loss(offer, test["loss"], ended=was_ended(document))
     recomputed = settled_for(offer, loss, settlement["delivered"], asked, evidence)
-    if dict(settlement) != settlement_document(recomputed, offer):
+    if dict(settlement) != settlement_document(recomputed):
         units, currency = offer.job.minor_units, offer.job.currency
         paid, owed = (
             amount(minor_money(pay, units, currency), pay / units, units, currency)
@@ -129,7 +137,7 @@ def _audition_fault(audition: Document, settlement: Document, offer: Offer) -> s
 
 def _documents_fault(document: Document, offer: Offer) -> str | None:
     """Fault of the receipt's documents: each must be that of one of its links, which are valid."""
-    links = links_of(document)
+    links = document["proof"]["links"]
     expected = [
         ("offer", offer.key, document["offer"]),
         ("answer", offer.key, document["acceptance"]),
@@ -140,17 +148,16 @@ def _documents_fault(document: Document, offer: Offer) -> str | None:
         committed, result = document["audition"]["commitment"], document["audition"]["result"]
         expected += [("commitment", offer.client.name, committed)] if committed is not None else []
         expected += [("audition", offer.client.name, result)]
-    if document.get("final") is not None:
+    if document["final"] is not None:
         expected.append(("final", offer.client.name, document["final"]))
     expected += [("command", key, command) for key, command in document.get("commands", {}).items()]
-    salts = document.get("salts", {})
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]
         if len(matching) != 1:
             return coded(
                 "fault.not_in_ledger", "its {kind} is not in the ledger by its proof, or twice", kind=ENTRY_NAMES[kind]
             )
-        salt = salts.get(str(matching[0]["sequence"]), "")
+        salt = document["salts"][str(matching[0]["sequence"])]
         if matching[0]["payload"] != payload_digest(canonical_bytes(payload).decode(), salt):
             return coded("fault.other_in_ledger", "its {kind} is not the one in the ledger", kind=ENTRY_NAMES[kind])
     return None

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from truthfl.ledger.chain import Fault, fault_at
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import final_fault
-from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.terms import Offer
 
@@ -25,9 +24,6 @@ def round_faults(view: JobView) -> Iterator[Fault]:
         document = entry.document
         if (document["round"], entry.key) != (number, str(number)):
             yield fault_at(entry, f"it is where round {number} should be")
-        if "taken" in document:
-            yield from _earlier_round_faults(view, entry, names, taking_part)
-            continue
         asked, missing = list(view.asked_in(entry)), list(document["missing"])
         if not set(asked) <= names or len(set(asked)) != len(asked):
             yield fault_at(entry, "clients were asked who have no contract, or twice")
@@ -38,19 +34,6 @@ def round_faults(view: JobView) -> Iterator[Fault]:
         if previous is not None and document["previous"] != previous:
             yield fault_at(entry, "it starts from another model than the one after the round before")
         previous = document["model"]
-
-
-def _earlier_round_faults(view: JobView, entry: Entry, names: set[str], taking_part: set[str]) -> Iterator[Fault]:
-    """Faults of a round in the format of earlier ledgers, which list whose reports were taken."""
-    if any(offer.must_be_signed for offer in _offers_in_force(view)):
-        yield fault_at(entry, "it has the format of earlier ledgers, and its job has not")
-    taken, asked = entry.document["taken"], entry.document.get("asked", list(names))
-    if not set(asked) <= taking_part <= names:
-        yield fault_at(entry, "clients were asked who did not pass the audition")
-    if len(set(taken)) != len(taken) or not set(taken) <= names:
-        yield fault_at(entry, "reports are counted of clients without a contract, or twice")
-    if len(set(asked)) != len(asked) or not set(taken) <= set(asked) <= names:
-        yield fault_at(entry, "reports are counted of clients who were not asked, or clients were asked twice")
 
 
 def _start_faults(view: JobView) -> Iterator[Fault]:
@@ -74,7 +57,7 @@ def final_faults(view: JobView) -> Iterator[Fault]:
             yield fault_at(entry, "it is of another model than the last round's")
         elif view.test is not None and entry.sequence > view.test.sequence:
             yield fault_at(entry, "it comes after the test")
-    if view.test is None or not any(offer.must_be_signed for offer in in_force.values()):
+    if view.test is None:
         return
     absent = {entry.document["client"] for entry in view.rejections if entry.document["stage"] == "final"}
     for name in in_force:

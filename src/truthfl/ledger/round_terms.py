@@ -19,7 +19,6 @@ MOST_LOSSES = 1_000  # in a table of losses by rounds
 MOST_BOUNDS = 100  # in a table of bounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 DEFAULTS: Mapping[str, object] = {
-    "agreement_key": "",
     "report_bounds": [],
     "aggregation": MEAN,
     "masked": False,
@@ -34,7 +33,7 @@ DEFAULTS: Mapping[str, object] = {
 
 
 def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a job's terms without those that earlier offers do not have, if they are the default."""
+    """The values of a job's terms without those that have their default."""
     return {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
 
 
@@ -110,11 +109,11 @@ def require_sound_task(task: object) -> None:
 def require_sound_round_terms(agreement_key: object, bounds: object, aggregation: object, masked: object) -> None:
     """Raise InputError unless these terms of an offer are sound."""
     key = agreement_key
-    if not isinstance(key, str) or (key and (len(key) != KEY_DIGITS or not set(key) <= HEX_DIGITS)):
+    if not isinstance(key, str) or len(key) != KEY_DIGITS or not set(key) <= HEX_DIGITS:
         raise InputError(f"this is no offer: its agreement_key has not {KEY_DIGITS} hexadecimal digits.")
     if not _are_bounds(bounds):
         raise InputError("this is no offer: its report_bounds are not pairs of a rising number of rounds, and a bound.")
     if aggregation not in AGGREGATIONS or type(masked) is not bool:
         raise InputError("this is no offer: it does not say in a known way how reports are combined.")
-    if masked and not (key and bounds and aggregation == MEAN):
-        raise InputError("this is no offer: masked reports need an agreement key, a bound and the mean of reports.")
+    if masked and not (bounds and aggregation == MEAN):
+        raise InputError("this is no offer: masked reports need bounds and the mean of reports.")

@@ -1,16 +1,18 @@
-"""The ledger's SQL table. Imports no other module of truthfl.
+"""The ledger's SQL table, the triggers that forbid changes of rows, and how a database gets them.
 
 Rows are only added, and each holds the hash of the row before. Three unique keys: there is one row for a job, kind and
-key; no two rows follow the same row (`previous`); no row is stored twice (`hash`).
+key; no two rows follow the same row (`previous`); no row is stored twice (`hash`). Who may write to the file or owns
+the database can drop the triggers; `missing_guards` names those that are missing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, UniqueConstraint, inspect, text
 
-from sqlalchemy import Column, ColumnElement, Integer, MetaData, Table, Text, UniqueConstraint, literal_column
+from truthfl.errors import InputError
+from truthfl.ledger.database import Database
 
-VERSIONS = ("0001", "0002")
+VERSION = "1"
 VERSION_TABLE = "truthfl_ledger_version"
 
 METADATA = MetaData()
@@ -25,16 +27,95 @@ ENTRIES = Table(
     Column("payload", Text, nullable=False),
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
-    Column("salt", Text, nullable=False, server_default=""),
+    Column("salt", Text, nullable=False),
     UniqueConstraint("job", "kind", "key", name="entries_said_once"),
     UniqueConstraint("previous", name="entries_do_not_fork"),
     UniqueConstraint("hash", name="entries_differ"),
 )
+VERSIONS = Table(VERSION_TABLE, METADATA, Column("version_num", Text, primary_key=True))
+
+REFUSAL = "what is in the ledger stays as it is"
+SQLITE_TRIGGERS = (
+    f"CREATE TRIGGER entries_do_not_change BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
+    f"CREATE TRIGGER entries_do_not_leave BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
+    # INSERT OR REPLACE would remove an existing row without calling the trigger above
+    f"""
+    CREATE TRIGGER entries_are_not_replaced BEFORE INSERT ON entries
+    WHEN EXISTS (
+        SELECT 1 FROM entries WHERE sequence = NEW.sequence OR previous = NEW.previous OR hash = NEW.hash
+        OR (job = NEW.job AND kind = NEW.kind AND key = NEW.key)
+    )
+    BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END
+    """,
+)
+POSTGRESQL_TRIGGERS = (
+    f"""
+    CREATE FUNCTION entries_stay() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION '{REFUSAL}'; END $$
+    """,
+    """
+    CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
+    FOR EACH STATEMENT EXECUTE FUNCTION entries_stay()
+    """,
+)
+POSTGRESQL_QUERY = """
+    SELECT t.tgname, pg_get_triggerdef(t.oid), p.prosrc FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE t.tgrelid = 'entries'::regclass AND t.tgenabled IN ('O', 'A')
+"""
 
 
-def readable_columns(version: str) -> list[ColumnElement[Any]]:
-    """The columns of a row in a ledger of this version; those that it does not have yet are empty."""
-    columns: list[ColumnElement[Any]] = list(ENTRIES.c)
-    if version == "0001":
-        columns[columns.index(ENTRIES.c.salt)] = literal_column("''").label("salt")
-    return columns
+def create_unless_there(database: Database) -> None:
+    """Create the ledger's tables and triggers in a database without them, also with several processes at once."""
+    with database.reading() as connection:
+        if _has_ledger(connection, database.name):
+            return
+    with database.writing() as connection:
+        if not _has_ledger(connection, database.name):
+            for table in METADATA.sorted_tables:
+                table.create(connection)
+            for trigger in SQLITE_TRIGGERS if connection.dialect.name == "sqlite" else POSTGRESQL_TRIGGERS:
+                connection.exec_driver_sql(trigger)
+            connection.execute(VERSIONS.insert(), {"version_num": VERSION})
+
+
+def require_ledger(database: Database) -> None:
+    """Raise InputError unless the database holds a ledger; nothing is changed."""
+    with database.reading() as connection:
+        if not _has_ledger(connection, database.name):
+            raise InputError(f"{database.name} holds no ledger; name one that a job wrote.")
+
+
+def _has_ledger(connection: Connection, name: str) -> bool:
+    """Whether there is a ledger in this database; an error if it is of another version. `name` is for messages."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return False
+    version = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+    if version is not None and version != VERSION:
+        raise InputError(f"the ledger {name} is of another truthfl (version {version!r}); use that one.")
+    return version is not None
+
+
+def missing_guards(connection: Connection) -> list[str]:
+    """The names of triggers that the database should have and has not, or has with other contents."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    return _missing_on_sqlite(connection) if is_sqlite else _missing_on_postgresql(connection)
+
+
+def _missing_on_sqlite(connection: Connection) -> list[str]:
+    query = "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entries'"
+    found = {_normal(sql) for (sql,) in connection.execute(text(query))}
+    expected = [_normal(sql) for sql in SQLITE_TRIGGERS]
+    return [sql.split()[2] for sql in expected if sql not in found]
+
+
+def _missing_on_postgresql(connection: Connection) -> list[str]:
+    for name, definition, source in connection.execute(text(POSTGRESQL_QUERY)):
+        words = definition.split()
+        forbids = {"BEFORE", "UPDATE", "DELETE", "TRUNCATE", "STATEMENT"} <= set(words) and "WHEN" not in words
+        if name == "entries_stay" and forbids and _normal(source) == f"BEGIN RAISE EXCEPTION '{REFUSAL}'; END":
+            return []
+    return ["entries_stay"]
+
+
+def _normal(sql: str) -> str:
+    return " ".join(str(sql).split())

@@ -34,7 +34,7 @@ class Settled:
     With an audition, and None without:
 
     solo_loss, level_shift, present_labels, loss_rise    as in `SoloEvidence`; no loss_rise if the terms have no losses
-                               by rounds, as earlier ones
+                               by rounds
     passed                     whether she took part in the joint training
     label_pay, computing_pay   the two parts of the amount
     """
@@ -62,8 +62,7 @@ def settled_for(
     """The settlement of this offer for this test loss, these numbers of rounds and this evidence of an audition."""
     pay = offer.pay(test_loss, delivered, asked, evidence)
     if evidence is None:
-        amount = offer.amount(test_loss) if offer.is_flat else offer.amount(test_loss, delivered, asked)
-        return Settled(offer.client.name, delivered, asked, amount, pay)
+        return Settled(offer.client.name, delivered, asked, offer.amount(test_loss, delivered, asked), pay)
     label_pay, computing_pay = label_and_computing_pay(offer, test_loss, delivered, asked, evidence)
     return Settled(
         client=offer.client.name,
@@ -97,19 +96,14 @@ def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
     return SoloEvidence(recorded["solo_loss"], recorded["level_shift"], view.present_labels(offer), view.loss_rise)
 
 
-def settlement_document(settled: Settled, offer: Offer) -> dict[str, Any]:
-    """The settlement as ledger document; with offers in the first format, `amount` is called `reward`.
-
-    The fields of an audition are omitted if there was none.
-    """
+def settlement_document(settled: Settled) -> dict[str, Any]:
+    """The settlement as ledger document; the fields of an audition are omitted if there was none."""
     document = dict(vars(settled))
     if settled.passed is None:
         for name in OF_AUDITION:
             del document[name]
     elif settled.loss_rise is None:
         del document["loss_rise"]
-    if offer.is_flat:
-        document["reward"] = document.pop("amount")
     return document
 
 
@@ -122,10 +116,7 @@ def settle(ledger: Ledger, job: str) -> list[Settled]:
     if agreement is None:
         raise InputError(f"job {job} has no contract yet; it cannot be settled.")
     settlements = [settled_from_entries(offer, view) for offer in agreement.offers]
-    items = [
-        Item(job, "settlement", settled.client, settlement_document(settled, offer))
-        for settled, offer in zip(settlements, agreement.offers, strict=True)
-    ]
+    items = [Item(job, "settlement", settled.client, settlement_document(settled)) for settled in settlements]
     opened = {entry.key for entry in view.payments}
     amounts = {one.client: one.pay for one in settlements if f"{one.client}/0" not in opened}
     due = due_items(job, amounts, agreement.terms.currency)
@@ -135,7 +126,4 @@ def settle(ledger: Ledger, job: str) -> list[Settled]:
 
 def read_settlement(entry: Entry) -> Settled:
     """The settlement in this entry."""
-    document = dict(entry.document)
-    if "reward" in document:
-        document["amount"] = document.pop("reward")
-    return Settled(**document)
+    return Settled(**entry.document)

@@ -105,33 +105,31 @@ def sign_bytes(key: PrivateKey, content: bytes) -> str:
     return b64encode(encode_dss_signature(r, min(s, GROUP_ORDER - s))).decode()
 
 
-def signed_by(public_key: str, document: Document, signature: str, *, of_old_entry: bool = False) -> bool:
+def signed_by(public_key: str, document: Document, signature: str) -> bool:
     """Whether this is a valid signature of the document by this key.
 
     Another base64 spelling of a valid signature is rejected, so that no byte of a signed document can be changed.
-
-    of_old_entry   it is in a ledger entry without a salt, or in a receipt without salts; such have any s
     """
     try:
         content = canonical_bytes(document)
     except InputError:
         return False
-    return bytes_signed_by(public_key, content, signature, of_old_entry=of_old_entry)
+    return bytes_signed_by(public_key, content, signature)
 
 
-def bytes_signed_by(public_key: str, content: bytes, signature: str, *, of_old_entry: bool = False) -> bool:
+def bytes_signed_by(public_key: str, content: bytes, signature: str) -> bool:
     """`signed_by` of a document whose canonical bytes these are."""
-    return _is_signature(public_key, sha384(content).digest(), signature, of_old_entry)
+    return _is_signature(public_key, sha384(content).digest(), signature)
 
 
 @lru_cache(maxsize=MOST_REMEMBERED)
-def _is_signature(public_key: str, content_digest: bytes, signature: str, of_old_entry: bool) -> bool:
+def _is_signature(public_key: str, content_digest: bytes, signature: str) -> bool:
     try:
         key = load_ssh_public_key(public_key.encode())
         raw = b64decode(signature, validate=True)
         if not isinstance(key, ec.EllipticCurvePublicKey) or b64encode(raw).decode() != signature:
             return False
-        if not of_old_entry and 2 * decode_dss_signature(raw)[1] > GROUP_ORDER:
+        if 2 * decode_dss_signature(raw)[1] > GROUP_ORDER:
             return False
         key.verify(raw, content_digest, _OF_DIGEST)
     except (InvalidSignature, ValueError, TypeError, UnsupportedAlgorithm):

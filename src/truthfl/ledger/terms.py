@@ -1,7 +1,7 @@
 """Offers: the terms that are the same for all clients of a job, and the terms of one client; the operator signs both.
 
 Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
-`earlier_offers`, `job_terms`, `solo_evidence`, `tried_lies`, `mechanism.formulas`; the rest of `mechanism` when pay
+`job_terms`, `solo_evidence`, `tried_lies`, `mechanism.formulas`; the rest of `mechanism` when pay
 is computed, so that a page that only lists offers starts without NumPy.
 """
 
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
-from truthfl.ledger.earlier_offers import in_present_format, is_flat
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from truthfl.mechanism.mechanism import Mechanism
 
 FORMAT = 4
-SIGNED_SINCE = 4  # the first format whose offers are signed by the operator
 MOST_LIES = 100  # in an offer
 
 
@@ -69,7 +67,7 @@ class Offer:
     """One client's offer: work and pay.
 
     original   the document that it was read from, without the signature, if any
-    signature  the operator's; "" if there is none, as in earlier formats. `documents` makes and checks it
+    signature  the operator's; "" while it is not signed. `documents` makes and checks it
     """
 
     job: JobTerms
@@ -89,8 +87,8 @@ class Offer:
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
     def envelope(self) -> dict[str, Any]:
-        """The offer as it is sent and stored: the document with the operator's signature, if there is one."""
-        return {"document": self.document(), "signature": self.signature} if self.signature else self.document()
+        """The offer as it is sent and stored: the document with the operator's signature."""
+        return {"document": self.document(), "signature": self.signature}
 
     @cached_property
     def hash(self) -> str:
@@ -98,20 +96,9 @@ class Offer:
         return digest(self.document())
 
     @property
-    def must_be_signed(self) -> bool:
-        """Whether offers of its format are signed by the operator."""
-        written = FORMAT if self.original is None else self.original.get("format", 1)
-        return not isinstance(written, int) or written >= SIGNED_SINCE
-
-    @property
     def key(self) -> str:
         """The key of its entry in the ledger."""
         return f"{self.job.version}/{self.client.name}"
-
-    @property
-    def is_flat(self) -> bool:
-        """Whether it was written in the first format."""
-        return self.original is not None and is_flat(self.original)
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -215,9 +202,8 @@ class Agreement:
 
 
 def offer_from(envelope: Document) -> Offer:
-    """The offer in an untrusted document of any format, with its signature, which is not checked here."""
-    document, signature = _without_signature(envelope)
-    parts = in_present_format(document)
+    """The offer in an untrusted document, with its signature if it has one, which is not checked here."""
+    parts, signature = _without_signature(envelope)
     if parts.get("kind") != "offer" or set(parts) != {"kind", "format", "job", "client"} or parts["format"] != FORMAT:
         raise InputError(f"this is no offer: it has {', '.join(map(str, sorted(parts))) or 'nothing'} in it.")
     client = dict(field_values(ClientTerms, parts["client"], "client"))
@@ -229,7 +215,7 @@ def offer_from(envelope: Document) -> Offer:
         raise InputError("this is no offer: its pay has no terms.")
     if type(client.get("stated", False)) is not bool:
         raise InputError("this is no offer: stated is neither true nor false.")
-    return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(document), signature)
+    return Offer(job_terms_from(parts["job"]), ClientTerms(**client), dict(parts), signature)
 
 
 def _without_signature(envelope: Document) -> tuple[Document, str]:

@@ -20,7 +20,7 @@ from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
-from truthfl.ledger.documents import recorded_offer_fault
+from truthfl.ledger.documents import offer_fault
 from truthfl.ledger.early_end import counted_loss, was_ended
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
@@ -202,8 +202,6 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
 
 def _proof_view(document: dict[str, Any]) -> dict[str, Any]:
     """Of how many entries of the ledger a receipt has a proof, and the hash that covers them all."""
-    if "chain" in document:  # of truthfl 0.1
-        return {"proved_entries": len(document["chain"]), "common_hash": str(document["chain"][-1]["hash"])}
     proof = document["proof"]
     return {"proved_entries": 1 + proof["last"] - proof["first"], "common_hash": str(proof["root"])}
 
@@ -241,7 +239,7 @@ def require_sound_offer(offer: Offer) -> None:
     try:
         with overflow_allowed():
             offer.require_payable()
-            fault = recorded_offer_fault(offer)
+            fault = offer_fault(offer)
             if fault is not None:
                 raise MessageError("error.offer_does_not_hold", fault=shown(fault))
             if offer.job.has_audition:

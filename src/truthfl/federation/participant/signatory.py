@@ -53,7 +53,7 @@ class Signatory:
     decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
-    code_keys: dict[str, bytes | None] = field(default_factory=RecentEntries)
+    code_keys: dict[str, bytes] = field(default_factory=RecentEntries)
 
     def describe(self) -> dict[str, Any]:
         """Return the enrolment document."""
@@ -123,10 +123,6 @@ class Signatory:
             raise InputError(f"the offer to {self.name} is refused: {fault}.")
         offer.require_payable()
         if participant_folder.read_offer(self.folder, offer.hash) is None:
-            if not offer.must_be_signed:
-                raise InputError(
-                    "the offer has an earlier format, whose receipts tell less; the operator's is too old."
-                )
             self._require_known_operator(offer)
         return offer
 
@@ -151,13 +147,12 @@ class Signatory:
             raise InputError("this offer was not accepted here.")
         return offer
 
-    def code_key(self, offer_hash: str) -> bytes | None:
-        """The key of the codes between her and the operator under an accepted offer; None if it has none."""
+    def code_key(self, offer_hash: str) -> bytes:
+        """The key of the codes between her and the operator under an accepted offer."""
         if offer_hash not in self.code_keys:
             offer = self.accepted_offer(offer_hash)
-            operator = offer.job.agreement_key
-            own = participant_folder.agreement_key(self.folder, offer) if operator else None
-            self.code_keys[offer_hash] = None if own is None else code_key(own, operator, offer_hash)
+            own = participant_folder.agreement_key(self.folder, offer)
+            self.code_keys[offer_hash] = code_key(own, offer.job.agreement_key, offer_hash)
         return self.code_keys[offer_hash]
 
     def sign_final(self, offer_hash: str, model: str) -> dict[str, Any]:

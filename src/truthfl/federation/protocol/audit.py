@@ -31,7 +31,6 @@ from truthfl.ledger.job_view import JobView
 from truthfl.ledger.solo_evidence import level_shifts
 
 RELATIVE_TOLERANCE = 1e-5  # machines add floating-point numbers in different orders
-FLOWER_APP = "flower app"  # the kind of model in jobs of earlier versions that wrapped a Flower app
 SHIFT_TOLERANCE = 1e-2  # of a shift, in standard deviations of solo losses
 
 
@@ -72,12 +71,9 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     if view.test is None or view.agreement is None:
         raise InputError(f"job {view.name} has not been tested yet; there is nothing to recompute.")
     recorded, terms = view.test.document, view.agreement.terms
-    if terms.model.get("kind") == FLOWER_APP:
-        raise InputError("this job's model was a Flower app's own; its loss cannot be recomputed here.")
     assert view.taking_part is not None
     for number, entry in enumerate(view.rounds):
-        everybody = view.agreement if "taken" in entry.document else view.taking_part
-        drawn = asked_field(everybody, offers_in_round(view.taking_part, number))
+        drawn = asked_field(view.taking_part, offers_in_round(view.taking_part, number))
         if drawn.get("asked") != entry.document.get("asked"):
             return f"round {number + 1} asked other clients than the seed draws"
     if view.ended is not None and view.ended.document["asked"] != asked_by_contract(view.taking_part):
@@ -94,7 +90,7 @@ def audit(view: JobView, model_file: Path, test_file: Path, own: TaskChoice | No
     start = model_digest(model.init(terms.seed))
     if not view.rounds and start != recorded["model"]:
         return "the model that was tested is not the one from which training starts, and there were no rounds"
-    if view.rounds and view.rounds[0].document.get("previous", start) != start:
+    if view.rounds and view.rounds[0].document["previous"] != start:
         return "the first round started from another model than the one of the terms"
     name = features_name(terms.task is None)
     arrays = read_npz(test_file, [name, "labels"])

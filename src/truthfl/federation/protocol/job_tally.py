@@ -115,7 +115,6 @@ class ClientTally:
     audition: dict[str, Any] | None = None  # solo_loss, passed, reason
     asked_listed: int = 0
     missing: int = 0
-    taken: int = 0
     refused: int = 0
     refusals: deque[RefusedReply] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
     settled: int | None = None  # in minor units
@@ -239,10 +238,7 @@ class JobTally:
                 self.client(name).asked_listed += 1
         else:
             self.all_asked += 1
-        if "taken" in document:  # of truthfl 0.1
-            for name in document["taken"]:
-                self.client(name).taken += 1
-        missing = document.get("missing", ())
+        missing = document["missing"]
         for name in missing:
             self.client(name).missing += 1
         self.reports_missing += len(missing)

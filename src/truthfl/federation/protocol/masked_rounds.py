@@ -205,7 +205,7 @@ class Sum:
         if own in self.reports:
             return "duplicated: it came after another report of theirs"
         blank = {PARAMS: np.zeros(size, dtype=np.uint32)}
-        report = report_or_reason(reply, blank, self.call.fields(offer), code_key=self.masked.code_keys.get(name))
+        report = report_or_reason(reply, blank, self.call.fields(offer), code_key=self.masked.code_keys[name])
         if isinstance(report, str):
             return report
         told = reply.content.config_records[ROUND]

@@ -28,10 +28,10 @@ OPERATOR, PARTICIPANT = "operator", "participant"
 def codes_with_participants(own: AgreementKey, view: JobView) -> dict[str, bytes]:
     """By client: the key of the codes between her and the operator, whose agreement key is `own`.
 
-    Empty if the job's terms have no agreement key, as earlier ones.
+    Empty before there is a contract.
     """
     agreement = view.agreement
-    if agreement is None or not agreement.terms.agreement_key:
+    if agreement is None:
         return {}
     if agreement.terms.agreement_key != agreement_line(own):
         raise InputError("the job's offers were made with another agreement key than the one in the operator's folder.")

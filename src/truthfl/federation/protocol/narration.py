@@ -56,8 +56,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
-        reports = f"{len(document['taken'])} reports" if "taken" in document else _missing(document["missing"])
-        return f"round {document['round']}: {reports}{loss}"
+        return f"round {document['round']}: {_missing(document['missing'])}{loss}"
     if entry.kind == "admission":
         return f"{document['client']} was admitted with her invitation"
     if entry.kind == "command":

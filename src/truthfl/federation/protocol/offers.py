@@ -195,7 +195,7 @@ def _recorded_offers(view: JobView, version: int) -> Agreement | None:
 
 
 def _signed(offered: Agreement, key: PrivateKey) -> Agreement:
-    """The offers with the operator's signature; those that the ledger has without, of earlier formats, get one too."""
+    """The offers with the operator's signature; those that the ledger has are signed already."""
     return replace(
         offered, offers=tuple(offer if offer.signature else signed_offer(offer, key) for offer in offered.offers)
     )

@@ -127,7 +127,7 @@ def rounds_of(tally: JobTally, client: ClientTally) -> tuple[int, int]:
     """The number of rounds in which she was asked for a report, and of those in which hers was taken."""
     taking_part = client.version == tally.version and client.takes_part
     asked = client.asked_listed + (tally.all_asked if taking_part else 0)
-    return asked, client.taken or max(asked - client.missing, 0)
+    return asked, max(asked - client.missing, 0)
 
 
 def _labels_done(client: ClientTally, live: LiveClient | None, delivered: int) -> int | None:

@@ -31,7 +31,7 @@ class Opening:
     seed: int
     commitment: str
     operator_key: str
-    agreement_key: str = ""
+    agreement_key: str
 
     def document(self) -> dict[str, Any]:
         """The values that stand in the job's ledger entry; the agreement key is in the terms."""

@@ -190,7 +190,7 @@ def run_round(
     def messages(people: Sequence[Offer]) -> list[Message]:
         return [
             coded_training_message(
-                training.code_keys.get(offer.client.name),
+                training.code_keys[offer.client.name],
                 roster.node_of[offer.client.name],
                 arrays,
                 digest,
@@ -203,7 +203,7 @@ def run_round(
         name = offer.client.name
         if name in reports:
             return "duplicated: it came after another report of theirs"
-        bound, code_key = terms.bound_of_round(call.changed), training.code_keys.get(name)
+        bound, code_key = terms.bound_of_round(call.changed), training.code_keys[name]
         report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
         if isinstance(report, str):
             return report

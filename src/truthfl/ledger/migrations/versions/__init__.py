@@ -1,1 +1,0 @@
-"""One file per migration. A released migration must not be changed."""
