@@ -73,6 +73,27 @@ def test_there_and_back(tmp_path, stores, ending, kind):
         assert one.states() == before
 
 
+def test_a_table_of_labels_is_safe_to_open_in_a_spreadsheet(tmp_path, stores):
+    """The operator names the classes, and who sends pictures names the files."""
+    classes = ("=HYPERLINK(0)", "+1+1", "-1-1", "@SUM(A1)", "\uff1d1+1", "'=x", "'quoted", "-5", "plain")
+    data = draw_pictures(tmp_path / "data", len(classes))
+    (data / "00000.png").rename(data / "=cmd.png")
+    (data / "00001.png").rename(data / "\t=cmd.png")
+    source, store = open_samples(data), stores(tmp_path / "a")
+    for number, (sample, name) in enumerate(zip(source.ids, classes, strict=True)):
+        store.decide(Decision(f"nonce-{number}", sample, "label", name))
+    file = tmp_path / "labels.csv"
+    export_labels(file, source, store)
+    with file.open(newline="") as text:
+        cells = [cell for row in csv.reader(text) for cell in row]
+    assert [cell for cell in cells if cell.lstrip().startswith(("=", "+", "-", "@", "\uff1d", "\t"))] == []
+    assert "'=HYPERLINK(0)" in cells
+    assert "'quoted" in cells
+    fresh = stores(tmp_path / "b")
+    assert import_labels(file, source, fresh, classes) == len(classes)
+    assert without_numbers(fresh.states()) == without_numbers(store.states())
+
+
 @pytest.mark.parametrize("ending", ["json", "csv"])
 def test_a_label_never_goes_to_another_sample_of_the_same_name(tmp_path, stores, ending):
     """Rows, lines and paths may mean other samples by now; ids do not."""

@@ -1,6 +1,8 @@
 """Pictures as people have them: all formats, their first frame, and what cannot be read with its reason."""
 
+import struct
 import sys
+import time
 from io import BytesIO
 
 import numpy as np
@@ -8,7 +10,8 @@ import pytest
 from PIL import Image
 
 from messages import told
-from truthfl.samples import formats, shown_pictures
+from truthfl.samples import formats, pictures, shown_pictures
+from truthfl.samples.decoded_pictures import load_cached
 from truthfl.samples.open_samples import open_samples
 from truthfl.samples.shown_pictures import CACHE, REENCODED, SCREEN, THUMB, WHOLE, ShownPictures
 
@@ -95,6 +98,76 @@ def test_a_cut_off_file_is_a_sentence(tmp_path, name):
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: len(whole) // 3])
     assert f"{name} is broken: " in told(open_samples(tmp_path).media, 0)
+
+
+def test_photos_of_any_size_are_read_in_any_order(tmp_path):
+    """A photo of 24 million pixels takes too much memory in full; it is decoded as small as it is needed."""
+    files = {name: tmp_path / f"{name}.jpg" for name in ("large", "progressive", "larger", "small")}
+    halves(6000, 4000).save(files["large"], quality=80)
+    halves(6000, 4000).save(files["progressive"], quality=80, progressive=True)
+    halves(8000, 6000).save(files["larger"], quality=80)
+    halves(60, 40).save(files["small"], quality=80)
+    for number, order in enumerate((tuple(files), tuple(files)[::-1], ("large",))):
+        data = tmp_path / f"data-{number}"
+        data.mkdir()
+        for place, name in enumerate(order):
+            (data / f"{place}.jpg").write_bytes(files[name].read_bytes())
+        loaded = load_cached(open_samples(data), tmp_path / f"home-{number}")
+        assert len(loaded.source) == len(order)
+        assert loaded.source.problems == ()
+        fitted = loaded.of_shape((40, 60, 3), fit=True)
+        assert abs(fitted[:, 20, 5].astype(int) - [250, 0, 0]).max() < 8
+    shown = ShownPictures(open_samples(tmp_path / "data-0"), tmp_path / "home")
+    for position in range(3):
+        assert max(opened(shown.get(position, SCREEN)).size) >= 2000
+
+
+@pytest.mark.parametrize("fill", [b"", b"\xff" * 70_000, b"no marker"])
+def test_a_jpeg_that_is_decoded_for_hours_is_refused_at_once(tmp_path, fill):
+    file = BytesIO()
+    Image.new("L", (3000, 3000), 99).save(file, "JPEG", progressive=True)
+    whole = file.getvalue()
+    assert pictures._require_few_scans(file, "x.jpg") == 6
+    last = whole[whole.rindex(b"\xff\xda") : -2]  # a scan of some hundred bytes goes through all pixels
+    (tmp_path / "a.jpg").write_bytes(whole[:-2] + 40 * last + whole[-2:])
+    (tmp_path / "bomb.jpg").write_bytes(whole[:-2] + fill + 5000 * last + whole[-2:])
+    began = time.monotonic()
+    source = open_samples(tmp_path)
+    loaded = load_cached(source, tmp_path / "home")
+    assert time.monotonic() - began < 10
+    assert [sample.name for sample in loaded.source.samples] == ["a.jpg"]
+    (problem,) = loaded.source.problems
+    assert problem.reason == (
+        "bomb.jpg has more than 50 scans, each of which takes time for all pixels; save it again as JPEG."
+    )
+    assert "more than 50 scans" in told(ShownPictures(source, tmp_path / "home").get, 1, THUMB)
+
+
+def test_tiff_of_ten_to_sixteen_bits_of_gray_is_not_black(tmp_path):
+    rows = np.linspace(0, 1, 64)[:, None] * np.ones((64, 64))
+    for bits in (10, 12, 14, 16):
+        Image.fromarray((rows * (2**bits - 1)).astype(np.uint16)).save(tmp_path / f"{bits}.tif")
+    Image.fromarray(rows.astype(np.float32)).save(tmp_path / "f1.tif")
+    Image.fromarray((255 * rows).astype(np.float32)).save(tmp_path / "f255.tif")
+    Image.fromarray((4095 * rows).astype(np.int32)).save(tmp_path / "i12.tif")
+    (tmp_path / "packed.tif").write_bytes(packed_tiff((rows * 4095).astype(int)))
+    source = open_samples(tmp_path)
+    for position in range(len(source)):
+        assert abs(source.pixels(position)[..., 0] - 255 * rows).max() <= 2, source.samples[position].name
+        small = np.asarray(opened(ShownPictures(source, tmp_path / "home").get(position, THUMB)), float)
+        assert abs(small - 255 * rows).max() <= 8, source.samples[position].name
+
+
+def packed_tiff(levels):
+    """A TIFF file of twelve bits per sample, packed."""
+    flat = levels.ravel()
+    data = np.stack([flat[::2] >> 4, (flat[::2] & 15) << 4 | flat[1::2] >> 8, flat[1::2] & 255], 1).astype(np.uint8)
+    height, width = levels.shape
+    tags = {256: width, 257: height, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: data.size}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    body = data.tobytes()
+    head = struct.pack("<2sHI", b"II", 42, 8 + len(body))
+    return head + body + struct.pack("<H", len(tags)) + entries + bytes(4)
 
 
 def test_shown_pictures_are_made_once_private_and_bounded(tmp_path, monkeypatch):

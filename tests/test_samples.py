@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import sys
+import time
 import zlib
 from io import BytesIO
 
@@ -16,7 +17,7 @@ from messages import told
 from participants import draw_pictures
 from truthfl.learning import array_files
 from truthfl.learning.tasks.texts import Texts
-from truthfl.samples import pictures
+from truthfl.samples import folder, pictures
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.label_exchange import export_text
 from truthfl.samples.open_samples import open_samples
@@ -302,11 +303,46 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_one_that_was_there(tmp_pa
 
 
 @pytest.mark.parametrize("size", [40_000, 3_000_000])
-def test_pictures_that_differ_in_the_middle_are_two(tmp_path, size):
-    head = b"\xff\xd8\xff" + bytes(size)
-    for name, middle in (("a.jpg", b"1" * 2000), ("b.jpg", b"2" * 2000)):
-        (tmp_path / name).write_bytes(head + middle + bytes(size))
-    assert len(set(open_samples(tmp_path).ids)) == 2
+def test_pictures_that_differ_in_one_byte_are_two(tmp_path, size):
+    """Wherever the byte is: labels of one never become those of the other, also when one is deleted."""
+    content = bytearray(b"\xff\xd8\xff" + bytes(size))
+    for number, place in enumerate(np.linspace(100, size, 40, dtype=int)):
+        content[place] = 1
+        (tmp_path / f"{number:02}.jpg").write_bytes(content)
+        content[place] = 0
+    ids = open_samples(tmp_path).ids
+    assert len({one.split("-")[0] for one in ids}) == 40
+    (tmp_path / "00.jpg").unlink()
+    assert open_samples(tmp_path).ids == ids[1:]
+
+
+def test_a_large_picture_is_hashed_once(tmp_path, monkeypatch):
+    data, home, path = tmp_path / "data", tmp_path / "home", tmp_path / "data" / "a.jpg"
+    data.mkdir()
+    path.write_bytes(b"\xff\xd8\xff" + bytes(3_000_000))
+    hashed, hash_of = [], folder._hash_of
+    monkeypatch.setattr(folder, "_hash_of", lambda *given: hashed.append(1) or hash_of(*given))
+    open_samples(data, home=home)
+    open_samples(data, home=home).file(0).close()
+    assert len(hashed) == 3  # within the two seconds in which it may change and keep its times
+    monkeypatch.setattr(folder, "SETTLED_NS", 0)
+    time.sleep(0.02)  # longer than a tick of the file system's clock
+    first = open_samples(data, home=home)
+    hashed.clear()
+    first.file(0).close()
+    again = open_samples(data, home=home)
+    again.file(0).close()
+    assert again.ids == first.ids
+    assert hashed == []
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(1_500_000)
+        file.write(b"other")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # as programs do that write into a photo
+    assert "another picture" in told(again.media, 0)
+    assert open_samples(data, home=home).ids != first.ids
+    (home / folder.KNOWN_FILES).write_text("[1")
+    assert len(open_samples(data, home=home)) == 1
 
 
 def test_a_link_in_a_circle_is_passed_over(tmp_path):

@@ -18,10 +18,11 @@ from truthfl import Mechanism
 from truthfl.adversary.lie_point import KINDS, LiePoint, ReportKind
 from truthfl.adversary.pilot_lies import search_on_pilot
 from truthfl.job import read_job
+from truthfl.learning.behaviour import SoloRecipe
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.studies.verify.drawn_plans import arrays_of, drawn_plans, plan_of
 from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
-from truthfl.studies.verify.job_verification import FEWEST_SPLITS, verify_job
+from truthfl.studies.verify.job_verification import FEWEST_SPLITS, JobVerification, verify_job
 from truthfl.studies.verify.judgement import verdicts_of
 from truthfl.studies.verify.lie_trainer import Place
 from truthfl.studies.verify.regret import BATCH_CURVE, mean_share
@@ -223,6 +224,39 @@ def test_in_hindsight(measured):
     assert mean == pytest.approx(verdicts_of(measured, loss_value=1.0, test_samples=9)[0].ex_post_regret)
     assert sum(int(row[1]) for row in summary_rows(found)) == len(found)
     assert {each.client for each in found} == {"Ada", "Ben", "Cleo", "Dora"}
+
+
+def test_clients_are_named_as_on_the_draw_where_they_were_measured(measured):
+    """The plan on another draw of the data leaves out Ada and takes Emil in."""
+    own, other = measured.test.draws
+    moved = replace(other, clients=replace(other.clients, name=["Ben", "Cleo", "Dora", "Emil"]))
+    cases = tuple(
+        replace(case, place=replace(case.place, draw=number // 4 % 2)) for number, case in enumerate(measured.cases)
+    )
+    changed = replace(measured, test=replace(measured.test, draws=(own, moved)), cases=cases)
+    names = (("Ada", "Ben", "Cleo", "Dora"), ("Ben", "Cleo", "Dora", "Emil"))
+    expected = [names[case.place.draw][case.client] for case in cases]
+    assert [each.client for each in best_in_hindsight(changed, 0)] == expected
+    verdict = verdicts_of(changed, loss_value=4000.0, test_samples=9)[0]
+    assert [client.client for client in verdict.clients] == sorted(set(expected))
+    worth = 4000.0 * (measured.honest.without - measured.honest.loss)
+    of_ben = worth[[name == "Ben" for name in expected]]
+    assert next(each.worth for each in verdict.clients if each.client == "Ben") == pytest.approx(of_ben.mean())
+
+
+def test_rows_of_lies_are_of_one_length(measured):
+    """Whether or not a lie has a recipe of its own."""
+    points = tuple(
+        replace(point, recipe=list(SoloRecipe)[number % len(SoloRecipe)])
+        for number, point in enumerate(measured.points)
+    )
+    verdicts = verdicts_of(measured, loss_value=1.0, test_samples=9)
+    text = lies_csv(JobVerification(((replace(measured, points=points), verdicts),), {}, 2, ()))
+    table = list(csv.reader(text.splitlines()))
+    assert len(table) > len(points)
+    assert {len(row) for row in table} == {14}
+    assert {row[table[0].index("recipe")] for row in table[1:]} >= {"prescribed", "longer"}
+    assert all(float(row[-3]) <= float(row[-1]) for row in table[1:])
 
 
 def test_coalitions_of_two(small, measured):

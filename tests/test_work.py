@@ -14,7 +14,8 @@ from truthfl.errors import ServiceError
 from truthfl.learning.federations import Data, ModelChoice
 from truthfl.learning.task_choice import TaskChoice
 from truthfl.studies.cells import Cell, CellResult, FederationSpec
-from truthfl.studies.work import Store, WorkError, WorkItem, do_all
+from truthfl.studies.cluster.array_call import ArrayCall
+from truthfl.studies.work import Store, WorkError, WorkItem, do_all, source_digest
 
 PLACE = FederationSpec(Data(source="digits", pilot_samples=600, test_samples=200), ModelChoice("softmax"), (60,) * 4)
 ON_A_TABLE = replace(PLACE, task=TaskChoice("tables"))
@@ -53,6 +54,22 @@ def test_an_address_does_not_depend_on_the_order_of_settings(settings):
     assert WorkItem("a:b", settings).address == WorkItem("a:b", turned).address
     assert WorkItem("a:b", settings).address != WorkItem("a:c", settings).address
     assert WorkItem("a:b", settings | {"more": 1}).address != WorkItem("a:b", settings | {"more": 2}).address
+
+
+def test_results_of_other_code_are_not_taken_for_those_of_this_code(tmp_path, monkeypatch, calls):
+    package, store = tmp_path / "truthfl", Store(tmp_path / "kept")
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.setattr("truthfl.__file__", str(package / "__init__.py"))
+    for number, kernel in enumerate(("x = 1;", "x = 2;", "x = 1;")):
+        (package / "kernel.c").write_text(kernel)
+        source_digest.cache_clear()
+        do_all(squares(3), store, workers=1)
+        assert len(calls) == min(number + 1, 2)
+    calls_here = ArrayCall("a:b", b"", b"", {}).address
+    monkeypatch.undo()
+    source_digest.cache_clear()
+    assert ArrayCall("a:b", b"", b"", {}).address != calls_here
 
 
 def test_work_is_done_once_and_given_in_order(tmp_path, calls):

@@ -1,17 +1,19 @@
-"""Texts from strangers, made fit for a ledger and a terminal: of bounded length, in one line, without control codes.
-
-Imports `errors`.
-"""
+"""Texts from strangers, made fit for a ledger, a terminal and a spreadsheet: bounded, in one line, no codes."""
 
 from __future__ import annotations
 
+import csv
+import io
 import unicodedata
+from collections.abc import Iterable
+from typing import Literal
 
 from truthfl.errors import InputError
 
 LONGEST_SENTENCE = 300  # letters of a reason or another sentence
 LONGEST_NAME = 200
 LONGEST_PAYMENT_NOTE = 300  # letters of how an operator pays
+FORMULA_PREFIXES = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
 
 
 def plain(text: object, longest: int = LONGEST_SENTENCE) -> str:
@@ -45,6 +47,31 @@ def plain_name(field: str, value: object) -> str:
             "characters."
         )
     return value
+
+
+def csv_text(rows: Iterable[Iterable[object]], quoting: Literal[0, 1, 2, 3] = csv.QUOTE_MINIMAL) -> str:
+    """Rows of texts and numbers as CSV, safe to open in a spreadsheet.
+
+    A participant or a class may be named "=HYPERLINK(…)", which a spreadsheet would execute. So a text that begins with
+    one of = + - @ (after white space), a tab or a line break gets an apostrophe in front.
+    """
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n", quoting=quoting)
+    writer.writerows([_cell(value) if isinstance(value, str) else value for value in row] for row in rows)
+    return target.getvalue()
+
+
+def text_of_cell(cell: str) -> str:
+    """The text that `csv_text` wrote as this cell."""
+    return cell[1:] if cell.startswith("'") and _is_formula(cell.lstrip("'")) else cell
+
+
+def _cell(text: str) -> str:
+    return f"'{text}" if _is_formula(text.lstrip("'")) else text
+
+
+def _is_formula(text: str) -> bool:
+    return text.lstrip().startswith(FORMULA_PREFIXES) or text.startswith(("\t", "\r", "\n"))
 
 
 def _is_plain(letter: str) -> bool:

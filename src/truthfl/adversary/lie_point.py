@@ -186,16 +186,13 @@ class LiePoint:
     def document(self) -> dict[str, Any]:
         """The point as JSON values."""
         names = {"rest": self.rest.name.lower(), "report": self.report.name.lower()}
-        values = asdict(self) | names | {"recipe": self.recipe.name.lower()}
-        if self.recipe is SoloRecipe.PRESCRIBED:
-            del values["recipe"]
-        return values
+        return asdict(self) | names | {"recipe": self.recipe.name.lower()}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> LiePoint:
         """The point with this document."""
         rest, report = Unlabeled[document["rest"].upper()], ReportKind[document["report"].upper()]
-        recipe = SoloRecipe[document.get("recipe", "prescribed").upper()]
+        recipe = SoloRecipe[document["recipe"].upper()]
         return cls(**{**document, "rest": rest, "report": report, "recipe": recipe})
 
 

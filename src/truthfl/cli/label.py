@@ -82,7 +82,7 @@ def label(
 
     choice = None if task is None else _named_task(task)
     named = None if choice is None else choice.load()
-    source = open_samples(data, None if choice is None or choice.is_pictures else named)
+    source = open_samples(data, None if choice is None or choice.is_pictures else named, home)
     described = None if instructions is None else _described_classes(instructions)
     told_of = () if described is None or len(described.names) == 1 else described.names
     names = _classes(classes, (named and named.classes) or told_of or DIGITS)

@@ -1,9 +1,8 @@
-"""Payments as CSV and JSON, for payout providers and accounting. Imports `book`, `job_view`, `payments`."""
+"""Payments as CSV and JSON, for payout providers and accounting."""
 
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
@@ -11,8 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.payments import Payment, payments
-
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four: the same, full width
+from truthfl.texts import csv_text
 
 
 @dataclass(frozen=True)
@@ -43,17 +41,8 @@ def payout_rows(ledger: Ledger, job: str | None = None) -> list[PayoutRow]:
 
 
 def payout_csv(rows: Iterable[PayoutRow]) -> str:
-    """CSV with a header and one line per payment, safe to open in a spreadsheet.
-
-    A client may call herself "=HYPERLINK(…)", which a spreadsheet would execute. So a text that begins with one of
-    = + - @ (after white space), a tab or a line break gets an apostrophe in front. The JSON has the unchanged texts.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([_escaped(cell) if isinstance(cell, str) else cell for cell in asdict(row).values()])
-    return text.getvalue()
+    """CSV with a header and one line per payment; the JSON has the names as they are."""
+    return csv_text([COLUMNS, *(asdict(row).values() for row in rows)], csv.QUOTE_NONNUMERIC)
 
 
 def payout_json(rows: Iterable[PayoutRow]) -> str:
@@ -77,8 +66,3 @@ def _row(payment: Payment, minor_units: int) -> PayoutRow:
         payment.reference,
         minor_units,
     )
-
-
-def _escaped(text: str) -> str:
-    is_formula = text.lstrip().startswith(FORMULA_PREFIXES) or text.startswith(("\t", "\r", "\n"))
-    return f"'{text}" if is_formula else text

@@ -1,9 +1,7 @@
-"""Data of a figure: panels, series, and the confidence interval of each point. Imports `errors`."""
+"""Data of a figure: panels, series, and the confidence interval of each point."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 from truthfl.errors import InputError
+from truthfl.texts import csv_text
 
 CONFIDENCE = 0.95
 HEADER = ("panel", "series", "x", "mean", "low", "high")
@@ -47,16 +46,12 @@ def exact_series(name: str, x: ArrayLike, y: ArrayLike) -> Series:
 
 def figure_csv(figure: Figure) -> str:
     """All points of a figure as CSV; numbers with all digits."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
+    rows: list[Sequence[object]] = [HEADER]
     for panel in figure.panels:
         for line in panel.series:
-            writer.writerows(
-                (panel.title, line.name, *map(repr, point))
-                for point in zip(line.x, line.mean, line.low, line.high, strict=True)
-            )
-    return out.getvalue()
+            points = zip(line.x, line.mean, line.low, line.high, strict=True)
+            rows += [(panel.title, line.name, *point) for point in points]
+    return csv_text(rows)
 
 
 def _numbers(values: ArrayLike) -> tuple[float, ...]:

@@ -3,8 +3,7 @@
 A file's key is a hash of the names and content ids of all samples in order: it is written again when a picture is
 added, removed, changed or renamed. It holds no labels. If it is damaged or cannot be written, the pictures are decoded.
 Pictures of one size that are small together are kept as they are; of others it is kept which can be read, and once a
-job says a shape, the pictures fitted to it. Imports `coded_text`, `array_cache`, `sample`, `pictures`, `pixels`,
-`learning.model`.
+job says a shape, the pictures fitted to it.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ from truthfl.samples.pixels import difference, load_pictures, none_readable, req
 from truthfl.samples.sample import Pixels, Problem, Shape, Source, UnreadableError
 
 CACHE, FITTED_CACHE = "cache/pictures.bin", "cache/fitted.bin"
-REVISION = 4  # to be increased when the decoder gives other pixels than before, or the file gets another form
+REVISION = 5  # to be increased when the decoder gives other pixels than before, or the file gets another form
 CHECKED_SHAPE = (64, 64, 3)  # to which a picture is fitted only to know that it can be read
 KEPT_BYTES = 100_000_000  # of pictures that are kept as they are; larger ones only when a job says a shape
+KEPT_PIXELS = 4_000_000  # of one picture that is kept as it is; larger ones may take too much memory to decode in full
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +84,9 @@ def _decode_all(source: Source, home: Path) -> DecodedPictures:
     readable: list[int] = []
     problems: list[Problem] = []
     kept: list[Pixels] = []
-    why_not = ""
+    why_not = _too_large(source)
     for position, sample in enumerate(source.samples):
         try:
-            why_not = why_not or _too_large(source, position, len(kept) + 1)
             pixels = source.pixels(position, CHECKED_SHAPE if why_not else None)
         except UnreadableError as error:
             problems.append(Problem(sample.name, sentence_of(error)))
@@ -104,12 +103,19 @@ def _decode_all(source: Source, home: Path) -> DecodedPictures:
     return DecodedPictures(source.subset(readable, problems), home, stacked(kept) if kept else None, why_not)
 
 
-def _too_large(source: Source, position: int, count: int) -> str:
-    """A sentence if so many pictures of this one's size are too large to be kept; "" otherwise."""
-    name = source.samples[position].name
-    with source.file(position) as file:
-        width, height = open_undecoded(file, name)[0].size
-    return f"{name} has {width}×{height} pixels." if 3 * width * height * count > KEPT_BYTES else ""
+def _too_large(source: Source) -> str:
+    """A sentence if pictures are too large to be kept as they are, whatever their order; "" otherwise."""
+    bytes_of_all = 0
+    for position, sample in enumerate(source.samples):
+        try:
+            with source.file(position) as file:
+                width, height = open_undecoded(file, sample.name)[0].size
+        except UnreadableError:
+            continue  # it is told when it is decoded
+        bytes_of_all += 3 * width * height
+        if width * height > KEPT_PIXELS or bytes_of_all > KEPT_BYTES:
+            return f"{sample.name} has {width}×{height} pixels."
+    return ""
 
 
 def _key(source: Source, shape: Shape | None = None) -> str:

@@ -1,19 +1,23 @@
 """Samples in a folder of picture files and its subfolders.
 
-Nothing is decoded when the folder is opened. A sample's id is a hash of the file: of all its bytes up to a megabyte,
-otherwise of its size and of evenly spaced ranges. Symbolic links out of the folder are not followed. Imports `sample`,
-`formats`, `coded_text`; `pictures` and `pixels` when a sample is read.
+Nothing is decoded when the folder is opened. A sample's id is a hash of all bytes of its file. Large files are hashed
+once: `KnownFiles` remembers them by what the system says of them. Symbolic links out of the folder are not followed.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 
 from truthfl.coded_text import CodedText, coded, decimal, english, sentence_of
-from truthfl.errors import InputError
+from truthfl.errors import InputError, ServiceError
+from truthfl.files import write_file
 from truthfl.samples.formats import (
     HEIC,
     MAX_BYTES,
@@ -26,6 +30,7 @@ from truthfl.samples.formats import (
     unread_reason,
 )
 from truthfl.samples.sample import (
+    ID_LENGTH,
     Media,
     Pixels,
     Problem,
@@ -39,28 +44,65 @@ from truthfl.samples.sample import (
 
 READ_BINARY = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 FIRST_READ = 16 * 1024  # bytes
-HASHED_WHOLE = 1_000_000  # bytes; of larger files, only ranges are hashed
-RANGES, RANGE_LENGTH = 32, 8 * 1024
+READ_AT_ONCE = 1024 * 1024  # bytes; larger files than this are remembered
+SETTLED_NS = 2_000_000_000  # a file that changed later than this ago may change again and keep its times
+KNOWN_FILES = "cache/files.json"
 
 
-def open_folder(folder: Path) -> Source:
-    """Open a folder; its samples are sorted by path."""
+class KnownFiles:
+    """Content ids of large files, by device, inode, size and times of the last change.
+
+    They are kept in a participant's folder, since a node opens her pictures anew for each message. The time of the last
+    change of the inode counts too: programs that write into a file often set its own time back.
+    """
+
+    def __init__(self, home: Path | None) -> None:
+        self._file = None if home is None else home / KNOWN_FILES
+        self._kept = _read_known(self._file)
+        self._ids, self._used = dict(self._kept), dict[str, str]()
+
+    def content_id(self, handle: int, size: int) -> str:
+        """The content id of an open file of this size; all of it is read if it is not known."""
+        key = _identity(os.fstat(handle))
+        found = self._ids.get(key)
+        if found is None:
+            found = _hash_of(handle, size)
+            status = os.fstat(handle)
+            if key == _identity(status) and time.time_ns() - status.st_ctime_ns > SETTLED_NS:
+                self._ids[key] = found
+        if key in self._ids:
+            self._used[key] = found
+        return found
+
+    def keep(self) -> None:
+        """Write those that were asked for since this was made; without the file they are computed again."""
+        if self._file is not None and self._used != self._kept:
+            with suppress(ServiceError):
+                write_file(self._file, json.dumps(self._used), private=True, sync=False)
+
+
+def open_folder(folder: Path, home: Path | None = None) -> Source:
+    """Open a folder; its samples are sorted by path. Hashes of large files are kept in `home`, if given."""
     root = folder.resolve()
+    known = KnownFiles(home)
     paths, names, contents, problems = [], [], [], []
-    for path in sorted(_files(root, str(root), "")):
-        name = _printable(path)
-        try:
-            reason = unread_reason(name)
-            if reason is not None:
-                raise UnreadableError(reason)
-            contents.append(_fingerprint(f"{root}/{path}", name))
-        except UnreadableError as error:
-            problems.append(Problem(name, sentence_of(error)))
-            continue
-        paths.append(path)
-        names.append(name)
+    try:
+        for path in sorted(_files(root, str(root), "")):
+            name = _printable(path)
+            try:
+                reason = unread_reason(name)
+                if reason is not None:
+                    raise UnreadableError(reason)
+                contents.append(_fingerprint(f"{root}/{path}", name, known))
+            except UnreadableError as error:
+                problems.append(Problem(name, sentence_of(error)))
+                continue
+            paths.append(path)
+            names.append(name)
+    finally:
+        known.keep()  # also if it was interrupted: hashing many photos may take minutes
     samples = samples_with_unique_ids(contents, names, range(len(paths)))
-    reader = FolderReader(root, tuple(paths), tuple(contents))
+    reader = FolderReader(root, tuple(paths), tuple(contents), known)
     source = Source(str(folder), "picture", samples, tuple(problems), reader)
     return require_samples(source, f"{NAMES} files")
 
@@ -68,8 +110,8 @@ def open_folder(folder: Path) -> Source:
 class FolderReader:
     """Reads files below one folder; raises `UnreadableError` for links out of it and for changed files."""
 
-    def __init__(self, root: Path, paths: tuple[str, ...], contents: tuple[str, ...]) -> None:
-        self.root, self.paths, self.contents = root, paths, contents
+    def __init__(self, root: Path, paths: tuple[str, ...], contents: tuple[str, ...], known: KnownFiles) -> None:
+        self.root, self.paths, self.contents, self.known = root, paths, contents, known
 
     def media(self, row: int) -> Media:
         from truthfl.samples.pictures import decode
@@ -102,7 +144,7 @@ class FolderReader:
         except (OSError, RuntimeError) as error:
             raise UnreadableError(_cannot_read(name, getattr(error, "strerror", None) or str(error))) from None
         try:
-            if _fingerprint_of(file.fileno(), name) != self.contents[row]:
+            if _fingerprint_of(file.fileno(), name, self.known) != self.contents[row]:
                 words = "{name} is another picture than when the folder was opened; open it again."
                 raise UnreadableError(coded("unreadable.changed", words, name=name))
             file.seek(0)
@@ -147,29 +189,33 @@ def _cannot_read(name: str, error: str) -> CodedText:
     return coded("unreadable.error", "{name} cannot be read: {error}.", name=name, error=english(error))
 
 
-def _fingerprint(path: str, name: str) -> str:
+def _fingerprint(path: str, name: str, known: KnownFiles) -> str:
     """Content id of the file at this path."""
     try:
         handle = os.open(path, READ_BINARY)
         try:
-            return _fingerprint_of(handle, name)
+            return _fingerprint_of(handle, name, known)
         finally:
             os.close(handle)
     except OSError as error:
         raise UnreadableError(_cannot_read(name, error.strerror or str(error))) from None
 
 
-def _fingerprint_of(handle: int, name: str) -> str:
+def _fingerprint_of(handle: int, name: str, known: KnownFiles) -> str:
     """Content id of an open file, with few and small reads, since there may be very many files."""
     try:
         head = os.read(handle, FIRST_READ)
-        if len(head) < FIRST_READ:
-            size, parts = len(head), [head]
-        else:
-            size = os.fstat(handle).st_size
-            parts = [_read_at(handle, start, length) for start, length in _hashed_ranges(size)]
+        size = len(head) if len(head) < FIRST_READ else os.fstat(handle).st_size
+        _require_picture(head, size, name)
+        if size == len(head):
+            return content_id(b"%d " % size, head)
+        return _hash_of(handle, size) if size <= READ_AT_ONCE else known.content_id(handle, size)
     except OSError as error:
         raise UnreadableError(_cannot_read(name, error.strerror or str(error))) from None
+
+
+def _require_picture(head: bytes, size: int, name: str) -> None:
+    """Raise `UnreadableError` unless a file that begins so, of so many bytes, is a picture that is read."""
     kind = picture_format(head)
     if kind is None:
         raise UnreadableError(no_picture(name))
@@ -178,16 +224,27 @@ def _fingerprint_of(handle: int, name: str) -> str:
     if size > MAX_BYTES:
         words, most = "{name} has {size} MB; at most {most} MB are read.", decimal(MAX_BYTES / 1e6, 0)
         raise UnreadableError(coded("unreadable.bytes", words, name=name, size=decimal(size / 1e6, 0), most=most))
-    return content_id(b"%d " % size, *parts)
 
 
-def _hashed_ranges(size: int) -> list[tuple[int, int]]:
-    """Start and length of each range of a file that is hashed."""
-    if size <= HASHED_WHOLE:
-        return [(0, size)]
-    return [(number * (size - RANGE_LENGTH) // (RANGES - 1), RANGE_LENGTH) for number in range(RANGES)]
+def _hash_of(handle: int, size: int) -> str:
+    """Content id of an open file, of which all bytes are read."""
+    os.lseek(handle, 0, os.SEEK_SET)
+    digest = sha256(b"%d " % size)
+    while block := os.read(handle, READ_AT_ONCE):
+        digest.update(block)
+    return digest.hexdigest()[:ID_LENGTH]
 
 
-def _read_at(handle: int, start: int, length: int) -> bytes:
-    os.lseek(handle, start, os.SEEK_SET)
-    return os.read(handle, length)
+def _identity(status: os.stat_result) -> str:
+    """What a file has that changes when its content does."""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _read_known(file: Path | None) -> dict[str, str]:
+    """The content ids in a file; none if there is no file, or it is damaged."""
+    try:
+        known = {} if file is None else json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    sound = isinstance(known, dict) and all(isinstance(one, str) and len(one) == ID_LENGTH for one in known.values())
+    return known if sound else {}

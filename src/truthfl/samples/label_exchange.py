@@ -3,7 +3,7 @@
 https://labelstud.io/guide/task_format: a list of tasks, each with its data and its annotations; a class is a result of
 type "choices". Exported tasks also have the sample's id in the data, so that an import still matches after files were
 renamed. With several classes per sample, the choices are all of them, and a .csv file has them as `class_sets` joins
-them. Imports `sample`, `label_state`, `label_store`, `matching`, `learning.class_sets`, `files`.
+them; names that a spreadsheet would take for formulas have an apostrophe in front there.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from truthfl.samples.label_state import UNTOUCHED, LabelState
 from truthfl.samples.label_store import LabelConflictError, LabelStore
 from truthfl.samples.matching import Matcher
 from truthfl.samples.sample import Source
+from truthfl.texts import csv_text, text_of_cell
 
 FIELD = {"picture": "image", "text": "text", "row": "text"}
 ID = "truthfl_id"
@@ -154,14 +155,12 @@ def _as_json(source: Source, states: Mapping[str, LabelState], several: bool) ->
 
 
 def _as_csv(source: Source, states: Mapping[str, LabelState]) -> str:
-    target = io.StringIO()
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[tuple[str, ...]] = [COLUMNS]
     for sample in source.samples:
         state = states.get(sample.id, UNTOUCHED)
         marks = ("1" if mark else "" for mark in (state.skipped is not None, state.flagged))
-        writer.writerow((sample.name, sample.id, state.label or "", *marks))
-    return target.getvalue()
+        rows.append((sample.name, sample.id, state.label or "", *marks))
+    return csv_text(rows)
 
 
 def _from_json(path: Path) -> Iterator[ImportedLabel]:
@@ -205,7 +204,8 @@ def _from_csv(path: Path, several: bool) -> Iterator[ImportedLabel]:
             raise InputError(f"line 1 of {path} must be a header with label, and {ID}, name, image or text.")
         rows.fieldnames = columns
         for row in rows:
-            cells = {key: (value or "").strip() for key, value in row.items() if isinstance(value, str | None)}
+            strings = {key: value or "" for key, value in row.items() if isinstance(value, str | None)}
+            cells = {key: text_of_cell(value.strip()) for key, value in strings.items()}
             where, name = f"line {rows.line_num} of {path}", cells.get(name_column, "") if name_column else ""
             skipped, flagged = (cells.get(mark, "").lower() in ("1", "true") for mark in ("skipped", "flagged"))
             names = tuple(one.strip() for one in names_in(cells[label_column], several=several))

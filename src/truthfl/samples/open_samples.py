@@ -1,7 +1,4 @@
-"""Open a folder or file of samples, whatever its format.
-
-Imports `sample`; `folder`, `arrays`, `task_samples` and `learning` when needed.
-"""
+"""Open a folder or file of samples, whatever its format."""
 
 from __future__ import annotations
 
@@ -17,11 +14,11 @@ if TYPE_CHECKING:  # the page starts without NumPy
     from truthfl.learning.task import Task
 
 
-def open_samples(path: str | os.PathLike[str], task: Task | None = None) -> Source:
+def open_samples(path: str | os.PathLike[str], task: Task | None = None, home: Path | None = None) -> Source:
     """Open a folder of PNG or JPEG files, an .npz or idx file of pictures, or a file of texts or of a table's rows.
 
     A .csv file with a column `text` and a .jsonl file hold texts; other .csv files, .parquet files and .npz files with
-    `rows` hold a table. `task` reads the file, if given.
+    `rows` hold a table. `task` reads the file, if given. In `home`, if given, it is kept which large files were hashed.
     """
     location = Path(path)
     if not location.exists():
@@ -38,7 +35,7 @@ def open_samples(path: str | os.PathLike[str], task: Task | None = None) -> Sour
     if location.is_dir():
         from truthfl.samples.folder import open_folder
 
-        return open_folder(location)
+        return open_folder(location, home)
     from truthfl.samples.arrays import open_idx, open_npz
 
     if location.suffix.lower() == ".npz":

@@ -1,7 +1,6 @@
 """How much memory decoding a picture takes, and a budget that all threads of this process share.
 
-Figures are bytes per pixel as Pillow and its libraries allocate them, measured by `benchmarks.picture_memory`. Imports
-`coded_text`, `formats`, `sample`.
+Figures are bytes per pixel as Pillow and its libraries allocate them, measured by `benchmarks.picture_memory`.
 """
 
 from __future__ import annotations
@@ -68,11 +67,12 @@ def pixel_bytes(mode: str) -> int:
     return NARROW.get(mode, 4)
 
 
-def decoding_bytes(image: Any, kind: PictureFormat, full_size: tuple[int, int], file_bytes: int) -> int:
+def decoding_bytes(image: Any, kind: PictureFormat, full_size: tuple[int, int], file_bytes: int, scans: int = 1) -> int:
     """Bytes that Pillow takes to decode this picture, of which only the header was read.
 
     full_size   its size before a JPEG decoder was asked for a smaller version
     file_bytes  the file's size
+    scans       of a JPEG file; with several, the decoder keeps all of the picture until the last
     """
     pixels, full = image.size[0] * image.size[1], full_size[0] * full_size[1]
     own: int = pixels * pixel_bytes(image.mode)
@@ -80,7 +80,7 @@ def decoding_bytes(image: Any, kind: PictureFormat, full_size: tuple[int, int], 
         return int(full * WEBP_PIXEL) + 2 * file_bytes
     if kind is HEIC:
         return int(full * (HEIC_PIXEL + 4 * (image.mode == "RGBA"))) + 2 * file_bytes
-    if kind is JPEG and "progressive" in image.info:
+    if kind is JPEG and ("progressive" in image.info or scans > 1):
         return own + 2 * int(full * _samples_per_pixel(image))
     if kind is TIFF:
         turned = own if image.getexif().get(0x0112, 1) != 1 else 0

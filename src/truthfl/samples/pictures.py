@@ -2,11 +2,11 @@
 
 A file's format is known by its first bytes, and Pillow's plugin of that format opens it. Size and memory are read from
 the header and compared with the limits before any pixel is decoded. Of files with several pictures the first counts.
-Imports `coded_text`, `formats`, `picture_memory`, `sample`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -59,6 +59,12 @@ PLUGINS = {
     HEIC: ("pillow_heif.as_plugin", "HeifImageFile"),
 }
 MOST = 16  # by which a picture is reduced to save memory
+DRAFTS = (2, 1, 0.5, 0.25)  # how much larger than what fits in the box a JPEG decoder is asked to make a picture
+MOST_SCANS = 50  # of a JPEG file; cameras and programs write at most 12 or so, and each takes time for all pixels
+START_OF_SCAN, END_OF_IMAGE = 0xDA, 0xD9
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # of JPEG; others have no length, and stand within a scan's data
+BLOCK = 64 * 1024  # bytes in which markers are looked for
+DEPTHS = (8, 10, 12, 14, 16)  # bits of gray that TIFF files hold in sixteen
 
 
 def decode(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None = None) -> Image.Image:
@@ -77,26 +83,29 @@ def decoded(content: bytes | BinaryIO, name: str, within: tuple[int, int] | None
     The context holds the memory that it takes, also for one copy or a file that is made of it.
     """
     file = BytesIO(content) if isinstance(content, bytes) else content
-    image, kind = open_undecoded(file, name)
-    full_size = width, height = image.size
-    if width * height > MAX_PIXELS:
-        words, most = "{name} is of {width:,}×{height:,} pixels; at most {most} million are decoded.", MAX_PIXELS / 1e6
-        values = {"name": name, "width": width, "height": height, "most": decimal(most, 0)}
-        raise UnreadableError(coded("unreadable.pixels", words, **values))
-    with _broken(name):
-        turn = _turn(image, kind)
-        box = None if within is None else _turned(within, turn)
-        if box is not None:
-            image.draft(None, _decoded_size(full_size, box))
-        factor = 1 if box is None else _factor(image.size, box)
-        decoding = decoding_bytes(image, kind, full_size, _length(file))
-        while box is not None and decoding + _further_bytes(image, box, factor, turn) > BUDGET.total and factor < MOST:
-            factor += 1
-        needed = decoding + _further_bytes(image, box, factor, turn)
+    for larger in DRAFTS:
+        image, kind = open_undecoded(file, name)
+        full_size = image.size
+        _require_few_pixels(full_size, name)
+        with _broken(name):
+            scans = 1 if kind is not JPEG else _require_few_scans(file, name)
+            turn = _turn(image, kind)
+            box = None if within is None else _turned(within, turn)
+            if box is not None:
+                image.draft(None, _decoded_size(full_size, box, larger))
+            factor = 1 if box is None else _factor(image.size, box)
+            decoding = decoding_bytes(image, kind, full_size, _length(file), scans)
+            most = MOST if box is not None and (kind is not JPEG or larger == DRAFTS[-1]) else factor
+            while decoding + _further_bytes(image, box, factor, turn) > BUDGET.total and factor < most:
+                factor += 1
+            needed = decoding + _further_bytes(image, box, factor, turn)
+        if box is None or kind is not JPEG or needed <= BUDGET.total:
+            break
+        file.seek(0)
     with BUDGET.reserved(needed, name):
         with _broken(name):
             image = _loaded(image, kind)
-            picture = _flattened(image, factor)
+            picture = _flattened(image, factor, _white(image, kind))
             image = None  # free it before the next copy
             if turn is not None:
                 picture = picture.transpose(turn)
@@ -158,10 +167,13 @@ def _turned(box: tuple[int, int], turn: Image.Transpose | None) -> tuple[int, in
     return (box[1], box[0]) if turn in ON_ITS_SIDE else box
 
 
-def _decoded_size(size: tuple[int, int], box: tuple[int, int]) -> tuple[int, int]:
-    """The size that a JPEG decoder is asked for: twice what fits in the box, so that the rest is done smoothly."""
+def _decoded_size(size: tuple[int, int], box: tuple[int, int], larger: float) -> tuple[int, int]:
+    """The size that a JPEG decoder is asked for: larger than what fits in the box, so that the rest is done smoothly.
+
+    Where that takes too much memory, less is asked for.
+    """
     width, height = fitting_size(size, box)
-    return min(2 * width, size[0]), min(2 * height, size[1])
+    return max(1, min(int(larger * width), size[0])), max(1, min(int(larger * height), size[1]))
 
 
 def _factor(size: tuple[int, int], box: tuple[int, int]) -> int:
@@ -191,29 +203,87 @@ def _is_gray(mode: str) -> bool:
     return mode in GRAY_MODES or mode.startswith("I;")
 
 
-def _flattened(image: Image.Image, factor: int) -> Image.Image:
+def _white(image: Image.Image, kind: PictureFormat) -> float:
+    """The value of white in a picture of more than eight bits of gray.
+
+    A TIFF file of ten or twelve bits often says that it has sixteen: its depth is the smallest that holds its largest
+    value. Values that are no whole numbers go up to 1, if none is larger.
+    """
+    if kind is not TIFF or not (image.mode.startswith("I") or image.mode == "F"):
+        return 65536
+    largest = float(image.getextrema()[1])  # type: ignore[arg-type]
+    if image.mode == "F" and largest <= 1:
+        return 1
+    depth = next((depth for depth in DEPTHS if largest < 2**depth), 32 if image.mode == "I" else 16)
+    return float(1 << depth)
+
+
+def _flattened(image: Image.Image, factor: int, white: float) -> Image.Image:
     """The picture in grays or colours on white, reduced by a whole number, converted strip by strip."""
     width, height = image.size
     mode = "L" if _is_gray(image.mode) else "RGB"
     if factor == 1 and _is_flat(image):
         return image
     if factor == 1 and width * height <= STRIP_PIXELS:
-        return _opaque(image, mode)
+        return _opaque(image, mode, white)
     target = Image.new(mode, (-(-width // factor), -(-height // factor)))
     rows = max(1, STRIP_PIXELS // width // factor) * factor
     for top in range(0, height, rows):
-        strip = _opaque(image.crop((0, top, width, min(top + rows, height))), mode)
+        strip = _opaque(image.crop((0, top, width, min(top + rows, height))), mode, white)
         target.paste(strip if factor == 1 else strip.reduce(factor), (0, top // factor))
     return target
 
 
-def _opaque(image: Image.Image, mode: str) -> Image.Image:
+def _opaque(image: Image.Image, mode: str, white: float) -> Image.Image:
     if image.mode.startswith("I"):  # sixteen bits of gray
-        image = image.convert("I").point(lambda level: level * (1 / 256))
+        image = image.convert("I").point(lambda level: level * (256 / white))
+    elif image.mode == "F" and white != 65536:
+        image = image.point(lambda level: level * (255 if white == 1 else 256 / white))
     if image.mode in TRANSPARENT_MODES or "transparency" in image.info:
         whole = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
     return image.convert(mode)
+
+
+def _require_few_pixels(size: tuple[int, int], name: str) -> None:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        words, most = "{name} is of {width:,}×{height:,} pixels; at most {most} million are decoded.", MAX_PIXELS / 1e6
+        values = {"name": name, "width": width, "height": height, "most": decimal(most, 0)}
+        raise UnreadableError(coded("unreadable.pixels", words, **values))
+
+
+def _require_few_scans(file: BinaryIO, name: str) -> int:
+    """The number of scans of a JPEG file; `UnreadableError` if decoding them would take minutes.
+
+    A scan of a few bytes goes through all pixels, so that a small file could keep a computer busy for hours.
+    """
+    start, place, scans = file.tell(), 2, 0
+    while (found := _next_marker(file, place)) is not None:
+        place, marker = found
+        if marker == END_OF_IMAGE:
+            break
+        scans += marker == START_OF_SCAN
+        if scans > MOST_SCANS:
+            words = "{name} has more than {most} scans, each of which takes time for all pixels; save it again as JPEG."
+            raise UnreadableError(coded("unreadable.scans", words, name=name, most=MOST_SCANS))
+        file.seek(place + 2)
+        place += 2 + max(2, int.from_bytes(file.read(2), "big"))
+    file.seek(start)
+    return scans
+
+
+def _next_marker(file: BinaryIO, place: int) -> tuple[int, int] | None:
+    """Place and number of the next marker of a JPEG file from a place on; None if there is none."""
+    while True:
+        file.seek(place)
+        block = file.read(BLOCK)
+        found = MARKER.search(block)
+        if found is not None:
+            return place + found.start(), block[found.start() + 1]
+        if len(block) < BLOCK:
+            return None
+        place += len(block) - 1  # a marker may lie across two blocks
 
 
 def _length(file: BinaryIO) -> int:

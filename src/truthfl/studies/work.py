@@ -1,8 +1,7 @@
-"""Work items: calls of functions whose results are stored on disk under a hash of function name and settings.
+"""Work items: calls of functions whose results are stored on disk under a hash of code, function name and settings.
 
 Items whose result is in the store are not computed again, so an interrupted study can be continued. Items are plain
-values, so they can be computed by other `Workers`: processes of this machine or of a cluster. Imports `files` and
-`learning.array_files`.
+values, so they can be computed by other `Workers`: processes of this machine or of a cluster.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+import truthfl
 from truthfl.errors import ServiceError, TruthflError
 from truthfl.files import write_file
 from truthfl.learning.array_files import npz_bytes
-
-REVISION = 1  # part of every address; increase it when a function computes something else than before
 
 Result = Mapping[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
@@ -62,8 +61,8 @@ class WorkItem:
 
     @property
     def address(self) -> str:
-        """The hash of revision, function, settings and data files."""
-        content = [REVISION, self.work, self.settings, _data_files(self.settings)]
+        """The hash of the package's source, function, settings and data files."""
+        content = [source_digest(), self.work, self.settings, _data_files(self.settings)]
         text = json.dumps(content, sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -81,6 +80,15 @@ class WorkItem:
 
 class WorkError(RuntimeError):
     """A task failed with an unexpected exception; the message has its function, settings and the exception."""
+
+
+@cache
+def source_digest() -> str:
+    """The digest of the package's source files, so that results of other code are not taken for those of this code."""
+    folder = Path(truthfl.__file__).parent
+    files = sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.[ch]"))
+    content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _data_files(settings: Mapping[str, Any]) -> list[list[Any]]:

@@ -151,7 +151,7 @@ def pictures_and_labels(data: Path, home: Path) -> OwnPictures:
 
 def _unlabeled_pictures(data: Path, home: Path) -> tuple[Source, Callable[[Offer], Images], tuple[int, ...] | None]:
     """Her readable pictures in labeling order, as a source and for an offer; their shape, None if they are fitted."""
-    ordered = in_kept_order(open_samples(data), home)
+    ordered = in_kept_order(open_samples(data, home=home), home)
     if not data.is_dir():
         source, images = load_pictures(ordered)
         return source, lambda _: images, images.shape[1:]

@@ -1,6 +1,6 @@
 """`ArrayCall`: a function called with objects that hold arrays, as a task that is known by its content.
 
-Large arrays are left out of the pickled objects and named by their digest, so that each travels once. Imports `work`.
+Large arrays are left out of the pickled objects and named by their digest, so that each travels once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truthfl.errors import TruthflError
-from truthfl.studies.work import REVISION, Result, WorkError
+from truthfl.studies.work import Result, WorkError, source_digest
 
 LARGE = 1 << 14  # bytes of an array that travels on its own
 MOST_KEPT = 4  # objects that calls have in common, unpickled
@@ -39,8 +39,8 @@ class ArrayCall:
 
     @cached_property
     def address(self) -> str:
-        """The hash of revision, function and arguments, in which arrays are named by their digests."""
-        parts = [str(REVISION).encode(), self.work.encode(), self.common, self.own]
+        """The hash of the package's source, function and arguments, in which arrays are named by their digests."""
+        parts = [source_digest().encode(), self.work.encode(), self.common, self.own]
         return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:32]
 
     def do(self) -> Result:

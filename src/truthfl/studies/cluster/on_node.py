@@ -1,18 +1,12 @@
-"""Computes a task on a node, if that has the same versions as the machine that asks.
-
-Imports `parcel`, `learning` and `work`.
-"""
+"""Computes a task on a node, if that has the same versions as the machine that asks."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import socket
 from collections.abc import Mapping
-from functools import cache
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import truthfl
@@ -20,7 +14,7 @@ from truthfl.errors import TruthflError
 from truthfl.learning.compiled import kernel
 from truthfl.learning.elsewhere import limit_threads
 from truthfl.studies.cluster.parcel import opened
-from truthfl.studies.work import WorkError
+from truthfl.studies.work import WorkError, source_digest
 
 SOURCE, KERNEL = "source", "kernel"
 LESSER = {"avx512": ("avx2", "plain", "off"), "avx2": ("plain", "off"), "plain": ("off",)}  # instruction sets
@@ -47,7 +41,13 @@ def facts() -> dict[str, str]:
     """What must be the same on all machines, so that results are."""
     versions = {name: version(name.lower()) for name in ("NumPy", "SciPy")}
     python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python, "truthfl": truthfl.__version__, SOURCE: _source(), **versions, KERNEL: _kernel_name()}
+    return {
+        "Python": python,
+        "truthfl": truthfl.__version__,
+        SOURCE: source_digest(),
+        **versions,
+        KERNEL: _kernel_name(),
+    }
 
 
 def unfit_reason(expected: Mapping[str, str], own: Mapping[str, str], host: str) -> str:
@@ -77,15 +77,6 @@ def _use_kernel(wanted: str) -> None:
     if wanted in LESSER.get(_kernel_name(), ()):
         os.environ["TRUTHFL_KERNEL"] = wanted
         kernel.cache_clear()
-
-
-@cache
-def _source() -> str:
-    """The digest of the package's source files."""
-    folder = Path(truthfl.__file__).parent
-    files = sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.[ch]"))
-    content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in files)
-    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _renamed(error: Exception, names: Mapping[str, str]) -> Exception:

@@ -1,9 +1,7 @@
-"""Claims of the paper compared with results: each holds, does not hold, or is undecided. Imports `reporting.figure`."""
+"""Claims of the paper compared with results: each holds, does not hold, or is undecided."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -13,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from truthfl.errors import InputError
 from truthfl.reporting.figure import mean_interval
+from truthfl.texts import csv_text
 
 HOLDS, DOES_NOT_HOLD, UNDECIDED = "holds", "does not hold", "undecided"
 
@@ -98,12 +97,8 @@ def computed_claim(figure: str, claimed: str, obtained: str, *, holds: bool, rea
 
 def claims_csv(claims: Sequence[Claim]) -> str:
     """CSV text with one row per claim."""
-    out = io.StringIO()
     names = [field.name for field in fields(Claim)]
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(["" if (value := getattr(claim, name)) is None else value for name in names] for claim in claims)
-    return out.getvalue()
+    return csv_text([names, *([getattr(claim, name) for name in names] for claim in claims)])
 
 
 def format_interval(estimate: float, low: float, high: float) -> str:

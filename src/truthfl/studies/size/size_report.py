@@ -1,13 +1,8 @@
-"""The results of the study as tables, CSV files, picture and HTML report.
-
-Imports `files`, `size_findings`, `size_picture`, `size_study` and `reporting`.
-"""
+"""The results of the study as tables, CSV files, picture and HTML report."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from truthfl.files import write_file
@@ -17,6 +12,7 @@ from truthfl.studies.size.size_findings import RuleFinding, SizeFinding
 from truthfl.studies.size.size_picture import drawn
 from truthfl.studies.size.size_study import LAWS, SizeStudy
 from truthfl.studies.verify.regret import Estimate
+from truthfl.texts import csv_text
 
 WORTH_COLUMNS = ("clients", "labels each", "cost", "worth", "95% interval", "by the model", "jobs to tell")
 RULE_COLUMNS = ("clients", "pay / cost", "risk", "regret", "95% interval", "of the cost", "95% interval", "best lie")
@@ -120,22 +116,20 @@ def sizes_csv(study: SizeStudy) -> str:
             row += [
                 value for name in of_rule for value in _values(None if found is None else getattr(found, name), name)
             ]
-        rows.append(["" if value is None else str(value) for value in row])
-    return _csv(header, rows)
+        rows.append(row)
+    return csv_text([header, *rows])
 
 
 def lies_csv(study: SizeStudy) -> str:
     """CSV text with what every lie gains at every size, as a share of cost."""
     found = [(each.clients, rule, getattr(each, rule)) for each in study.sizes for rule in RULES]
-    return _csv(
-        ["clients", "rule", "lie", "gain", "low", "high"],
-        (
-            [str(clients), rule, lie.lie, *map(str, _values(lie.gain))]
-            for clients, rule, of_rule in found
-            if of_rule is not None
-            for lie in of_rule.lies
-        ),
+    rows = (
+        [clients, rule, lie.lie, *_values(lie.gain)]
+        for clients, rule, of_rule in found
+        if of_rule is not None
+        for lie in of_rule.lies
     )
+    return csv_text([["clients", "rule", "lie", "gain", "low", "high"], *rows])
 
 
 def _rule_row(each: SizeFinding, found: RuleFinding | None) -> list[str]:
@@ -166,14 +160,6 @@ def _values(value: object, name: str = "") -> list[object]:
     if value is None:
         return [None] * len(_parts(name))
     return [value.value, value.low, value.high] if isinstance(value, Estimate) else [value]
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 FILES = ("sizes.png", "sizes.svg", "sizes.csv", "lies.csv")

@@ -1,7 +1,4 @@
-"""The best lies ex post: for each client on each measured split, the lie that gained most there.
-
-Imports `verification`.
-"""
+"""The best lies ex post: for each client on each measured split, the lie that gained most there."""
 
 from __future__ import annotations
 
@@ -29,13 +26,13 @@ class BestInHindsight:
 
 def best_in_hindsight(measurement: LieMeasurement, rule: int) -> list[BestInHindsight]:
     """The best lie of each measured case under a rule."""
-    gains, names = measurement.gains[rule], measurement.test.draws[0].clients.name
+    gains = measurement.gains[rule]
     best = gains.gain.argmax(axis=0)
     found = []
     for number, case in enumerate(measurement.cases):
         gain = float(gains.gain[best[number], number]) / gains.unit
         words = measurement.points[best[number]].words if gain > 0 else "the truth"
-        client = str(case.client) if names is None else names[case.client]
+        client = measurement.test.name_on(case.place.draw, case.client)
         found.append(BestInHindsight(case.place.draw, case.place.split, client, words, max(gain, 0.0)))
     return found
 

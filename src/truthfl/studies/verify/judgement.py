@@ -1,7 +1,4 @@
-"""Makes the verdicts of a measurement.
-
-Imports `verification`, `regret`, `verdicts`, `lie_trainer`, `adversary` and `mechanism`.
-"""
+"""Makes the verdicts of a measurement."""
 
 from __future__ import annotations
 
@@ -159,21 +156,30 @@ def _clients(measurement: LieMeasurement, rule: int, loss_value: float) -> list[
     worth = loss_value * (honest.without - honest.loss)
     reached = np.isfinite(found.mean(rule))
     tried = [k for k, point in enumerate(found.points) if reached[k] and point in measurement.points]
-    clients = measurement.test.draws[0].clients
+    people, searched_people = np.array(measurement.people), np.array(measurement.searched)
+    numbers = {name: number for number, name in enumerate(_in_order(measurement))}
+    group = np.array([numbers[name] for name in measurement.people])
     verdicts = []
-    for client in np.unique(honest.liar).tolist():
-        searched, own = measurement.searched == client, honest.liar == client
+    for name, number in numbers.items():
+        searched, own = searched_people == name, people == name
         mean = found.gains[rule][tried][:, searched].mean(axis=1) if searched.any() else found.mean(rule)[tried]
         best = found.points[tried[int(np.argmax(mean))]]
         unit = max(float(gains.pay[own].mean()), float(gains.cost[own].mean()))
         of_best = gains.gain[measurement.points.index(best)]
         verdicts.append(
             ClientVerdict(
-                client=str(client) if clients.name is None else clients.name[client],
+                client=name,
                 best_lie=best.words,
-                **_named("gain", mean_of_group(of_best, 1.0 / unit, honest.liar, client)),
-                **_named("worth", mean_of_group(worth, 1.0, honest.liar, client)),
+                **_named("gain", mean_of_group(of_best, 1.0 / unit, group, number)),
+                **_named("worth", mean_of_group(worth, 1.0, group, number)),
                 cost=float(gains.cost[own].mean()),
             )
         )
     return verdicts
+
+
+def _in_order(measurement: LieMeasurement) -> list[str]:
+    """The names of the clients of the measured cases, those of the job's own draw first."""
+    test, people = measurement.test, set(measurement.people)
+    names = [test.name_on(draw, k) for draw, rules in enumerate(test.draws) for k in range(len(rules.clients))]
+    return [name for name in dict.fromkeys(names) if name in people]

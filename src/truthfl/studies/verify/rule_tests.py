@@ -82,6 +82,11 @@ class RuleTest:
         """This client's number on a draw; on a draw whose plan leaves clients out, one of those who are asked."""
         return client % len(self.draws[draw].clients)
 
+    def name_on(self, draw: int, client: int) -> str:
+        """The name of the client of this number on a draw; other draws may leave out others."""
+        names = self.draws[draw].clients.name
+        return str(client) if names is None else names[client]
+
     @property
     def runs_per_case(self) -> int:
         """Training runs for each lie in each case: Shapley pay needs a second one, in a coalition."""

@@ -1,8 +1,4 @@
-"""Searches the lies that gain most under the rules of a test, and measures them on splits that the search did not see.
-
-Imports `lie_trainer`, `pairs`, `regret`, `rule_tests`, `adversary`, `learning.behaviour`, `studies.work` and
-`mechanism.checks`.
-"""
+"""Searches the lies that gain most under the rules of a test, and measures them on splits the search did not see."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from truthfl.adversary.known_losses import KnownLosses
 from truthfl.adversary.lie_pay import Gains, Honest, gains
 from truthfl.adversary.lie_point import LiePoint
 from truthfl.adversary.lie_search import SearchResult, client_and_split, rungs_of, search
@@ -54,7 +49,7 @@ class VerificationDesign:
 class LieMeasurement:
     """The lies of a rule test: those that were searched, and those that were measured.
 
-    found     the search, with `searched`, the client of each of its cases
+    found     the search, with `searched`, the name of the client of each of its cases
     points    the measured lies
     gains     of the measured lies, under each rule
     honest    honest work in the measured cases
@@ -66,7 +61,7 @@ class LieMeasurement:
     test: RuleTest
     design: VerificationDesign
     found: SearchResult
-    searched: IntArray
+    searched: tuple[str, ...]
     points: tuple[LiePoint, ...]
     gains: tuple[Gains, ...]
     honest: Honest
@@ -75,9 +70,18 @@ class LieMeasurement:
     runs: int
 
     @property
+    def people(self) -> tuple[str, ...]:
+        """The name of the client of each measured case."""
+        return _names(self.test, self.cases)
+
+    @property
     def cluster(self) -> IntArray:
         """The cluster of each case: cases of one cluster depend on each other."""
         return clusters([case.place for case in self.cases])
+
+
+def _names(test: RuleTest, cases: Sequence[StudyCase]) -> tuple[str, ...]:
+    return tuple(test.name_on(case.place.draw, case.client) for case in cases)
 
 
 def clusters(places: Sequence[Place]) -> IntArray:
@@ -97,7 +101,7 @@ def measure_lies(
     """Search the lies that gain most under each rule, and measure them on the other splits."""
     sizes, solo = test.draws[0].clients.dataset_size, test.needs(Evidence.SOLO_LOSS)
     space = LieSpace.of_job(test.draws[0].batch_size, sizes, design.most_labels, solo=solo, recipes=design.recipes)
-    found, searched = _search(test, design, space, store, workers, progress)
+    found, searched, runs = _search(test, design, space, store, workers, progress)
     points = _finalists(test, design, space, found)
     cases = _measured_cases(test, design, len(points))
     measured = known_losses(test, cases, store, workers=workers, progress=progress)
@@ -110,13 +114,13 @@ def measure_lies(
         test,
         design,
         found,
-        searched.liar,
+        searched,
         points,
         tuple(gains(payers_of(test, rule), points, lied, honest) for rule in range(len(test.names))),
         honest,
         tuple(cases),
         tuple(pairs),
-        searched.runs + measured.runs + (runs_per_pair(test) * len(design.measured) if pairs else 0),
+        runs + measured.runs + (runs_per_pair(test) * len(design.measured) if pairs else 0),
     )
 
 
@@ -127,7 +131,8 @@ def _search(
     store: Store,
     workers: int | Workers | None,
     progress: Progress | None,
-) -> tuple[SearchResult, KnownLosses]:
+) -> tuple[SearchResult, tuple[str, ...], int]:
+    """What was found, the names of the clients of its cases, and the number of training runs."""
     asked, rules, places = asked_clients(test.draws[0].clients.weight), len(test.names), design.searched
     rungs = rungs_of(int(SEARCH_SHARE * design.runs) // test.runs_per_case, rules)
     chosen = [client_and_split(k, len(asked), len(places)) for k in range(rungs[-1].cases)]
@@ -142,7 +147,7 @@ def _search(
         of_rules = [gains(payers_of(test, rule), points, lied, honest) for rule in range(rules)]
         return np.stack([of_rule.gain / of_rule.unit for of_rule in of_rules])
 
-    return search(measure, space, rungs, rules, design.seed), known
+    return search(measure, space, rungs, rules, design.seed), _names(test, cases), known.runs
 
 
 def _finalists(

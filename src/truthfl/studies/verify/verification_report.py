@@ -1,17 +1,12 @@
-"""The results of a verification as table, picture, CSV files and HTML report.
-
-Imports `files`, `hindsight`, `job_verification`, `judgement`, `verdicts`, `adversary.lie_point` and `reporting`.
-"""
+"""The results of a verification as table, picture, CSV files and HTML report."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from truthfl.adversary.lie_point import KINDS
+from truthfl.adversary.lie_point import KINDS, LiePoint
 from truthfl.files import write_file
 from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
@@ -19,6 +14,7 @@ from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
 from truthfl.studies.verify.job_verification import JobVerification
 from truthfl.studies.verify.judgement import measured_lie
 from truthfl.studies.verify.verdicts import Verdict
+from truthfl.texts import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -174,35 +170,27 @@ def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Can
 
 def lies_csv(verification: JobVerification) -> str:
     """CSV text with every measured lie under every rule: numbers of the point, gain ex ante and its interval."""
-    header = ["rule", "kind", "lie", "labels", "rest", "batch", "report", "scale", "last_scale", "noise"]
-    return _csv([*header, "gain", "low", "high"], _lie_rows(verification))
+    header = ["rule", "kind", "lie", *LiePoint().document(), "gain", "low", "high"]
+    return csv_text([header, *_lie_rows(verification)])
 
 
-def _lie_rows(verification: JobVerification) -> Iterable[list[str]]:
+def _lie_rows(verification: JobVerification) -> Iterable[list[object]]:
     for measurement, verdicts in verification.results:
         for verdict, gains in zip(verdicts, measurement.gains, strict=True):
             for point, of_point in zip(measurement.points, gains.gain, strict=True):
                 lie = measured_lie(point, of_point, gains.unit, measurement.cluster)
-                numbers = (f"{value:.6f}" for value in (lie.gain, lie.low, lie.high))
-                yield [verdict.rule, lie.kind, lie.words, *map(str, lie.point.values()), *numbers]
+                numbers = (round(value, 6) for value in (lie.gain, lie.low, lie.high))
+                yield [verdict.rule, lie.kind, lie.words, *lie.point.values(), *numbers]
 
 
 def clients_csv(verdict: Verdict) -> str:
     """CSV text with one line per client: what her work is worth and costs, and the best lie for her."""
-    return _csv(list(vars(verdict.clients[0])), (_texts(each) for each in verdict.clients))
+    return _csv_of(verdict.clients)
 
 
-def _texts(record: object) -> list[str]:
-    """The fields of a dataclass as text."""
-    return list(map(str, vars(record).values()))
-
-
-def _csv(header: list[str], lines: Iterable[list[str]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(lines)
-    return text.getvalue()
+def _csv_of(records: Sequence[object]) -> str:
+    """CSV text with one line per object of a dataclass."""
+    return csv_text([list(vars(records[0])), *(vars(each).values() for each in records)])
 
 
 def write_verification(verification: JobVerification, scope: str, folder: Path, provenance: Section) -> Path:
@@ -253,7 +241,7 @@ def write_verification(verification: JobVerification, scope: str, folder: Path, 
     write_file(folder / "does-lying-pay.svg", svg)
     write_file(folder / "lies.csv", lies_csv(verification))
     write_file(folder / "clients.csv", clients_csv(own))
-    write_file(folder / "ex_post.csv", _csv(list(vars(in_hindsight[0])), (_texts(each) for each in in_hindsight)))
+    write_file(folder / "ex_post.csv", _csv_of(in_hindsight))
     write_file(path, page(Report("Does lying pay?", lead, [answer, worth, ex_post, meaning, provenance])))
     return path
 
