@@ -302,11 +302,10 @@ def test_a_minority_of_bad_or_borrowed_models_moves_no_level_beyond_honest_ones_
 
 def test_the_variance_of_the_level_is_that_of_a_median():
     drawn = np.random.default_rng(4)
-    assert [level_variance(clients) for clients in (1, 2)] == [1.0, 1.0]
-    for clients in (3, 5, 9, 25):
+    for clients in (1, 3, 5, 9, 25):
         simulated = np.median(drawn.standard_normal((100_000, clients)), axis=1).var()
         assert level_variance(clients) == pytest.approx(simulated, rel=0.04)
-    for clients in (4, 10):
+    for clients in (2, 4, 10):
         assert level_variance(clients) >= np.median(drawn.standard_normal((100_000, clients)), axis=1).var()
 
 
