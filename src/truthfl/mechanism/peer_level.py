@@ -47,7 +47,7 @@ def level_variance(clients: int) -> float:
     """Variance of a client's level among so many, over that of one solo loss: of a median of normal values.
 
     The pilot counts as one client, so the median is of `clients` values: exact for 1, 2% too small for 3, nearly exact
-    for more odd numbers, and too large for even ones. In a job of two the pilot's own level stands, the mean of at least
-    three clients.
+    for more odd numbers, and too large for even ones. In a job of two the pilot's own level stands, the mean of
+    at least three clients.
     """
     return math.pi / (2.0 * clients + math.pi - 2.0)
