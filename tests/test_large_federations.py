@@ -15,7 +15,7 @@ from truthfl.learning import audition_pilot, gradients
 from truthfl.learning.federations import server_side
 from truthfl.learning.gradients import measure_reduced_and_whole
 from truthfl.learning.reduced_federation import reduce_federation
-from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice, peer_level
+from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice
 from truthfl.mechanism import budget as batch_budget
 from truthfl.mechanism.audition_batches import _stationary
 from truthfl.mechanism.audition_plan import plan_audition
@@ -88,18 +88,6 @@ def test_thresholds_choose_the_numbers_that_all_costs_choose_also_at_ties(shape)
     samples = rng.integers(int(numbers[0]), 400, len(cost))
     arrays = (numbers, worth, price, cost, samples)
     np.testing.assert_array_equal(label_choice.cheapest_numbers(*arrays), label_choice._by_all_costs(*arrays))
-
-
-def test_solo_losses_that_are_not_sorted_shift_the_level_as_those_that_are(monkeypatch):
-    rng = np.random.default_rng(9)
-    cases = [rng.standard_normal(count) * scale for count in (1, 2, 7, 500) for scale in (0.3, 4.0)]
-    cases += [np.where(rng.random(300) < 0.3, np.nan, np.round(rng.standard_normal(300), 1)), np.full(3, np.nan)]
-    cases[-2][:90] += 20.0
-    for excess in cases:
-        by_order = peer_shifts(excess)
-        with monkeypatch.context() as patch:
-            patch.setattr(peer_level, "SORTED_UP_TO", 0)
-            np.testing.assert_allclose(peer_shifts(excess), by_order, rtol=1e-12, atol=1e-14)
 
 
 def test_the_batch_by_newton_solves_its_equation():

@@ -17,6 +17,7 @@ from truthfl.errors import InfeasibleError
 from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.label_choice import Bins, cheapest_in_bins, cheapest_numbers
+from truthfl.mechanism.peer_level import level_variance
 from truthfl.mechanism.solo_curve import SoloCurve
 
 CAP_DEVIATIONS = 3.09  # of honest pay, one in 1,000 is above the cap
@@ -79,7 +80,7 @@ class LabelTask:
         """
         slope, error = self.solo.slope(self.numbers), self.solo.slope_error(self.numbers)
         known = slope > SLOPE_ERRORS * error
-        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + 1.0 / self.count)
+        deviation = self.solo.spread(self.numbers) * math.sqrt(1.0 + level_variance(self.count))
         raw = deviation / np.where(known, slope, 1.0)
         if known.sum() < FEWEST_TO_SMOOTH or not (raw[known] > 0).all():
             return np.where(known, raw, np.inf)

@@ -5,6 +5,7 @@ docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `peer_level`,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
 from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.peer_level import GATE_DEVIATIONS
+from truthfl.mechanism.peer_level import GATE_DEVIATIONS, level_variance
 from truthfl.mechanism.solo_curve import SoloCurve
 
 FLOOR_DEVIATIONS = 2.0  # standard deviations by which computing pay is above 0, if the margin suffices
@@ -74,7 +75,7 @@ class PayTerms:
         def terms(labels: FloatArray, *arrays: FloatArray) -> tuple[FloatArray, ...]:
             place = place_of(labels)
             own = spread[place]
-            gate = GATE_DEVIATIONS * np.sqrt(1.0 + 1.0 / self.count) * own
+            gate = GATE_DEVIATIONS * math.sqrt(1.0 + level_variance(self.count)) * own
             return level[place], own, gate, *self._pay(total, slope[place], own, labels, *arrays)
 
         return ClientPay(*in_blocks(terms, labels, batches, *self.arrays))
@@ -126,7 +127,7 @@ class PayTerms:
             joint_slope = np.where(visible, price * np.square(batches) / np.where(visible, sampling, 1.0), 0.0)
         own_worth = joint_slope * self.joint_curve / total**2
         label_slope = np.maximum(label_cost - own_worth, 0.0) * labels / slope
-        label_error = label_slope * spread * np.sqrt(1.0 + 1.0 / self.count)
+        label_error = label_slope * spread * math.sqrt(1.0 + level_variance(self.count))
         joint_error = joint_slope * self.loss_error
         share = np.square(label_error)
         variance = np.maximum(share + np.square(joint_error), 1e-300)

@@ -1,22 +1,22 @@
 """The level of solo losses that is expected of a client, corrected by the solo losses of the other clients.
 
 Whatever all clients have in common (their data are less alike than the pilot's, the test set is hard) moves all solo
-losses. The others tell by how much; a client's own loss has no part in her own level, so nobody moves it by what she
-does. docs/mechanism.md, section 8. Imports `blocks` and `checks`.
+losses. The median of the others tells by how much. A client's own loss has no part in their own level, and no single
+loss, however high or low, moves another's level beyond the losses next to the middle. docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from truthfl.mechanism.blocks import in_blocks
-from truthfl.mechanism.checks import FloatArray, IntArray
+from truthfl.mechanism.checks import FloatArray
 
 MOST_SHIFT = 6.0  # standard deviations
 GATE_DEVIATIONS = 5.0  # 3.72 would do for a normal excess to be larger once in 10,000; that of solo losses has a tail
-
-SORTED_UP_TO = 1 << 16  # solo losses; more are not sorted, and their sum is in another order
+FEWEST = 3  # other clients and the pilot, of whom a median does not follow one
 
 
 def peer_shifts(excess: ArrayLike) -> FloatArray:
@@ -24,51 +24,30 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
 
     excess  (N,) (solo loss − pilot's level) / spread of each client; NaN where there is no solo loss
 
-    Of the other clients and the pilot, which counts as one more client with an excess of 0, those are left out whose
-    excess is more than `GATE_DEVIATIONS` above the median; the shift is the mean of the rest, at most `MOST_SHIFT` up
-    or down, so that even a majority that does not label at all does not pass.
-
-    The median of the others is one of three for those who have a solo loss, and one for all who have none: which of
-    them, one or two comparisons of her own excess with the middle of all tell.
+    The shift is the median of the other clients and of the pilot, which counts as one more client with an excess of 0.
+    It is at most `MOST_SHIFT` up or down, so that even a majority that does not label at all does not pass. Of two,
+    each would follow the other: there the pilot decides alone.
     """
-    own = np.asarray(excess, dtype=float)
-    present = np.isfinite(own)
-    known = np.zeros(int(present.sum()) + 1)  # the pilot's is the last one
-    known[:-1] = own[present]
-    last = len(known) - 1
-    lower, upper = max((last - 1) // 2, 0), last // 2  # the middle of one fewer than all
-    places = np.array([lower, lower + 1, upper, upper + 1, (last + 1) // 2])
-    np.minimum(places, last, out=places)
-    if len(known) < SORTED_UP_TO:
-        known.sort()
-    else:
-        known.partition(np.unique(places))
-    low, next_low, high, next_high, above = known[places].tolist()
-    medians = np.array([low + high, low + next_high, next_low + next_high, high + above]) / 2.0
-    limits = medians + GATE_DEVIATIONS
-    kept, total = _counts_and_sums(known, limits)
-
-    def shift(own: FloatArray, present: np.ndarray) -> FloatArray:
-        case = (own <= high).astype(np.intp)
-        case += own <= low
-        if not present.all():
-            case[~present] = 3
-        counted = present & (own <= limits[case])
-        mean = total[case]
-        mean -= np.where(counted, own, 0.0)
-        mean /= np.maximum(kept[case] - counted, 1)
-        return np.asarray(np.clip(mean, -MOST_SHIFT, MOST_SHIFT))
-
-    return np.asarray(in_blocks(shift, own, present))
+    own = np.clip(np.asarray(excess, dtype=float), -MOST_SHIFT, MOST_SHIFT)
+    absent = np.isnan(own)
+    known = np.sort(np.append(own[~absent], 0.0))
+    others = len(known) - 1  # of who has a solo loss, with the pilot
+    shifts = np.zeros_like(own)
+    if others >= FEWEST:
+        low, high = (
+            np.where(own <= known[place], known[place + 1], known[place]) for place in ((others - 1) // 2, others // 2)
+        )
+        shifts = (low + high) / 2.0
+    if absent.any():
+        shifts[absent] = np.median(known) if len(known) >= FEWEST else 0.0
+    return shifts
 
 
-def _counts_and_sums(known: FloatArray, limits: FloatArray) -> tuple[IntArray, FloatArray]:
-    """How many values are at or below each limit, and their sums, from the lowest value on if they are sorted."""
-    if len(known) < SORTED_UP_TO:
-        kept = np.searchsorted(known, limits, side="right")
-        return kept, np.concatenate(([0.0], np.cumsum(known)))[kept]
-    within = known <= limits.min()
-    tail = np.sort(known[~within])
-    more = np.searchsorted(tail, limits, side="right")
-    sums = known.sum(where=within) + np.concatenate(([0.0], np.cumsum(tail)))[more]
-    return int(within.sum()) + more, sums
+def level_variance(clients: int) -> float:
+    """Variance of a client's level among so many, over that of one solo loss: of a median of normal values.
+
+    The pilot counts as one client, so the median is of `clients` values: exact for 1, 2% too small for 3, nearly exact
+    for more odd numbers, and too large for even ones. In a job of two the pilot's own level stands, the mean of
+    at least three clients.
+    """
+    return math.pi / (2.0 * clients + math.pi - 2.0)
