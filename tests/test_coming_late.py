@@ -1,17 +1,29 @@
 """Who joins when the job has begun, and who is away when its server goes on."""
 
+import threading
 import time
 from dataclasses import replace
 
 import pytest
 
 from audition_jobs import Plans, Setting, audition_job
+from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import enrolment
-from truthfl.federation.protocol.enrolment import LATE_NEWS
+from truthfl.federation.protocol.command_rules import require_removable
+from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
+from truthfl.federation.protocol.job_control import JobControl
+from truthfl.federation.protocol.live_status import LABELING
+from truthfl.federation.protocol.messages import ENROL, LABELS, query_message
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import FIRST_NODE
 from truthfl.ledger import participant_folder
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.command_rows import give_command
+from truthfl.ledger.commands import new_command
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.signing import new_key, public_line
 
 DORA = FIRST_NODE + 3
 
@@ -103,3 +115,98 @@ def test_but_not_for_ever(tmp_path, plans, monkeypatch):
     found = setting.go(Comings(setting.grid, DORA, lambda _: False))
     assert 1 <= found.delivered["Dora"] < len(found.rounds)
     assert found.delivered["Ada"] == len(found.rounds)
+
+
+class Silent(Comings):
+    """A grid on which this node is connected, and its computer answers nothing."""
+
+    def __init__(self, grid, node):
+        super().__init__(grid, node, lambda _: True)
+
+    def _reply_to(self, message, number):
+        reply = super()._reply_to(message, number)
+        return None if message.metadata.dst_node_id == self.node else reply
+
+    def pull_messages(self, message_ids):
+        return [reply for reply in super().pull_messages(message_ids) if reply is not None]
+
+
+def test_who_connects_and_says_nothing_delays_nobody(tmp_path, plans):
+    def seconds_of(folder, grid_of):
+        setting = Setting(folder, plans, job=one_second(folder))
+        grid, begun = grid_of(setting.grid), time.monotonic()
+        found = setting.go(grid)
+        assert [offer.client.name for offer in found.agreement.offers] == ["Ada", "Ben", "Cleo"]
+        assert found.finished
+        return time.monotonic() - begun, grid
+
+    away, _ = seconds_of(made(tmp_path / "away"), lambda grid: Comings(grid, DORA, lambda _: False))
+    silent, grid = seconds_of(made(tmp_path / "silent"), lambda grid: Silent(grid, DORA))
+    assert silent < 2 * away + 3.0
+    assert grid.asked.count((DORA, f"query.{ENROL}")) == 1, "she is asked again only after REPLY_TIMEOUT"
+
+
+def test_who_never_answered_can_be_removed_while_the_others_train(tmp_path, plans):
+    setting = Commanded(tmp_path, plans, job=one_second(tmp_path))
+
+    def removable():
+        with open_ledger(setting.folder / "ledger.db") as book:
+            (name,) = book.jobs()
+            require_removable(job_view(name, book.entries(name)), "Dora")
+        setting.command("remove", client="Dora")
+
+    found = setting.go(At(Comings(setting.grid, DORA, lambda _: False), "train", 2, removable))
+    assert found.finished
+    assert [command.fields["client"] for _, command in found.valid_commands] == ["Dora"]
+    assert check(setting.entries()) is None
+
+
+def test_a_silent_node_is_asked_again_now_and_then(tmp_path, plans, monkeypatch):
+    monkeypatch.setattr(enrolment, "REPLY_TIMEOUT", 0.2)
+    setting = Setting(tmp_path, plans, job=one_second(tmp_path))
+    with open_ledger(tmp_path / "ledger.db") as book:
+        grid = Silent(setting.grid, DORA)
+        roster = Roster(grid, book, "j", setting.job.clients.name, setting.job.server, (8, 8, 1))
+        for _ in range(3):
+            roster.refresh()
+        assert sorted(roster.node_of) == ["Ada", "Ben", "Cleo"]
+        assert grid.asked.count((DORA, f"query.{ENROL}")) == 1
+        time.sleep(0.3)
+        grid.node = None  # she answers from now on
+        roster.refresh()
+        roster.refresh()
+    assert sorted(roster.node_of) == ["Ada", "Ben", "Cleo", "Dora"]
+
+
+@pytest.mark.parametrize("kind", ["remove", "pause", "end"])
+def test_a_command_takes_effect_while_the_server_waits_for_a_reply(tmp_path, plans, kind):
+    setting = Setting(tmp_path, plans, job=audition_job(tmp_path))
+    key = new_key()
+    with open_ledger(tmp_path / "ledger.db") as book:
+        book.append("j", "job", "job", {"operator_key": public_line(key)})
+        roster = Roster(
+            Silent(setting.grid, DORA),
+            book,
+            "j",
+            setting.job.clients.name,
+            setting.job.server,
+            (8, 8, 1),
+            control=JobControl(book, "j", public_line(key)),
+        )
+        roster.node_of = {name: FIRST_NODE + place for place, name in enumerate(roster.names)}
+        clock = roster.stage(LABELING, 60.0)
+        fields = {"client": "Dora"} if kind == "remove" else {}
+
+        def command():
+            with open_ledger(tmp_path / "ledger.db") as own:
+                give_command(own, "j", key, lambda: new_command(kind, "j", "Olga", **fields))
+
+        timer, begun = threading.Timer(0.5, command), time.monotonic()
+        timer.start()
+        messages = [
+            query_message(LABELS, node, {"offer": "x", "seconds_left": 1.0}) for node in roster.node_of.values()
+        ]
+        replies = roster.ask(messages, timeout=60.0, clock=None if kind == "remove" else clock)
+        assert 0.5 <= time.monotonic() - begun < 20.0
+        timer.join()
+    assert {node for node, _ in replies} == {FIRST_NODE, FIRST_NODE + 1, FIRST_NODE + 2}

@@ -237,6 +237,43 @@ def test_a_server_that_is_started_again_is_found_again(keys, monkeypatch):
         node.__exit__()
 
 
+@pytest.mark.parametrize("first", ["send_reply", "next_message"])
+def test_a_server_that_is_started_again_is_heard_at_once_whichever_thread_greets_it(keys, monkeypatch, first):
+    """The old server's messages had higher numbers than the new one's have."""
+    monkeypatch.setattr(node_module, "LAST_RETRY_SECONDS", 0.3)
+    port, other = free_port(), {"send_reply": "next_message", "next_message": "send_reply"}[first]
+    may_answer, asked = threading.Event(), threading.Event()
+
+    def slow_app(message, context):
+        if message.metadata.message_type == "query.slow":
+            asked.set()
+            may_answer.wait(SECONDS)
+        return name_app(message, context)
+
+    public = {"ann": line_of(keys, "ann")}
+    with open_job_server(HOST, port, keys / "server", public) as server:
+        node = node_of(keys, "ann", port, slow_app)
+        node.__enter__()
+        wait(lambda: server.grid.get_node_ids())
+        for _ in range(5):
+            assert len(names_of(server.grid)) == 1
+        server.grid.push_messages([Message(RecordDict(), node.connection.node_id, "query.slow")])
+        assert asked.wait(SECONDS)
+        old, own = node.connection.token, getattr(node.connection, other)
+
+        def after_the_first(*arguments):
+            if node.connection.token == old:
+                raise NotReachedError
+            return own(*arguments)
+
+        monkeypatch.setattr(node.connection, other, after_the_first)
+    may_answer.set()
+    with open_job_server(HOST, port, keys / "server", public) as server:
+        wait(lambda: server.grid.get_node_ids())
+        assert set(names_of(server.grid, timeout=5.0).values()) == {"ann"}
+        node.__exit__()
+
+
 def test_a_second_node_with_the_same_key_is_refused_while_the_first_is_there(keys, monkeypatch):
     monkeypatch.setattr(node_module, "KEY_IN_USE_SECONDS", 0.2)
     with open_job_server(HOST, 0, keys / "server") as server:

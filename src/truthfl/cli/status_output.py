@@ -75,7 +75,7 @@ def status_lines(status: JobStatus) -> list[str]:
 
 
 def _row(one: ParticipantStatus, units: int) -> list[str]:
-    here = {True: "yes", False: "no", None: ""}[one.connected]
+    here = {True: "yes" if one.samples is not None else "silent", False: "no", None: ""}[one.connected]
     labels = "" if one.labels_asked is None else f"{_or_dash(one.labels_done)}/{one.labels_asked:,}"
     rounds = f"{one.rounds_delivered:,}/{one.rounds_asked:,}" if one.rounds_asked else ""
     money = (one.expected_pay, one.most_pay, one.settled_pay)

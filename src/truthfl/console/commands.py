@@ -25,7 +25,7 @@ from truthfl.federation.protocol.command_rules import (
 from truthfl.federation.protocol.job_status import JobStatus
 from truthfl.federation.protocol.job_watch import JobWatch
 from truthfl.federation.protocol.live_status import ENROLLING, LiveStatus
-from truthfl.federation.protocol.participant_status import ABSENT, ADMITTED, AWAITED, INVITED
+from truthfl.federation.protocol.participant_status import ADMITTED, AWAITED, INVITED
 from truthfl.federation.protocol.plan_files import answer_plan
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.ledger.book import open_ledger
@@ -59,7 +59,7 @@ NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has beside
     APPROVE: {"plan"},
     DISAPPROVE: {"plan"},
 }
-OUT = ("removed", "stopped", "left out", "declined", "no answer in time", ABSENT)  # whom nobody need remove
+OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # whom nobody need remove
 
 
 @dataclass(frozen=True)

@@ -115,10 +115,12 @@ class Node:
         """Wait for messages; those of an unanswered number come again after a new greeting, and count once."""
         number, seen, token = 0, deque[str](maxlen=MOST_REMEMBERED), self.connection.token
         while not self._ended.is_set():
-            found = self._retried(self.connection.next_message, number)
-            if self.connection.token != token:
-                number, token = 0, self.connection.token
-            if found is not None:
+            found = self._retried(self.connection.next_message, (token, number))
+            if found is None:
+                current = self.connection.token
+                if current != token:  # after a new greeting, numbers begin anew
+                    number, token = 0, current
+            else:
                 number, message = found[0], message_from_bytes(found[1])
                 if message.metadata.message_id not in seen:
                     seen.append(message.metadata.message_id)

@@ -98,9 +98,14 @@ class NodeConnection:
         answer = self._json(HELLO, signed_hello(self.key, nonce, server))
         self.token, self.node_id, self.name = str(answer["token"]), int(answer["node"]), str(answer["name"])
 
-    def next_message(self, after: int) -> tuple[int, bytes] | None:
-        """Wait for the next message after this number; None if there was none for a while."""
-        status, headers, body = self._request(f"{NEXT}?after={after}", b"")
+    def next_message(self, last: tuple[str, int]) -> tuple[int, bytes] | None:
+        """Wait for the next message after this number; None if there was none for a while.
+
+        last  the token of the greeting since which messages are numbered, and the last number: a server that was
+              started again, and that another thread has greeted, counts from 1
+        """
+        token, after = last
+        status, headers, body = self._request(f"{NEXT}?after={after}", b"", token)
         self._require_known(status)
         number = headers.get(NUMBER_HEADER)
         return None if number is None else (int(number), body)
@@ -168,19 +173,23 @@ class NodeConnection:
             raise OtherServerError
         return answer
 
-    def _request(self, path: str, body: bytes) -> Response:
-        """Send a request; a connection that the server has closed meanwhile is opened again."""
+    def _request(self, path: str, body: bytes, token: str | None = None) -> Response:
+        """Send a request; a connection that the server has closed meanwhile is opened again.
+
+        token  the last greeting's unless given
+        """
         had_socket = getattr(self._own, "connection", None) is not None
         try:
-            return self._request_once(path, body)
+            return self._request_once(path, body, token)
         except NotReachedError:
             self.reached(False)
             if not had_socket:
                 raise
-            return self._request_once(path, body)
+            return self._request_once(path, body, token)
 
-    def _request_once(self, path: str, body: bytes) -> Response:
-        headers = {"Content-Type": JSON} | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+    def _request_once(self, path: str, body: bytes, token: str | None) -> Response:
+        bearer = self.token if token is None else token
+        headers = {"Content-Type": JSON} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
         try:
             connection = self._connection()
             connection.request("POST", path, body, headers)

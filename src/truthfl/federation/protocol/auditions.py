@@ -23,7 +23,7 @@ from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import STOPPED, send_news
+from truthfl.federation.protocol.news import STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
@@ -172,7 +172,7 @@ def _ask_until_late(
         messages = [
             query_message(action, node, {"offer": offer.hash, "seconds_left": left}) for node, offer in offer_at.items()
         ]
-        for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left)):
+        for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left), clock=clock):
             offer = offer_at.get(node)
             if offer is None or (reply.has_error() and reply.error.code != CLIENT_APP_FAILED):
                 continue
@@ -281,4 +281,4 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
             reason=_told_reason(offer, result),
             pay=amount(f"{pay:,.2f} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
         )
-        send_news(roster.grid, [node], sentence, over=False, about=STOPPED)
+        roster.tell([node], sentence, over=False, about=STOPPED)

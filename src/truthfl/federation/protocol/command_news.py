@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from truthfl.coded_text import CodedText, coded, moment, quoted
 from truthfl.federation.protocol.live_status import AUDITIONING, ENROLLING, LABELING, OFFERING
-from truthfl.federation.protocol.news import EXTENDED, PAUSED, RESUMED, STOPPED, send_news
+from truthfl.federation.protocol.news import EXTENDED, PAUSED, RESUMED, STOPPED
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.commands import END, EXTEND, PAUSE, REMOVE, RESUME, Command, read_time
 from truthfl.ledger.job_view import job_view
@@ -37,7 +37,7 @@ def tell_command(roster: Roster, command: Command) -> None:
     sentence = _sentence(command)
     if sentence is not None:
         nodes = [node for name, node in roster.node_of.items() if name not in roster.control.removed]
-        send_news(roster.grid, nodes, sentence, over=False, about=ABOUT.get(command.kind, ""))
+        roster.tell(nodes, sentence, over=False, about=ABOUT.get(command.kind, ""))
 
 
 def tell_removed(roster: Roster, name: str) -> None:
@@ -52,7 +52,7 @@ def tell_removed(roster: Roster, name: str) -> None:
     if has_contract:
         words = "{removed} You are paid for what you delivered, and get your receipt at the end."
         sentence = coded("news.removed_paid", words, removed=sentence)
-    send_news(roster.grid, [node], sentence, over=not has_contract, about=STOPPED)
+    roster.tell([node], sentence, over=not has_contract, about=STOPPED)
 
 
 def tell_newcomer(roster: Roster, name: str) -> None:
@@ -60,7 +60,7 @@ def tell_newcomer(roster: Roster, name: str) -> None:
     if name in roster.control.removed:
         tell_removed(roster, name)
     elif roster.control.paused:
-        send_news(roster.grid, [roster.node_of[name]], PAUSED_NEWS, over=False, about=PAUSED)
+        roster.tell([roster.node_of[name]], PAUSED_NEWS, over=False, about=PAUSED)
 
 
 def ended_news(why: str) -> CodedText:

@@ -54,14 +54,12 @@ def require_paused(view: JobView) -> None:
 
 
 def require_removable(view: JobView, name: str) -> None:
-    """Raise `InputError` unless this client is in the job and was not removed."""
+    """Raise `InputError` unless this client is in the job and was not removed; she need not have a contract."""
     state, known = commanded_state(view), _known_names(view)
     if name not in known:
         raise InputError(f"{plain(name, 60)!r} is not in job {view.name}; it has {', '.join(known)}.")
     if name in state.removed:
         raise InputError(f"{name} was removed already.")
-    if view.agreement is not None and name not in {offer.client.name for offer in view.agreement.offers}:
-        raise InputError(f"{name} has no contract in job {view.name}: she declined, was late, or was left out.")
 
 
 def _known_names(view: JobView) -> list[str]:

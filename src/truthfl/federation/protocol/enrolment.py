@@ -1,8 +1,7 @@
 """Enrolment: identify connected nodes and match them to the job's clients.
 
-Imports `ask_nodes`, `command_news`, `enrolment_checks`, `job_control`, `live_clients`, `live_status`, `messages`,
-`news`, `node_keys`, `stage_clock`, `stated_limits`, `coded_text`, `job`, `learning.task_choice`, the ledger, `texts`
-and Flower.
+A new node is asked who it is, and nobody waits for the reply: it is taken when it has come. So a node that stays silent
+delays neither the enrolment of others nor a round.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from flwr.serverapp import Grid
 
 from truthfl.coded_text import CodedText, coded, english, sentence_of
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.ask_nodes import OpenQuestions, ask_nodes
 from truthfl.federation.protocol.command_news import tell_newcomer
 from truthfl.federation.protocol.enrolment_checks import checked_description, require_proof
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.live_clients import note_connected, note_replies
 from truthfl.federation.protocol.live_status import ENROLLING, LiveWriter
 from truthfl.federation.protocol.messages import ENROL, query_message, reply_in
-from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.news import NEWS_TIMEOUT, news_messages
 from truthfl.federation.protocol.node_keys import registrations
 from truthfl.federation.protocol.stage_clock import StageClock, hold_while_paused
 from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
@@ -37,7 +36,6 @@ from truthfl.ledger.entry import Item
 from truthfl.texts import plain
 
 REPLY_TIMEOUT = 60.0  # seconds
-MIN_REPLY_TIMEOUT = 10.0
 SECONDS_BETWEEN_REFRESHES = 1.0  # while rounds run
 LATE_NEWS = coded(
     "news.late",
@@ -59,6 +57,9 @@ class Roster:
     node_of        by client: the id of her connected node
     contract       names of those with whom there is a contract; None before there is one
     handled_nodes  connected nodes that replied to the enrolment message, accepted or not
+    challenges     by node that was asked who it is: what its reply must sign
+    greetings      those questions
+    news           sentences that were sent
     control        the operator's commands
     live           what other processes may know of the running server
     """
@@ -79,18 +80,43 @@ class Roster:
     control: JobControl = field(default_factory=JobControl)
     live: LiveWriter = field(default_factory=lambda: LiveWriter(None, ""))
     last_refresh: float = float("-inf")
+    challenges: dict[int, str] = field(default_factory=dict)
+    greetings: OpenQuestions = field(init=False)
+    news: OpenQuestions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.greetings, self.news = OpenQuestions(self.grid), OpenQuestions(self.grid)
 
     @cached_property
     def known_names(self) -> frozenset[str]:
         """The names of the job's clients."""
         return frozenset(self.names)
 
-    def ask(self, messages: Iterable[Message], *, timeout: float) -> list[tuple[int, Message]]:
-        """Send messages and return (node id, reply) for the replies in time, which the live status notes."""
+    def ask(
+        self, messages: Iterable[Message], *, timeout: float, clock: StageClock | None = None
+    ) -> list[tuple[int, Message]]:
+        """Send messages and return (node id, reply) for the replies in time, which the live status notes.
+
+        Commands are read meanwhile: replies of clients who are removed are not waited for.
+
+        clock  of the stage that asks; nobody waits longer when a command interrupts it
+        """
+        name_of = {node: name for name, node in self.node_of.items()}
+
+        def still_awaited(nodes: set[int]) -> set[int]:
+            self.control.poll()
+            if clock is not None and clock.interrupted:
+                return set()
+            return {node for node in nodes if name_of.get(node) not in self.control.removed}
+
         asked_at = time.time()
-        replies = ask_nodes(self.grid, messages, timeout=timeout)
-        note_replies(self.live, {node: name for name, node in self.node_of.items()}, asked_at, replies)
+        replies = ask_nodes(self.grid, messages, timeout=timeout, still_awaited=still_awaited)
+        note_replies(self.live, name_of, asked_at, replies)
         return replies
+
+    def tell(self, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
+        """Send a sentence to these nodes; nobody waits until they have it. As in `news_messages`."""
+        self.news.send(news_messages(nodes, sentence, over=over, about=about), NEWS_TIMEOUT)
 
     def stage(self, stage: str, seconds: float, *, ends_with_job: bool = True) -> StageClock:
         """Enter a stage in which the server waits so long, unless the job is paused: then wait first."""
@@ -107,32 +133,43 @@ class Roster:
             self.refresh()
 
     def refresh(self) -> None:
-        """Remove nodes that disconnected and enrol nodes that connected."""
+        """Remove nodes that disconnected, ask new ones who they are, and enrol those that have replied."""
         self.last_refresh = time.monotonic()
         connected = set(self.grid.get_node_ids())
         self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
         self.handled_nodes &= connected
         new_nodes = sorted(connected - self.handled_nodes)
-        if new_nodes:
-            self._admit(new_nodes)
-        note_connected(self.live, self.node_of.keys())
+        self._greet([node for node in new_nodes if node not in self.greetings.nodes])
+        self._admit(self.greetings.replies())
+        self.news.replies()
+        note_connected(self.live, {*self.node_of, *self._silent_names(new_nodes)})
 
-    def _admit(self, new_nodes: list[int]) -> None:
-        """Enrol those of these nodes that say who they are, or reject them."""
-        challenges = {node: token_hex(16) for node in new_nodes}
+    def _silent_names(self, new_nodes: Collection[int]) -> set[str]:
+        """The clients whose nodes are among these, as far as they are registered, and have not said who they are."""
+        silent = [node for node in new_nodes if node not in self.handled_nodes]
+        if not silent or not self.authenticated:
+            return set()
+        registered = registrations(self.grid)
+        return {registered[node][0] for node in silent if node in registered} & self.known_names
+
+    def _greet(self, nodes: list[int]) -> None:
+        """Ask these nodes who they are. Those that do not reply are asked again after REPLY_TIMEOUT."""
+        self.challenges |= {node: token_hex(16) for node in nodes}
         messages = [
-            query_message(ENROL, node, {"job": self.job_name, "challenge": challenge})
-            for node, challenge in challenges.items()
+            query_message(ENROL, node, {"job": self.job_name, "challenge": self.challenges[node]}) for node in nodes
         ]
-        registered = registrations(self.grid) if self.authenticated else {}
+        self.greetings.send(messages, REPLY_TIMEOUT)
+
+    def _admit(self, replies: Iterable[tuple[int, Message]]) -> None:
+        """Enrol nodes that have said who they are, or reject them."""
+        replied = [(node, reply) for node, reply in replies if node in self.challenges and not reply.has_error()]
+        registered = registrations(self.grid) if replied and self.authenticated else {}
         enrolled: list[Item] = []
-        for node, reply in ask_nodes(self.grid, messages, timeout=self._reply_timeout()):
-            if node not in challenges or reply.has_error():
-                continue  # tried again at the next refresh
+        for node, reply in replied:
             self.handled_nodes.add(node)
             try:
                 sent = reply_in(reply)
-                require_proof(sent, self.job_name, challenges[node])
+                require_proof(sent, self.job_name, self.challenges.pop(node))
                 description = checked_description(sent["document"], self.image_shape, self.task)
                 name = description["name"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
@@ -143,10 +180,6 @@ class Roster:
                 self._reject(node, sentence_of(error))
         if enrolled:
             self.ledger.append_all(enrolled)
-
-    def _reply_timeout(self) -> float:
-        """About one round: a node that takes longer would miss the round, and delays the replies of all others."""
-        return min(REPLY_TIMEOUT, max(MIN_REPLY_TIMEOUT, self.server.round_seconds))
 
     def _enrol(self, node: int, description: dict[str, Any]) -> list[Item]:
         """Take a client in; return the items for the ledger: none if she has enrolled before."""
@@ -175,7 +208,7 @@ class Roster:
         rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": str(reason)}
         self.ledger.append(self.job_name, "rejection", key, rejection)
         words = "The operator's server does not take you in: {reason}"
-        send_news(self.grid, [node], coded("news.not_taken", words, reason=reason), over=True)
+        self.tell([node], coded("news.not_taken", words, reason=reason), over=True)
 
 
 def wait_for_clients(roster: Roster) -> None:
@@ -211,4 +244,4 @@ def tell_latecomers(roster: Roster, known: Collection[str]) -> None:
     """
     late = [node for name, node in roster.node_of.items() if name not in known]
     if late:
-        send_news(roster.grid, late, LATE_NEWS, over=True)
+        roster.tell(late, LATE_NEWS, over=True)

@@ -1,7 +1,6 @@
 """Unsigned one-sentence messages from the server to participants, for example why an enrolment was rejected.
 
-A sentence that has a form (`coded_text`) is sent with it, so that a participant's page can write it in her language; a
-node of an earlier version shows the sentence itself. Imports `ask_nodes`, `messages`, `coded_text` and Flower.
+A sentence that has a form (`coded_text`) is sent with it, so that a participant's page can write it in their language.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from flwr.app import Message
 from flwr.serverapp import Grid
 
 from truthfl.coded_text import CodedText
@@ -21,8 +21,13 @@ PAUSED, RESUMED, EXTENDED, LATE_LABELS, STOPPED = "paused", "resumed", "extended
 
 
 def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:
-    """Send a sentence to these nodes; `over` means that they receive nothing more in this job."""
+    """Send a sentence to these nodes and wait until they have it; `over` means that they receive nothing more."""
+    ask_nodes(grid, news_messages(nodes, sentence, over=over, about=about), timeout=NEWS_TIMEOUT)
+
+
+def news_messages(nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> list[Message]:
+    """The messages that tell these nodes a sentence."""
     document: dict[str, Any] = {"sentence": str(sentence), "over": over} | ({"about": about} if about else {})
     if isinstance(sentence, CodedText):
         document["message"] = sentence.form
-    ask_nodes(grid, [query_message(NEWS, node, document) for node in nodes], timeout=NEWS_TIMEOUT)
+    return [query_message(NEWS, node, document) for node in nodes]

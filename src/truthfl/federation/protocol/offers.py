@@ -24,7 +24,7 @@ from truthfl.federation.protocol.job_control import SECONDS_BETWEEN_READS, JobEn
 from truthfl.federation.protocol.live_clients import note_labels
 from truthfl.federation.protocol.live_status import APPROVING, LABELING, OFFERING, PLANNING
 from truthfl.federation.protocol.messages import LABELS, OFFER, query_message, reply_in
-from truthfl.federation.protocol.news import LATE_LABELS, send_news
+from truthfl.federation.protocol.news import LATE_LABELS
 from truthfl.ledger.documents import answer_fault, signed_offer
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
@@ -81,7 +81,7 @@ def reach_agreement(
         if not declined:
             return offered
         told = declined - set(roster.control.removed)  # who was removed has been told so
-        send_news(roster.grid, _connected_nodes(roster, told), DECLINED_NEWS, over=True)
+        roster.tell(_connected_nodes(roster, told), DECLINED_NEWS, over=True)
         names = [offer.client.name for offer in offered.offers if offer.client.name not in declined]
         if not names:
             raise InputError("every client declined the offer; there is nobody to train with.")
@@ -144,7 +144,7 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
             if name in roster.node_of
         ]
         name_of = {node: name for name, node in roster.node_of.items()}
-        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
+        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT, clock=clock):
             name = name_of.get(node)
             if name not in waiting or reply.has_error():
                 continue
@@ -157,7 +157,7 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
         if clock.over:
             if not agreement.terms.has_audition:  # who has no labels then is told so after the audition
                 late = _connected_nodes(roster, waiting)
-                send_news(roster.grid, late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
+                roster.tell(late, LATE_LABELS_NEWS, over=False, about=LATE_LABELS)
             break
         clock.wait()
         roster.refresh()
@@ -176,7 +176,7 @@ def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:
         worth_less = coded("news.worth_less", "the labels would be worth less than their price")
         why = worth_less if reason == WORTH_LESS else english(reason)
         sentence = coded("news.left_out", "You are not asked this time: {reason}.", reason=why)
-        send_news(roster.grid, _connected_nodes(roster, names), sentence, over=True)
+        roster.tell(_connected_nodes(roster, names), sentence, over=True)
 
 
 def _left_out_items(job: str, version: int, plan: Mapping[str, Any]) -> list[Item]:
@@ -223,7 +223,7 @@ def _collect_answers(
         messages = [query_message(OFFER, node, offer.envelope()) for node, offer in offer_at.items()]
         answers: list[Item] = []
         lacking: dict[int, Offer] = {}
-        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT):
+        for node, reply in roster.ask(messages, timeout=REPLY_TIMEOUT, clock=clock):
             offer = offer_at.get(node)
             if offer is None or offer.client.name not in waiting or reply.has_error():
                 continue

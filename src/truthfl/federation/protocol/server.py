@@ -33,7 +33,7 @@ from truthfl.federation.protocol.kept_instructions import kept_instructions
 from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import send_news
+from truthfl.federation.protocol.news import NEWS_TIMEOUT, send_news
 from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
@@ -176,6 +176,7 @@ def conduct_job(
         settle(ledger, name)
         send_receipts(roster, operator.key)
         send_missed_receipts(roster)
+        roster.news.wait(NEWS_TIMEOUT)
         roster.live.begin(OVER)
     return job_view(name, ledger.entries(name))
 

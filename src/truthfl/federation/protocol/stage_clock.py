@@ -81,6 +81,11 @@ class StageClock:
             return True
         return not self.control.paused and not self.seconds_left
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether a command lets this stage wait no longer for replies: the job is paused, or ends with the stage."""
+        return self.control.paused or (self.ends_with_job and self.control.ended is not None)
+
     def wait(self) -> None:
         """Wait before asking again: at first shortly, then longer, until the deadline or a command at most.
 
