@@ -40,12 +40,16 @@ WEIGHT_ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class MaskedRound:
-    """A round as the server asks for it: its number, the server's attempt, the common model's digest, and the peers."""
+    """A round as the server asks for it: its number, the server's attempt, the common model's digest, and the peers.
+
+    changed  the number of earlier rounds that changed the model
+    """
 
     round: int
     attempt: int
     model: str
     peers: tuple[int, ...]
+    changed: int = 0
 
 
 @dataclass(eq=False)
@@ -100,9 +104,8 @@ class MaskingClient:
         if earlier is None:
             self._deliver(asked)
         keys = self._round_keys(asked, asked.peers)
-        return in_fixed_point(change, weight, self.offer.job.report_bound) + mask_sum(
-            keys, self.line, len(change), self.stream
-        )
+        bound = self.offer.job.bound_of_round(asked.changed)
+        return in_fixed_point(change, weight, bound) + mask_sum(keys, self.line, len(change), self.stream)
 
     def keys_of_missing(self, round_: int, attempt: int, missing: Sequence[int]) -> dict[int, bytes]:
         """The keys of one round that she shares with peers whose reports are missing.
@@ -154,7 +157,7 @@ class MaskingClient:
             rounds = [line for line in self._lines() if "peers" in line]
             self.delivered = {
                 (line["round"], line["attempt"]): MaskedRound(
-                    line["round"], line["attempt"], line["model"], tuple(line["peers"])
+                    line["round"], line["attempt"], line["model"], tuple(line["peers"]), line["changed"]
                 )
                 for line in rounds
             }

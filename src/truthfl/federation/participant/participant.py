@@ -241,7 +241,7 @@ class Participant(Signatory):
             if offer.job.secure_aggregation:
                 self.masking(offer_hash).require_may_be_unmasked()
             return report
-        masked_round = MaskedRound(asked.round, asked.attempt, asked.received, tuple(fields["peers"]))
+        masked_round = MaskedRound(asked.round, asked.attempt, asked.received, tuple(fields["peers"]), asked.changed)
         return self.masking(offer_hash).masked(report - common, float(fields.get("weight", 0.0)), masked_round)
 
     def report(self, offer_hash: str, common: Params, round_: int) -> Params:

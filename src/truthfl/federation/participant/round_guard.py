@@ -8,7 +8,7 @@ training needs. A server that was stopped repeats a few rounds; that is allowed 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,7 @@ class AskedRound:
     """What a training message says of its round: as `RoundCall` of the protocol.
 
     received  the digest of the model
+    changed   the number of earlier rounds that changed the model, as the server says
     masked    whether the report is masked, so that the server sees it only in a sum
     """
 
@@ -42,6 +43,7 @@ class AskedRound:
     unchanged: int
     received: str
     masked: bool = False
+    changed: int = 0
 
 
 def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
@@ -49,7 +51,10 @@ def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
     round_, attempt, unchanged = fields.get("round"), fields.get("attempt", 0), fields.get("unchanged", 0)
     if not all(type(number) is int and number >= 0 for number in (round_, attempt, unchanged)):
         raise InputError("the message's round, attempt or unchanged is no whole number from 0 on.")
-    return AskedRound(cast(int, round_), attempt, unchanged, received, masked="peers" in fields)
+    changed = fields.get("changed", round_)
+    if type(changed) is not int or not 0 <= changed <= cast(int, round_):
+        raise InputError("the message's number of rounds that changed the model is none from 0 to its round.")
+    return AskedRound(cast(int, round_), attempt, unchanged, received, "peers" in fields, changed)
 
 
 @contextmanager
@@ -72,7 +77,7 @@ def answering(
         _require_near(rounds, offer, asked, model, start())
 
         def sent(report: str) -> None:
-            if offer.job.report_bound:
+            if offer.job.report_bounds:
                 content = np.ascontiguousarray(model, dtype="<f4").data.cast("B")
                 rounds.models.keep(asked.received, content, None if last is None else last.received)
             sent_record = replace(record, sent=report)
@@ -128,7 +133,7 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         raise InputError("the common model has another shape than the contract's, or NaN or infinity.")
     if asked.round == 0 and not np.array_equal(model, initial):
         raise InputError("the first round has another model than the one from which training starts by the offer.")
-    if not offer.job.report_bound or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
+    if not offer.job.report_bounds or asked.round == 0 or offer.job.aggregation == OWN:  # of which no bound is known
         return
     last, earlier, steps = rounds.last, initial, asked.round
     kept = None if last is None else rounds.models.model(last.received, model.nbytes)
@@ -139,7 +144,7 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
     apart = model - earlier
     with np.errstate(over="ignore"):  # infinity is far away
         distance = math.sqrt(float(np.square(apart, out=apart).sum()))  # a norm by BLAS wakes threads
-    bound = steps * _largest_change(offer)
+    bound = steps * _largest_change(offer, range(max(0, asked.changed - steps), asked.changed + 1))
     if distance > bound:
         raise InputError(
             f"the model of round {asked.round + 1:,} is {distance:.3g} away from the last one; by the offer it is at "
@@ -147,11 +152,12 @@ def _require_near(rounds: RoundFile, offer: Offer, asked: AskedRound, model: Par
         )
 
 
-def _largest_change(offer: Offer) -> float:
-    """The longest change of the model in one round, if every report keeps the offer's bound B.
+def _largest_change(offer: Offer, changed: Iterable[int]) -> float:
+    """The longest change of the model in a round, if every report keeps the offer's bound B after so many changes.
 
     A mean with weights p_i / q_i changes it by at most B over the smallest q_i; a median of each coordinate by √2 B, a
     trimmed mean that keeps at least a quarter of the reports by 2 B.
     """
     robust = 1.0 if offer.job.aggregation == MEAN else 2.0
-    return BOUND_SLACK * robust * offer.job.report_bound / offer.job.least_participation
+    bound = max(offer.job.bound_of_round(earlier) for earlier in changed)
+    return BOUND_SLACK * robust * bound / offer.job.least_participation

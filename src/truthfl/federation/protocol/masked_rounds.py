@@ -152,7 +152,7 @@ class MaskedRounds:
         rejected = self._recover(group, call)
         if len(group.reports) < FEWEST_MASKED:
             return None, TOO_FEW, rejected
-        bound = group.offers[next(iter(group.offers))].job.report_bound
+        bound = group.offers[next(iter(group.offers))].job.bound_of_round(call.changed)
         summed = np.zeros_like(next(iter(group.reports.values())))
         for own, report in group.reports.items():
             summed += report

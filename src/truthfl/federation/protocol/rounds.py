@@ -190,7 +190,7 @@ def run_round(
             rejected.append((offer.client.name, node, "duplicated: it came after another report of hers"))
         else:
             code_key = training.code_keys.get(offer.client.name)
-            bound = training.agreement.terms.report_bound
+            bound = training.agreement.terms.bound_of_round(call.changed)
             report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
             if isinstance(report, str):
                 rejected.append((offer.client.name, node, report))
