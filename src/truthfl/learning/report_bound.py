@@ -88,7 +88,7 @@ def largest_from_half(moments: NDArray[np.int64], values: FloatArray) -> FloatAr
     """By moment: the largest value from half that moment on to it; in between values are on straight lines."""
     halves = np.interp(moments / 2.0, moments, values)
     between = (moments[None] <= moments[:, None]) & (moments[None] >= moments[:, None] / 2.0)
-    return np.maximum(halves, np.where(between, values[None], -np.inf).max(axis=1))
+    return np.asarray(np.maximum(halves, np.where(between, values[None], -np.inf).max(axis=1)))
 
 
 def moments_of(rounds: int) -> NDArray[np.int64]:

@@ -43,8 +43,8 @@ class JobTerms:
     recipe            how solo models are trained, for a contract that pays by them; None for others
     audition_seconds  how long the server waits for a solo model
     agreement_key     the operator's public key of X25519, from which the keys of messages are derived; "" for none
-    report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm of
-                      a report's change that is taken after so many; none: all are taken
+    report_bounds     pairs: a number of earlier rounds that changed the model, rising from 0, and the largest L2 norm
+                      of a report's change that is taken after so many; none: all are taken
     aggregation       how reports are combined: "mean", "trimmed" or "median"; "own" by a strategy of the operator's
     secure_aggregation  whether reports are masked: "" never, "always", or "in rounds of three or more"
     least_participation  the smallest share of rounds in which any client is asked
