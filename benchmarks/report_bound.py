@@ -2,10 +2,10 @@
 
     python -m benchmarks.report_bound [--jobs 100]
 
-Jobs of MNIST digits, of 100 rounds, or of 60 of the network; clients drawn anew from the pilot data in each job. Prints
-the share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in the round
-in which that share is largest; the longest report as a share of its round's bound; and the bound of the first and of the
-last round, in all and as a multiple of that round's median.
+Jobs of MNIST digits, of 100 rounds, or of 60 of the network; clients drawn anew from the pilot data in each job.
+Prints the share of reports beyond the points that one in a hundred, in a thousand, and in a million should exceed, in
+the round in which that share is largest; the longest report as a share of its round's bound; and the bound of the first
+and of the last round, beside it as a multiple of that round's median.
 """
 
 from __future__ import annotations

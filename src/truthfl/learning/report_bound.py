@@ -13,6 +13,7 @@ largest of those from half that number on: in a job in which reports are missing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +59,11 @@ class Tail:
         return np.asarray(self.center + (self.start + self.scale * float(beyond)) * self.spread)
 
 
-def fit_tail(values: FloatArray) -> Tail:
-    """The upper tail of these values, (rounds, values), by probability-weighted moments."""
-    center, spread = values.mean(axis=1), np.maximum(values.std(axis=1, ddof=1), 1e-12)
-    deviation = ((values - center[:, None]) / spread[:, None]).ravel()
+def fit_tail(values: Sequence[FloatArray]) -> Tail:
+    """The upper tail of these values, at least two of each round, by probability-weighted moments."""
+    center = np.array([own.mean() for own in values])
+    spread = np.array([max(float(own.std(ddof=1)), 1e-12) for own in values])
+    deviation = np.concatenate([(own - mean) / width for own, mean, width in zip(values, center, spread, strict=True)])
     start = float(np.quantile(deviation, 1.0 - TAIL))
     beyond = np.sort(deviation[deviation > start] - start)
     mean = float(beyond.mean()) if len(beyond) else 0.0
@@ -73,7 +75,7 @@ def fit_tail(values: FloatArray) -> Tail:
 
 def longest_honest(lengths: FloatArray, share: float) -> FloatArray:
     """By round: the length that this share of honest reports exceeds, from lengths (rounds, reports)."""
-    return np.square(fit_tail(np.sqrt(lengths)).exceeded_by(share))
+    return np.square(fit_tail(list(np.sqrt(lengths))).exceeded_by(share))
 
 
 def measure_report_bounds(side: ServerSide, batches: FloatArray) -> Bounds:
@@ -88,7 +90,7 @@ def largest_from_half(moments: NDArray[np.int64], values: FloatArray) -> FloatAr
     """By moment: the largest value from half that moment on to it; in between values are on straight lines."""
     halves = np.interp(moments / 2.0, moments, values)
     between = (moments[None] <= moments[:, None]) & (moments[None] >= moments[:, None] / 2.0)
-    return np.maximum(halves, np.where(between, values[None], -np.inf).max(axis=1))
+    return np.asarray(np.maximum(halves, np.where(between, values[None], -np.inf).max(axis=1)))
 
 
 def moments_of(rounds: int) -> NDArray[np.int64]:
