@@ -98,7 +98,7 @@ def bare_app(participants, model):
     return app
 
 
-def agreed(roster, count, rounds, agreement_key, masked):
+def agreed(roster, count, rounds, operator, agreement_key, masked):
     """Offers with the batches of this benchmark; the terms of pay do not matter."""
     clients = Clients(
         weight=np.full(count, 1.0 / count),
@@ -112,7 +112,6 @@ def agreed(roster, count, rounds, agreement_key, masked):
     loss = LossModel(constant=0.1, sampling=np.full(count, 0.1), labeling=10.0, reporting=0.1)
     contract = lceme(clients, loss, training, np.full(count, float(BATCH)))
     promise = Promise(clients, training, loss, contract, report_bounds=((0, BOUND),), masked=masked)
-    operator = new_key()
     opening = Opening(0, "0" * 64, public_line(operator), agreement_line(agreement_key))
     task = TrainingTask({"kind": "cnn", "filters": FILTERS, "penalty": 1e-3}, (28, 28, 1), tuple("0123456789"), 1000)
     return reach_agreement(
@@ -139,11 +138,12 @@ def now():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def training_of(agreement, view, agreement_key, checkpoint):
+def training_of(agreement, view, operator, agreement_key, checkpoint):
     """The training run of all clients, with the keys of their messages."""
     codes = codes_with_participants(agreement_key, view)
     acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
-    return TrainingRun(model_of(agreement.terms), agreement, checkpoint, agreement, codes, acceptances)
+    model = model_of(agreement.terms)
+    return TrainingRun(model, agreement, checkpoint, agreement, codes, acceptances, operator_key=operator)
 
 
 def measure(count, rounds, blocks, masked=False):
@@ -158,10 +158,10 @@ def measure(count, rounds, blocks, masked=False):
         for block in range(blocks + 1):
             roster = Roster(grid, ledger, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
-            key = AgreementKey.generate()
-            agreement = agreed(roster, count, rounds, key, masked)
+            operator, key = new_key(), AgreementKey.generate()
+            agreement = agreed(roster, count, rounds, operator, key, masked)
             view = job_view(roster.job_name, ledger.entries(roster.job_name))
-            training = training_of(agreement, view, key, Path(place) / f"checkpoint-{block}")
+            training = training_of(agreement, view, operator, key, Path(place) / f"checkpoint-{block}")
             start = training.model.init(0)
             began = now()
             final["ours"] = train_rounds(roster, training, test, lambda _: None)

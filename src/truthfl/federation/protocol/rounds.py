@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople
 from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
 from truthfl.federation.protocol.round_outcome import RoundOutcome, missing_reports, rejection_item
 from truthfl.federation.protocol.server_use import server_use
+from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
 from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
 from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -47,6 +48,7 @@ class TrainingRun:
     acceptances   by participant: their signed acceptance
     own           the name of the operator's own strategy, if the terms say that there is one
     operator_key  signs the terms of the masks, if reports are masked
+    validation    judges the model after each round; None takes every model, as for a strategy of the operator's own
     """
 
     model: Model
@@ -57,6 +59,7 @@ class TrainingRun:
     acceptances: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     own: str = MEAN
     operator_key: PrivateKey | None = None
+    validation: Validation | None = None
 
     @cached_property
     def combine(self) -> Combine:
@@ -121,7 +124,7 @@ def train_rounds(
             if masked is None:
                 outcome = run_round(roster, training, params, call, offers, silent)
             else:
-                outcome = run_masked_round(masked, params, call, offers)
+                outcome = _judged(training, run_masked_round(masked, params, call, offers), params, call, offers)
             params, rejected = outcome.params, outcome.rejected
             digests = digest, model_digest(params)
             document = round_document(call, training.taking_part, offers, outcome.taken, digests)
@@ -135,6 +138,19 @@ def train_rounds(
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
+
+
+def _judged(
+    training: TrainingRun, outcome: RoundOutcome, before: Params, call: RoundCall, offers: tuple[Offer, ...]
+) -> RoundOutcome:
+    """The outcome of a masked round; the model stays as it was if the operator's samples speak against the new one."""
+    if training.validation is None:
+        return outcome
+    weights = {offer.client.name: training.weight_of(offer) for offer in offers}
+    taken = [weights[name] for name in outcome.taken]
+    noise = noise_of(list(weights.values()), taken, rescales=training.agreement.terms.rescales)
+    fault = training.validation.judge(before, outcome.params, call.changed, noise)
+    return outcome if fault is None else replace(outcome, params=before, refused=fault)
 
 
 def _may_go_on(roster: Roster) -> bool:
@@ -226,15 +242,27 @@ def run_round(
         (name, node, removed[name]) for name, node in node_of.items() if name in removed and name not in reports
     ]
     rejected += missing_reports(node_of, set(reports), rejected)
-    names = [offer.client.name for offer in offers if offer.client.name in reports]
-    weight = np.array([training.weight_of(offer) for offer in offers])
-    taken = np.array([offer.client.name in reports for offer in offers], dtype=bool)
-    rule = report_rule(terms, training.own)
-    changes = np.array([reports[name] - params for name in names], dtype=np.float32).reshape(-1, len(params))
-    combined = training.combine(call.round + 1, params, changes, taken_weights(weight, taken, rule))
-    if not np.isfinite(combined).all():
-        raise InputError(f"the reports of round {call.round + 1} were combined to NaN or infinity; it is not recorded.")
-    return RoundOutcome(combined, names, rejected)
+    weights = {offer.client.name: training.weight_of(offer) for offer in offers}
+    changes = {name: reports[name] - params for name in weights if name in reports}
+    rule, weight = report_rule(terms, training.own), np.array(list(weights.values()))
+
+    def combine(names: Collection[str]) -> tuple[Params, float]:
+        taken = np.array([name in names for name in weights], dtype=bool)
+        chosen = np.array([changes[name] for name in changes if name in names], dtype=np.float32)
+        combined = training.combine(
+            call.round + 1, params, chosen.reshape(-1, len(params)), taken_weights(weight, taken, rule)
+        )
+        if not np.isfinite(combined).all():
+            raise InputError(
+                f"the reports of round {call.round + 1} were combined to NaN or infinity; it is not recorded."
+            )
+        return combined, noise_of(weight.tolist(), weight[taken].tolist(), rescales=terms.rescales)
+
+    if training.validation is None or not changes:
+        return RoundOutcome(combine(changes)[0], list(changes), rejected)
+    result = take_single_reports(training.validation, params, changes, weights, combine, call.changed)
+    rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
+    return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:

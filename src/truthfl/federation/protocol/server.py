@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, s
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
+from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
@@ -49,6 +50,7 @@ from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, test_set_digest
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.round_terms import OWN
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Agreement
@@ -163,6 +165,10 @@ def conduct_job(
             training = TrainingRun(
                 model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
             )
+            if training.rounds and agreement.terms.aggregation != OWN:
+                limits = checkpoint_file.with_name(f"{name}.limits")
+                validation = validation_of(side, model, taking_part, training.weights, limits)
+                training = replace(training, validation=validation)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
