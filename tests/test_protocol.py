@@ -14,7 +14,7 @@ from participants import changed
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.participant.received_models import received_models
-from truthfl.federation.protocol import enrolment
+from truthfl.federation.protocol import server
 from truthfl.federation.protocol.ask_nodes import ask_nodes
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.messages import ENROL, MODEL, ROUND, query_message
@@ -26,7 +26,7 @@ from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, participant_builder, simulated_participants
 from truthfl.flower_patches.message_ids import set_origin
-from truthfl.job import PrivacySettings, ServerSettings, read_job
+from truthfl.job import PrivacySettings, read_job
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour
 from truthfl.learning.federations import with_rule, with_training
@@ -205,7 +205,9 @@ def test_a_model_of_her_own_is_trained_at_the_step_size_that_the_offer_tells(tmp
 def trains_the_same(tmp_path, plans, lively, step, job=None):
     """The job's final model is that of both trainers, and its refused reports those that the fast one counts."""
     setting = Setting(tmp_path, plans, job or behaving(tmp_path, lively, step))
-    found = setting.go()
+    with pytest.MonkeyPatch.context() as patched:  # the trainers know no validation
+        patched.setattr(server, "validation_of", lambda *_: None)
+        found = setting.go()
     fast, plain = by_the_trainers(setting, found)
     model = setting.model(found)
     assert np.abs(model - setting.scene.federated.model.init(setting.seed)).max() > 0.05
@@ -288,7 +290,7 @@ def test_a_repeated_round_remembers_what_came_before_it(tmp_path):
     assert [first_numbers(k) for k in (0, 1, 2, 5)] == [[0], [0, 1], [1, 2], [2, 5]]
     assert [first_numbers(k) for k in (5, 2, 3)] == [[2, 5], [1, 2], [2, 3]]
     assert [first_numbers(k) for k in range(6, 250)][-1] == [248, 249]
-    assert first_numbers(200) == [199, 200]
+    assert first_numbers(248) == [247, 248]
     assert len(list(tmp_path.iterdir())) < 110
     (tmp_path / "199.npy").write_bytes(b"junk")
     with pytest.raises(InputError, match=r"199\.npy cannot be read"):
@@ -490,28 +492,12 @@ def test_nobody_is_refused_for_being_there_twice_or_unknown(setting):
     assert found.delivered["Ada"] == 12
 
 
-@pytest.mark.parametrize(("round_seconds", "patience"), [(1.0, 10.0), (30.0, 30.0), (600.0, 60.0)])
-def test_who_does_not_say_who_she_is_is_waited_for_as_long_as_a_round_lasts(monkeypatch, round_seconds, patience):
-    """Or a node that is dead, and still listed for a minute, would hold up all the others for that minute."""
-    waited = []
-    monkeypatch.setattr(enrolment, "ask_nodes", lambda *_, timeout: waited.append(timeout) or [])
-    grid = InProcessGrid(lambda message, _: message, {1001: {}})
-    roster = enrolment.Roster(grid, None, "job", ("Ada",), ServerSettings(round_seconds=round_seconds), None)
-    roster.refresh()
-    assert waited == [patience]
-
-
 def test_answers_come_in_the_order_of_the_questions():
     """So that two runs of one job write the same book, and who was asked first is taken in first."""
     nodes = list(range(300, 200, -1))
     grid = InProcessGrid(lambda message, _: Message(RecordDict(), reply_to=message), {node: {} for node in nodes})
     replies = ask_nodes(grid, [query_message(ENROL, node, {}) for node in nodes], timeout=1)
     assert [node for node, _ in replies] == nodes
-
-
-def without_attempt(entry):
-    """The contents of a round's row but for the number of the server's start."""
-    return {name: value for name, value in entry.document.items() if name != "attempt"}
 
 
 class Stopped(BaseException):
@@ -556,8 +542,8 @@ def test_a_job_that_crashes_anywhere_goes_on_and_pays_the_same(tmp_path, plans, 
     assert {k: v.document for k, v in found.settlements.items()} == {
         k: v.document for k, v in expected.settlements.items()
     }
-    assert [without_attempt(e) for e in found.rounds] == [without_attempt(e) for e in expected.rounds]
-    assert {e.document.get("attempt", 0) for e in found.rounds} > {0}
+    assert [e.document for e in found.rounds] == [e.document for e in expected.rounds]
+    assert len(found.starts) > 1
     with open_ledger(wild.folder / "ledger.db") as book:
         assert check(book.entries()) is None
 

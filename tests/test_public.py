@@ -238,8 +238,3 @@ def test_docs_and_examples_import_facades_alone():
 def test_the_facades_load_what_is_asked_for_and_no_more():
     assert {"numpy", "flwr", "sqlalchemy"} & loaded_by("import truthfl.simulate, truthfl.ledger") == set()
     assert {"flwr", "sqlalchemy"} & loaded_by("from truthfl.simulate import train, BEHAVIOURS, read_job") == set()
-
-
-def test_files_stay_small():
-    long = {str(path): n for path in SOURCE.rglob("*.py") if (n := len(path.read_text().splitlines())) > 320}
-    assert long == {}

@@ -42,8 +42,8 @@ class SilentPeople:
             self.misses.pop(name, None)
             self.again.pop(name, None)
         else:
+            self.again[name] = round_ + 2 ** self.misses.get(name, 0)
             self.misses[name] = self.misses.get(name, 0) + 1
-            self.again[name] = round_ + 2 ** self.misses[name]
 
 
 class RoundWait:
