@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,16 @@ class Validation:
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     latest: float | None = None
     lowest: float = math.inf
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered of the rounds, as JSON values."""
+        lowest = self.lowest if math.isfinite(self.lowest) else None
+        return {"lengths": list(self.lengths), "latest": self.latest, "lowest": lowest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what an earlier start of the server had remembered."""
+        self.lengths.extend(state["lengths"])
+        self.latest, self.lowest = state["latest"], math.inf if state["lowest"] is None else state["lowest"]
 
     def judge(self, before: Params, candidate: Params, changed: int, noise: float = 1.0) -> str | None:
         """Why the model after a round is not taken; None if it is taken, which is remembered.
