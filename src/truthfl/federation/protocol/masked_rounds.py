@@ -190,11 +190,16 @@ class Sum:
     rejected: list[Rejection] = field(default_factory=list)
     asked: set[int] = field(default_factory=set)
 
+    @cached_property
+    def needed(self) -> dict[int, tuple[frozenset[int], int]]:
+        """By index: the peers, and how many of these must be in the sum too."""
+        return {own: (frozenset(peers), threshold(len(peers) + 1) - 1) for own, peers in self.peers.items()}
+
     def left_with(self, present: Iterable[int]) -> set[int]:
         """Those of these who have enough peers among them; fewer than a sum needs are none."""
         left = set(present)
         while True:
-            lonely = {own for own in left if len(left & set(self.peers[own])) + 1 < threshold(len(self.peers[own]) + 1)}
+            lonely = {own for own in left for peers, fewest in (self.needed[own],) if len(left & peers) < fewest}
             if not lonely:
                 return left if len(left) >= FEWEST_MASKED else set()
             left -= lonely

@@ -218,7 +218,7 @@ def _share_pad(pair: bytes, context: bytes, owner: int, holder: int) -> bytes:
 
 
 def _xor(one: bytes, other: bytes) -> bytes:
-    return bytes(a ^ b for a, b in zip(one, other, strict=False))
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(SHARE_BYTES, "big")
 
 
 _FROM_ZERO = CTR(bytes(16))
