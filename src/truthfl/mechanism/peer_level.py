@@ -32,7 +32,7 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     absent = np.isnan(own)
     known = np.sort(np.append(own[~absent], 0.0))
     others = len(known) - 1  # of who has a solo loss, with the pilot
-    shifts = np.zeros_like(own)
+    shifts: FloatArray = np.zeros_like(own)
     if others >= FEWEST:
         low, high = (
             np.where(own <= known[place], known[place + 1], known[place]) for place in ((others - 1) // 2, others // 2)
