@@ -37,7 +37,7 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
         low, high = (
             np.where(own <= known[place], known[place + 1], known[place]) for place in ((others - 1) // 2, others // 2)
         )
-        shifts = (low + high) / 2.0
+        shifts = np.asarray((low + high) / 2.0)
     if absent.any():
         shifts[absent] = np.median(known) if len(known) >= FEWEST else 0.0
     return shifts
