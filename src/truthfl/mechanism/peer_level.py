@@ -32,12 +32,12 @@ def peer_shifts(excess: ArrayLike) -> FloatArray:
     absent = np.isnan(own)
     known = np.sort(np.append(own[~absent], 0.0))
     others = len(known) - 1  # of who has a solo loss, with the pilot
-    shifts = np.zeros_like(own)
+    shifts: FloatArray = np.zeros_like(own)
     if others >= FEWEST:
         low, high = (
             np.where(own <= known[place], known[place + 1], known[place]) for place in ((others - 1) // 2, others // 2)
         )
-        shifts = np.asarray((low + high) / 2.0)
+        shifts = (low + high) / 2.0
     if absent.any():
         shifts[absent] = np.median(known) if len(known) >= FEWEST else 0.0
     return shifts
