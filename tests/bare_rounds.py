@@ -7,6 +7,7 @@ import numpy as np
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.protocol.enrolment import Roster, wait_for_clients
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.federation.protocol.message_codes import codes_with_participants
 from truthfl.federation.protocol.offers import reach_agreement
 from truthfl.federation.protocol.promise import Opening, Promise, TrainingTask, agreement_of
@@ -34,7 +35,7 @@ class BareRounds:
         self.folder, self.count, self.rounds, self.masked, self.bound = folder, count, rounds, masked, bound
         self.rescales = rescales
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
-        self.server = ServerSettings(round_seconds=seconds)
+        self.server, self.live = ServerSettings(round_seconds=seconds), LiveWriter(None, "job-1")
         self.people = {
             FIRST_NODE + i: Participant(
                 name=f"client {i}",
@@ -111,7 +112,7 @@ class BareRounds:
 
     def _roster(self, ledger, grid):
         names = tuple(person.name for person in self.people.values())
-        return Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1))
+        return Roster(grid or self.grid, ledger, "job-1", names, self.server, (8, 8, 1), live=self.live)
 
     def _train(self, ledger, roster):
         params = train_rounds(roster, self.training, DIGITS.take(np.arange(100)), lambda _: None)

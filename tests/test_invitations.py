@@ -2,6 +2,7 @@
 
 import io
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
 from truthfl.federation.deployed.known_keys import KnownKeys
 from truthfl.federation.deployed.meeting_place import meeting_place
-from truthfl.ledger.admissions import admit, code_digest, new_code
+from truthfl.ledger.admissions import admit, code_digest, keys_by_admission, new_code
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
@@ -31,14 +32,14 @@ def job(tmp_path):
         yield book, key
 
 
-def invite(job, name, *, days=1.0):
+def invite(job, name, *, days=1.0, to=JOB):
     book, key = job
     code, expires = new_code(), time_text(datetime.now(UTC) + timedelta(days=days))
     give_command(
         book,
-        JOB,
+        to,
         key,
-        lambda: new_command(INVITE, JOB, "me", name=name, code_digest=code_digest(code), expires=expires),
+        lambda: new_command(INVITE, to, "me", name=name, code_digest=code_digest(code), expires=expires),
     )
     return code
 
@@ -93,11 +94,32 @@ def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_p
     assert known.look_up(public_line(ada)) is None
     assert known.admit(asks("Ada", invite(job, "Ada"), ada)) == "Ada is admitted."
     assert known.lines() == {"Ben": public_line(ben), "Ada": public_line(ada)}
-    assert (tmp_path / "people" / "Ada.pub").is_file()
     with pytest.raises(InputError, match="not of this server's job"):
         known.admit(asks("Zoe", invite(job, "Zoe"), new_key()))
     known.admit(asks("../Eve", invite(job, "../Eve"), new_key()))
-    assert not (tmp_path / "Eve.pub").exists()
+    assert {path.name for path in (tmp_path / "people").iterdir()} == {"Ben", "Ben.pub"}
+
+
+def test_an_invitation_admits_where_the_folder_of_keys_cannot_be_written_to(job):
+    book, _ = job
+    ada, known = new_key(), KnownKeys(book, JOB, Path("/proc"), ("Ada",))
+    assert known.admit(asks("Ada", invite(job, "Ada"), ada)) == "Ada is admitted."
+    assert known.look_up(public_line(ada)) == "Ada"
+
+
+def test_who_was_admitted_is_known_in_the_operators_next_job_unless_somebody_is_invited_there(job):
+    book, key = job
+    ada, stranger = new_key(), new_key()
+    admit(book, JOB, asks("Ada", invite(job, "Ada"), ada))
+    for name, operator in (("next", key), ("another's", new_key())):
+        book.append(name, "job", "job", {"job": {}, "operator_key": public_line(operator)})
+    assert keys_by_admission(book, "next", ("Ada", "Ben")) == {"Ada": public_line(ada)}
+    assert keys_by_admission(book, "next", ("Ben",)) == {}
+    assert keys_by_admission(book, "another's", ("Ada",)) == {}
+    code = invite(job, "Ada", to="next")
+    assert keys_by_admission(book, "next", ("Ada",)) == {}
+    admit(book, "next", asks("Ada", code, stranger))
+    assert keys_by_admission(book, "next", ("Ada",)) == {"Ada": public_line(stranger)}
 
 
 def test_as_file_and_as_line(tmp_path, monkeypatch):

@@ -55,9 +55,30 @@ def desk(tmp_path, capsys, monkeypatch):
     return Desk(tmp_path, capsys, monkeypatch)
 
 
+def test_by_means_minutes_and_nobodys_name(desk):
+    for words in (["pause"], ["resume"], ["end"], ["remove", "Ben"]):
+        code, said = desk.says(*words, "--by", "30")
+        assert (code, "--by" in said, desk.commands()) == (2, True, [])
+
+
+def test_an_invitation_that_cannot_be_kept_is_not_signed(desk):
+    serving = ServingInfo(
+        "job-1", str(desk.folder / "ledger.db"), str(desk.folder / "operator"), "127.0.0.1", 1, "", "people"
+    )
+    write_serving(desk.folder, serving)
+    code, said = desk.says("invite", "Ada", "--file", "/proc/Ada.invitation")
+    assert (code, "cannot be written" in said, desk.commands()) == (3, True, [])
+    target = desk.folder / "Zoe.invitation"
+    code, said = desk.says("invite", "Zoe", "--file", str(target))
+    assert (code, "is not among the job's clients" in said, target.exists()) == (2, True, False)
+    target.write_text("kept")
+    code, said = desk.says("invite", "Ada", "--file", str(target))
+    assert (code, "exists already" in said, target.read_text(), desk.commands()) == (2, True, "kept", [])
+
+
 def test_a_pause_and_its_end(desk):
     sentence = "Job job-1: paused; truthfl resume lets it go on."
-    assert desk.says("pause", "--why", "noon", "--by", "Olga") == (0, sentence + LATER)
+    assert desk.says("pause", "--why", "noon", "--as", "Olga") == (0, sentence + LATER)
     (pause,) = desk.commands()
     assert (pause["kind"], pause["job"], pause["by"], pause["why"]) == ("pause", "job-1", "Olga", "noon")
     desk.refuses("job job-1 is paused already; truthfl resume lets it go on.", "pause")
@@ -177,8 +198,8 @@ def test_ledger_job_and_key_are_those_that_the_server_was_started_with(desk, tmp
 
 
 def test_the_ledger_shows_what_was_commanded(desk):
-    desk.says("pause", "--why", "noon", "--by", "Olga")
-    desk.says("end", "--by", "Olga")
+    desk.says("pause", "--why", "noon", "--as", "Olga")
+    desk.says("end", "--as", "Olga")
     desk.append("ended", "ended", {"rounds": 0, "asked": {}})
     address = str(desk.folder / "ledger.db")
     desk.monkeypatch.setattr(sys, "argv", ["truthfl", "ledger", "show", address])

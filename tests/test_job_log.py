@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from known_plans import known_plans  # noqa: F401
 from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, require_format, stage_line
 from truthfl.cli.narrator import Narrator
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import LiveWriter, StageChange, now
+from truthfl.federation.protocol.live_status import LiveWriter, RoundWaits, StageChange, now
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.job_view import job_view
@@ -92,6 +93,16 @@ def test_stages():
     told = json.loads(stage_line("job-1", change, JSON))
     assert (told["event"], told["job"], told["time"]) == ("stage", "job-1", change.at)
     assert (told["stage"], told["deadline"], told["paused"]) == ("labeling", until, False)
+
+
+def test_a_round_that_waits_is_a_warning():
+    waits = RoundWaits(("Ben", "Cleo"), 74, "2026-11-17T20:00:00.000+00:00", "2026-11-17T20:01:00.000+00:00")
+    words = "round 74 waits for Ben, Cleo, until"
+    assert re.fullmatch(rf"\d\d:00:00 {words} \d\d:01:00 at most", stage_line("job-1", waits))
+    told = json.loads(stage_line("job-1", waits, JSON))
+    assert (told["event"], told["level"], told["round"], told["deadline"]) == ("waits", "warning", 74, waits.until)
+    many = replace(waits, names=tuple("ABCDEFG"))
+    assert "waits for A, B, C, D, E and 2 more, until" in stage_line("job-1", many)
 
 
 def test_stages_and_pauses_are_printed_among_the_entries(tmp_path, capsys):

@@ -17,7 +17,8 @@ from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.participant import masked_reports
 from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol import enrolment, masked_rounds
+from truthfl.federation.protocol import enrolment, masked_rounds, round_collection
+from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_from
 from truthfl.federation.protocol.masking import (
     MOST_PEERS,
@@ -235,6 +236,38 @@ def test_a_round_waits_for_people_without_whom_it_changes_nothing(tmp_path, monk
     assert waited == {"client 2"}
     assert [entry.document["missing"] for entry in view.rounds] == [[], [], []]
     assert all(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+
+
+def waits_of(job):
+    return [change for change in job.live.take_stage_changes() if isinstance(change, RoundWaits)]
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("how", ["away", "silent"])
+def test_the_operator_is_told_for_whom_a_round_waits(tmp_path, monkeypatch, masked, how):
+    """From when it takes longer than usual until it is over, whether somebody is away or connected and silent."""
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    monkeypatch.setattr(round_collection, "USUAL_WAIT", 0.2)
+    count = 3 if masked else 1
+    job = BareRounds(tmp_path, count, rounds=1, seconds=1.0, masked=masked)
+    name, node = f"client {count - 1}", 1000 + count - 1
+    if how == "away":
+        grid = Away(job.grid, lambda one, looks: one == node and looks >= 2)
+    else:
+        grid = Meddler(job.grid, lambda reply: [] if of_training(reply, node) else [reply])
+    _, view = job.go(grid)
+    assert view.rounds[0].document["missing"] == [name]
+    told = waits_of(job)
+    assert [(one.names, one.round) for one in told] == [((name,), 1)]
+    assert told[0].at < told[0].until
+    assert job.live.status.waits is None
+
+
+def test_nobody_is_told_of_a_wait_that_is_usual(tmp_path, monkeypatch):
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    job = BareRounds(tmp_path, 3, rounds=1, seconds=0.5)
+    job.go(Away(job.grid, lambda node, looks: node == 1002 and looks >= 2))
+    assert waits_of(job) == []
 
 
 def test_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, monkeypatch):

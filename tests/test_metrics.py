@@ -2,13 +2,16 @@
 
 import asyncio
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import httpx
 import pytest
 
 from console_jobs import ConsoleJob
 from known_plans import known_plans  # noqa: F401
+from truthfl.cli.status_output import status_lines
 from truthfl.console.metrics import CONTENT_TYPE, metrics_text
 from truthfl.console.serve_metrics import metrics_app, serve_metrics
 from truthfl.federation.protocol.job_status import job_status
@@ -113,6 +116,38 @@ def test_round_times_are_counted_over_all_and_kept_of_the_last(tmp_path):
     assert found["truthfl_round_seconds_sum"] == sum(range(1, 251))
     assert found["truthfl_round_seconds{'quantile': '0.5'}"] == 150  # the middle of 51 to 250
     assert found["truthfl_round_seconds{'quantile': '0.99'}"] == 248
+
+
+def test_a_round_that_waits(tmp_path):
+    with LiveWriter(tmp_path, "job") as live:
+        live.set_waits(["Ben", "Cleo"], 74, now())
+        waits = read_after_write(tmp_path, lambda found: found.waits is not None).waits
+        live.set_waits(["Cleo"], 74, now())
+        later = read_after_write(tmp_path, lambda found: found.waits.names == ("Cleo",)).waits
+        assert later.at == waits.at
+        with open_ledger(tmp_path / "ledger.db") as book:
+            status = job_status(book, "job", read_live_status(tmp_path))
+        live.set_waits(())
+    found = parsed(metrics_text(status))
+    assert found["truthfl_round_waits_for_clients"] == 1
+    assert found["truthfl_round_waits_since_timestamp_seconds"] == datetime.fromisoformat(waits.at).timestamp()
+    lines = status_lines(status)
+    assert any(line.startswith("round 74 waits for Cleo since ") and line.endswith(" at most.") for line in lines)
+    with open_ledger(tmp_path / "ledger.db") as book:
+        found = parsed(metrics_text(job_status(book, "job", read_live_status(tmp_path))))
+    assert found["truthfl_round_waits_for_clients"] == 0
+    assert "truthfl_round_waits_since_timestamp_seconds" not in found
+
+
+def read_after_write(folder, condition):
+    """The first status in the folder of which this is true."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        found = read_live_status(folder)
+        if found is not None and condition(found):
+            return found
+        time.sleep(0.05)
+    raise AssertionError(found)
 
 
 def test_they_are_served_on_this_machine_alone(done):

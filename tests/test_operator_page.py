@@ -18,7 +18,7 @@ from ledgers import raw
 from test_labeling_page import DESKTOP, PHONE, axe, looking
 from truthfl.console.open_operator_page import open_operator_page
 from truthfl.federation.protocol.job_watch import job_watch
-from truthfl.federation.protocol.live_status import FILE_NAME, LiveClient, LiveStatus, now
+from truthfl.federation.protocol.live_status import FILE_NAME, LiveClient, LiveStatus, RoundWaits, now
 from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
@@ -227,18 +227,20 @@ def test_a_dead_page_is_noticed(browser, done):
         assert "What you see is of" in page.inner_text("#alarm")
 
 
-def test_a_dead_server_is_noticed(browser, done, tmp_path):
-    """A process that has written that it runs, and is killed."""
+def test_a_waiting_round_and_a_dead_server_are_noticed(browser, done, tmp_path):
+    """A process that has written that it runs and for whom its round waits, and is killed."""
     with open_ledger(tmp_path / "ledger.db") as book, open_for_reading(done.ledger) as whole:
         for entry in whole.entries()[:-25]:
             book.append(entry.job, entry.kind, entry.key, entry.document)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         clients = {"Ada": LiveClient(connected=True, last_seen=now())}
         live = LiveStatus(done.name, process.pid, now(), stage="training", stage_since=now(), clients=clients)
+        live.waits = RoundWaits(("Ben", "Dora"), 4, now(), now())
         write_file(tmp_path / FILE_NAME, json.dumps(asdict(live)))
         with open_operator_page(tmp_path, None, None, None) as opened, looking(browser, opened.url) as page:
             page.wait_for_selector("#server >> text=server runs")
             page.wait_for_selector("#buttons >> text=There is no key here")
+            page.wait_for_selector("#banner >> text=Round 4 waits for Ben, Dora, since")
             process.kill()
             process.wait()
             with within(NOTICED):

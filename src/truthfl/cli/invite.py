@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truthfl.cli.job_commands import DEFAULT_OUT, Job, Key, Out, Who, Why, give
-from truthfl.errors import InputError
+from truthfl.errors import InputError, TruthflError
 from truthfl.files import write_file
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def invite(
     days: Annotated[float, typer.Option(help="How long it is good.")] = 7.0,
     key: Key = None,
     why: Why = "",
-    by: Who = None,
+    who: Who = None,
     job: Job = None,
 ) -> None:
     """Invite a participant: she joins with one command, which makes her key. It is good once, for one key.
@@ -47,16 +47,21 @@ def invite(
     serving = served_in(out)
     invitation = new_invitation(serving, name, address, days)
     target = file or Path(f"{name}.invitation")
-    if not line and target.exists():
+    # First, so that no row is signed for an invitation that cannot be kept.
+    if not line and not write_file(target, invitation.text(), private=True, keep_existing=True):
         raise InputError(f"{target} exists already, and is not replaced; name another file.")
 
     def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
         return invite_fields(view, live, serving, invitation)
 
-    given = give(out, key, job, by, why, INVITE, check)
+    try:
+        given = give(out, key, job, who, why, INVITE, check)
+    except TruthflError:
+        if not line:
+            target.unlink(missing_ok=True)
+        raise
     if line:
         print(invitation.line())
         return
-    write_file(target, invitation.text(), private=True)
     given.say(f"{name} is invited by {target}, which is good once, until {until_words(invitation)}.", "")
     print(f"She joins with: truthfl join {target.name} --data HER-DATA")

@@ -28,8 +28,7 @@ Key = Annotated[
     Path | None, typer.Option(help="The operator's key; the one that truthfl serve was started with unless given.")
 ]
 Why = Annotated[str, typer.Option(help="The reason: in the ledger, and told to participants.")]
-Who = Annotated[str | None, typer.Option("--by", "--as", help="Who gives the command; your user name unless given.")]
-WhoExtends = Annotated[str | None, typer.Option("--as", help="Who gives the command; your user name unless given.")]
+Who = Annotated[str | None, typer.Option("--as", help="Who gives the command; your user name unless given.")]
 Job = Annotated[str | None, typer.Option("--job", help="The job's name, if the folder's ledger has several.")]
 DEFAULT_OUT = Path("truthfl-serve")
 
@@ -45,7 +44,7 @@ class Given:
         print(f"Job {self.command.job}: {sentence}{'' if self.runs or not later else f' {later}'}")
 
 
-def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
     """Pause a job: nothing is asked of anybody, and no deadline comes nearer, until truthfl resume.
 
     A round that has begun is finished first.
@@ -59,10 +58,10 @@ def pause(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None
         require_not_paused(view)
         return {}
 
-    give(out, key, job, by, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
+    give(out, key, job, who, why, PAUSE, check).say("paused; truthfl resume lets it go on.")
 
 
-def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
     """Let a paused job go on; deadlines are later by the pause.
 
     Example: truthfl resume --out served
@@ -74,10 +73,10 @@ def resume(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = Non
         require_paused(view)
         return {}
 
-    give(out, key, job, by, why, RESUME, check).say("resumed.")
+    give(out, key, job, who, why, RESUME, check).say("resumed.")
 
 
-def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, job: Job = None) -> None:
+def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", who: Who = None, job: Job = None) -> None:
     """End a job early. Before there is a contract nobody is paid; later, what was delivered is paid for.
 
     While participants label, those who are done audition and are paid for labels. During the rounds, the one that has
@@ -95,7 +94,7 @@ def end(out: Out = DEFAULT_OUT, key: Key = None, why: Why = "", by: Who = None, 
         contracts.append(view.agreement is not None)
         return {}
 
-    given = give(out, key, job, by, why, END, check)
+    given = give(out, key, job, who, why, END, check)
     given.say(
         "it ends; no further round begins, and what was delivered is paid."
         if contracts[-1]
@@ -108,7 +107,7 @@ def remove(
     out: Out = DEFAULT_OUT,
     key: Key = None,
     why: Why = "",
-    by: Who = None,
+    who: Who = None,
     job: Job = None,
 ) -> None:
     """Remove a participant: nothing more is asked of her, and the job goes on with the others.
@@ -124,7 +123,7 @@ def remove(
         require_removable(view, name)
         return {"client": name}
 
-    give(out, key, job, by, why, REMOVE, check).say(f"nothing more is asked of {name}.")
+    give(out, key, job, who, why, REMOVE, check).say(f"nothing more is asked of {name}.")
 
 
 def extend(
@@ -136,7 +135,7 @@ def extend(
     out: Out = DEFAULT_OUT,
     key: Key = None,
     why: Why = "",
-    who: WhoExtends = None,
+    who: Who = None,
     job: Job = None,
 ) -> None:
     """Give participants more time to enrol, to answer their offers, to label, or to send their solo models.

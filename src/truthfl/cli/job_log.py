@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import StageChange
-from truthfl.federation.protocol.narration import describe_entry, describe_row
+from truthfl.federation.protocol.live_status import RoundWaits, StageChange
+from truthfl.federation.protocol.narration import describe_entry, describe_row, waits_words
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.texts import plain
@@ -60,8 +60,10 @@ def log_line(entry: Entry, terms: JobTerms | None, log_format: str = TEXT) -> st
         )
 
 
-def stage_line(job: str, change: StageChange, log_format: str = TEXT) -> str:
-    """One line about the stage that the server has entered, or about a pause."""
+def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEXT) -> str:
+    """One line about the stage that the server has entered, about a pause, or a round that waits for people."""
+    if isinstance(change, RoundWaits):
+        return _waits_line(job, change, log_format)
     until = "" if change.deadline is None else f", until {_local_clock(change.deadline)}"
     words = f"stage: {change.stage}{', paused' if change.paused else until}"
     if log_format == TEXT:
@@ -74,6 +76,14 @@ def event_line(event: str, job: str, message: str) -> str:
     """A JSON line about something that is in no ledger, of this moment."""
     level = "warning" if event == REFUSED else "info"
     return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
+
+
+def _waits_line(job: str, waits: RoundWaits, log_format: str) -> str:
+    words = f"{waits_words(waits)}, until {_local_clock(waits.until)} at most"
+    if log_format == TEXT:
+        return plain(f"{_local_clock(waits.at)} {words}", LONGEST_LINE)
+    fields = _common(waits.at, "warning", "waits", job, words)
+    return _json(fields | {"round": waits.round, "deadline": plain(waits.until)})
 
 
 def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:

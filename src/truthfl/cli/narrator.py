@@ -11,7 +11,7 @@ from datetime import datetime
 
 from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, stage_line
 from truthfl.errors import ServiceError
-from truthfl.federation.protocol.live_status import LiveWriter, StageChange
+from truthfl.federation.protocol.live_status import LiveWriter, RoundWaits, StageChange
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
@@ -71,7 +71,7 @@ class Narrator:
         for change in changes:
             self._print_stage(change)
 
-    def _print_stage(self, change: StageChange) -> None:
+    def _print_stage(self, change: StageChange | RoundWaits) -> None:
         print(stage_line(self.job, change, self.log_format), flush=True)
 
     def _note(self, entry: Entry) -> None:

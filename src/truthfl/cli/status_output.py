@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from truthfl.cli.output import table
 from truthfl.federation.protocol.job_status import JobStatus
+from truthfl.federation.protocol.narration import waits_words
 from truthfl.federation.protocol.participant_status import ParticipantStatus
 from truthfl.ledger.money import amount_text
 from truthfl.texts import plain
@@ -58,6 +59,10 @@ def local_time(at: str) -> str:
 def status_lines(status: JobStatus) -> list[str]:
     """Server, model, money, and what went wrong, each in a line."""
     lines = [_server_line(status)]
+    if status.waits is not None:
+        waits = status.waits
+        times = f"since {local_time(waits.at)}, until {local_time(waits.until)} at most"
+        lines.append(plain(f"{waits_words(waits)} {times}.", LONGEST_REASON))
     last = next((point for point in reversed(status.rounds) if point.loss is not None), None)
     if status.test is not None and status.test["loss"] is not None:
         lines.append(f"Test: loss {status.test['loss']:.4f}{_accuracy(status.test['accuracy'])}.")

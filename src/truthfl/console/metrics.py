@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from truthfl.federation.protocol.job_status import JobStatus
 
@@ -75,6 +76,11 @@ def _training_metrics(status: JobStatus) -> Iterator[Metric]:
     yield _gauge("rounds_planned", "Rounds of the contract.", status.rounds_planned)
     missing = float(status.reports_missing)
     yield Metric("reports_missing_total", "counter", "Reports that were asked for and not taken.", (("", {}, missing),))
+    waits = status.waits
+    text = "People for whom the round waits, longer than usual."
+    yield _gauge("round_waits_for_clients", text, 0 if waits is None else len(waits.names))
+    since = None if waits is None else datetime.fromisoformat(waits.at).timestamp()
+    yield _gauge("round_waits_since_timestamp_seconds", "Since when it waits; none while it does not.", since)
     times = status.round_times
     last = sorted(times.last)
     quantiles = [("", {"quantile": f"{share}"}, _quantile(last, share)) for share in QUANTILES] if last else []

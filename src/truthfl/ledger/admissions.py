@@ -1,14 +1,13 @@
 """Invitations and who was admitted by one: a signed command of the operator's, and a row when it is used.
 
 An invitation is good once: the row of its use is known by the digest of its code, and has the code, which only the
-invited knew before. Imports `book`, `command_checks`, `commands`, `entry`,
-`job_view`, `signing`, `texts`.
+invited knew before.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -74,6 +73,26 @@ def admitted_keys(view: JobView) -> dict[str, str]:
     """By name: the public key that was admitted last; rows that are not by an invitation do not count."""
     valid = [entry.document for entry in view.admissions.values() if admission_fault(view, entry) is None]
     return {str(document["client"]): str(document["public_key"]) for document in valid}
+
+
+def keys_by_admission(ledger: Ledger, job: str, names: Collection[str]) -> dict[str, str]:
+    """By name, for those of these names who were admitted to the job: the public key.
+
+    Who is not invited to this job, but was admitted to an earlier one of the same operator, is known by that key.
+    """
+    view = admission_view(ledger, job)
+    invited = {command.fields["name"] for _, command in view.valid_commands if command.kind == INVITE}
+    earlier: dict[str, str] = {}
+    for other in dict.fromkeys(entry.job for entry in ledger.entries(kind=KIND) if entry.job != job):
+        seen = admission_view(ledger, other)
+        if _operator_of(seen) is not None and _operator_of(seen) == _operator_of(view):
+            earlier |= admitted_keys(seen)
+    known = {name: key for name, key in earlier.items() if name not in invited} | admitted_keys(view)
+    return {name: key for name, key in known.items() if name in names}
+
+
+def _operator_of(view: JobView) -> str | None:
+    return None if view.job is None else view.job.document.get("operator_key")
 
 
 def _invitation(view: JobView, name: str, digest: str) -> Command | None:

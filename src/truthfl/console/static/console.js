@@ -10,6 +10,7 @@ import { showRefused, showRows } from "./records.js";
 
 const INTERVAL_MS = 1000;
 const TIMEOUT_MS = 1500; // with the interval, a dead server is noticed within three seconds
+const NAMES_TOLD = 5; // of those for whom a round waits
 const STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning", "training", "testing", "over"];
 const PARTS = [ // what is shown, and the fields of the status that it depends on
   [showParticipants, ["participants", "money", "running"]],
@@ -74,9 +75,15 @@ function showServer() {
   if (banner.textContent !== message) banner.textContent = message;
 }
 
+function waitWords({ names, round, at, until }) {
+  const more = names.length > NAMES_TOLD ? ` and ${names.length - NAMES_TOLD} more` : "";
+  return `Round ${round} waits for ${names.slice(0, NAMES_TOLD).join(", ")}${more}, since ${timeOf(at)}, until ${timeOf(until)} at most. Whoever is there loses nothing by it.`;
+}
+
 function pauseWords() {
   if (status.ended !== null) return `You ended the job: ${status.ended}.`;
-  return status.paused ? "The job is paused; nothing is asked of anybody until you resume it." : "";
+  if (status.paused) return "The job is paused; nothing is asked of anybody until you resume it.";
+  return status.waits === null ? "" : waitWords(status.waits);
 }
 
 function showStages() {

@@ -1,7 +1,7 @@
 """`KnownKeys`: whose keys the operator's server lets in: those in her folder of .pub files, and those admitted.
 
-A file that is added while the server runs counts from then on. Imports `files` and the ledger (`admissions`, `book`,
-`signing`).
+A file that is added while the server runs counts from then on. Admission is a row of the ledger and nothing else, so
+the folder may be one that the server cannot write to.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError, TruthflError
-from truthfl.files import write_file
-from truthfl.ledger.admissions import NO_INVITATION, admission_view, admit, admitted_keys
+from truthfl.ledger.admissions import NO_INVITATION, admit, keys_by_admission
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.signing import read_public_line
 
@@ -40,7 +39,7 @@ class KnownKeys:
 
     def lines(self) -> dict[str, str]:
         """By name: the public key. Raise InputError if two names have the same."""
-        return self._of_files() | admitted_keys(admission_view(self.ledger, self.job))
+        return self._of_files() | keys_by_admission(self.ledger, self.job, self.names)
 
     def look_up(self, public_key: str) -> str | None:
         """The name of whose key this is; None if it is nobody's, or was not a moment ago."""
@@ -57,17 +56,11 @@ class KnownKeys:
         """Admit who has an invitation; return a sentence."""
         if request.get("name") not in self.names:
             raise InputError(NO_INVITATION)
-        name, key = admit(self.ledger, self.job, request)
+        name, _ = admit(self.ledger, self.job, request)
         with self._lock:
             self._read_at = float("-inf")
-        if self._is_file_name(name):
-            write_file(self.folder / f"{name}.pub", f"{key} {name}\n")
         return f"{name} is admitted."
 
     def _of_files(self) -> dict[str, str]:
-        paths = {name: self.folder / f"{name}.pub" for name in self.names if self._is_file_name(name)}
+        paths = {name: self.folder / f"{name}.pub" for name in self.names if not set(name) & set("/\\\0")}
         return {name: read_public_line(path) for name, path in paths.items() if path.is_file()}
-
-    @staticmethod
-    def _is_file_name(name: str) -> bool:
-        return not set(name) & set("/\\\0") and name not in (".", "..")

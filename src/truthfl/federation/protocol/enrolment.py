@@ -7,7 +7,7 @@ delays neither the enrolment of others nor a round.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from secrets import token_hex
@@ -93,13 +93,19 @@ class Roster:
         return frozenset(self.names)
 
     def ask(
-        self, messages: Iterable[Message], *, timeout: float, clock: StageClock | None = None
+        self,
+        messages: Iterable[Message],
+        *,
+        timeout: float,
+        clock: StageClock | None = None,
+        noting: Callable[[Collection[str]], None] = lambda _: None,
     ) -> list[tuple[int, Message]]:
         """Send messages and return (node id, reply) for the replies in time, which the live status notes.
 
         Commands are read meanwhile: replies of clients who are removed are not waited for.
 
-        clock  of the stage that asks; nobody waits longer when a command interrupts it
+        clock   of the stage that asks; nobody waits longer when a command interrupts it
+        noting  called now and then with the names of those whose replies are still waited for
         """
         name_of = {node: name for name, node in self.node_of.items()}
 
@@ -107,7 +113,9 @@ class Roster:
             self.control.poll()
             if clock is not None and clock.interrupted:
                 return set()
-            return {node for node in nodes if name_of.get(node) not in self.control.removed}
+            awaited = {node for node in nodes if name_of.get(node) not in self.control.removed}
+            noting([name_of[node] for node in awaited if node in name_of])
+            return awaited
 
         asked_at = time.time()
         replies = ask_nodes(self.grid, messages, timeout=timeout, still_awaited=still_awaited)

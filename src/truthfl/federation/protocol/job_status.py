@@ -19,6 +19,7 @@ from truthfl.federation.protocol.live_status import (
     TESTING,
     TRAINING,
     LiveStatus,
+    RoundWaits,
 )
 from truthfl.federation.protocol.participant_status import ParticipantStatus, participants_of
 from truthfl.federation.protocol.status_parts import MoneyStatus, PlanStatus, RoundTimes, money_of, plan_of, times_of
@@ -30,6 +31,7 @@ from truthfl.texts import plain
 class JobStatus:
     """One job, as it is now. Times are ISO 8601 in UTC.
 
+    waits           for whom the round waits, once that takes longer than usual; None if for nobody
     running         whether a server runs this job
     address         HOST:PORT that participants use; "" unless it runs
     stage, since    which stage it is in, or was left in, and since when
@@ -56,6 +58,7 @@ class JobStatus:
     rounds: tuple[RoundPoint, ...]
     rounds_planned: int | None
     reports_missing: int
+    waits: RoundWaits | None
     round_times: RoundTimes
     test: dict[str, Any] | None
     money: MoneyStatus | None
@@ -117,6 +120,7 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
         rounds=tuple(tally.rounds),
         rounds_planned=None if tally.terms is None else tally.terms.rounds,
         reports_missing=tally.reports_missing,
+        waits=None if here is None or here.waits is None else _plain_waits(here.waits),
         round_times=times_of(live),
         test=tally.test,
         money=money_of(tally),
@@ -154,6 +158,10 @@ def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
     if "offer" in at:
         return OFFERING, at["offer"]
     return ENROLLING, at.get("job")
+
+
+def _plain_waits(waits: RoundWaits) -> RoundWaits:
+    return replace(waits, names=tuple(map(plain, waits.names)), at=plain(waits.at), until=plain(waits.until))
 
 
 def _refused_connections(live: LiveStatus | None) -> tuple[RefusedReply, ...]:

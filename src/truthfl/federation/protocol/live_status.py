@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,16 @@ class StageChange:
     deadline: str | None
 
 
+@dataclass(frozen=True)
+class RoundWaits:
+    """A round waits for people: their names, the round, since when, and until when at most."""
+
+    names: tuple[str, ...]
+    round: int
+    at: str
+    until: str
+
+
 @dataclass
 class LiveStatus:
     """The content of the file. Times are ISO 8601 in UTC.
@@ -82,7 +92,7 @@ class LiveStatus:
     cpu_seconds_in_rounds            the server's processor time in them
     sent_bytes_in_rounds, received_bytes_in_rounds  the length of its messages in them, and of the replies
     clients        by name: all clients of the job
-    waits_for      names of those without whom the round cannot change the model, while it waits for them
+    waits          for whom the round waits, once that takes longer than usual; None if for nobody
     refused_connections  the last ones
     """
 
@@ -101,7 +111,7 @@ class LiveStatus:
     sent_bytes_in_rounds: int = 0
     received_bytes_in_rounds: int = 0
     clients: dict[str, LiveClient] = field(default_factory=dict)
-    waits_for: list[str] = field(default_factory=list)
+    waits: RoundWaits | None = None
     refused_connections: list[RefusedConnection] = field(default_factory=list)
 
     @property
@@ -136,6 +146,9 @@ def read_live_status(folder: Path) -> LiveStatus | None:
         document = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
         document["clients"] = {name: LiveClient(**client) for name, client in document["clients"].items()}
         document["refused_connections"] = [RefusedConnection(**one) for one in document["refused_connections"]]
+        if document["waits"] is not None:
+            waits = document["waits"]
+            document["waits"] = RoundWaits(**waits | {"names": tuple(waits["names"])})
         return LiveStatus(**document)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
@@ -151,7 +164,7 @@ class LiveWriter:
         self.folder = folder
         self.status = LiveStatus(job, address=address, stage_since=now())
         self.status.clients = {name: LiveClient() for name in names}
-        self._stages: deque[StageChange] = deque(maxlen=MOST_STAGE_CHANGES)
+        self._stages: deque[StageChange | RoundWaits] = deque(maxlen=MOST_STAGE_CHANGES)
         self._last_stage: tuple[str, bool] | None = None
         self._lock, self._changed, self._ended = threading.Lock(), threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write_changes, name="truthfl live status", daemon=True)
@@ -195,16 +208,25 @@ class LiveWriter:
 
         self.change(edit)
 
-    def set_waits_for(self, names: Collection[str]) -> None:
-        """Note without whom the round cannot go on; nobody if it can."""
+    def set_waits(self, names: Collection[str], round_: int = 0, until: str = "") -> None:
+        """Note for whom the round waits, and until when; nobody if it does not wait."""
 
         def edit(status: LiveStatus) -> None:
-            status.waits_for = sorted(names)
+            known = status.waits
+            if not names:
+                status.waits = None
+                return
+            new = RoundWaits(tuple(sorted(names)), round_, now(), until)
+            if known is not None and known.round == round_:
+                new = replace(new, at=known.at)
+            status.waits = new
+            if known is None or (known.names, known.round) != (new.names, new.round):
+                self._stages.append(new)
 
         self.change(edit)
 
-    def take_stage_changes(self) -> list[StageChange]:
-        """The changes of stage, and pauses, since this was called last."""
+    def take_stage_changes(self) -> list[StageChange | RoundWaits]:
+        """The changes of stage, pauses, and for whom rounds began to wait, since this was called last."""
         with self._lock:
             taken = list(self._stages)
             self._stages.clear()

@@ -14,9 +14,9 @@ changes nothing; nobody is named for it, since masks hide whose report it was.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,7 @@ from truthfl.ledger.terms import Offer
 TOO_FEW = "fewer reports than a sum needs"
 NOT_OPENED = "too few told what opens the sum"
 SHORTEST_ANSWER = 1.0  # seconds
+Replies = list[tuple[int, Message]]  # each with the node that it came from
 
 
 @dataclass(eq=False)
@@ -139,11 +140,17 @@ class MaskedRounds:
             for offer in new
             if offer.client.name not in self.informed
         }
-        replies = self.ask(MASK_TERMS, documents, min(REPLY_TIMEOUT, self.seconds)) if documents else {}
+        ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
+        replies = self.ask(MASK_TERMS, documents, ask) if documents else {}
         self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
 
-    def ask(self, action: str, documents: Mapping[str, Mapping[str, Any]], seconds: float) -> dict[str, dict[str, Any]]:
-        """Ask connected participants, by name; return the documents of those who answered with their code."""
+    def ask(
+        self, action: str, documents: Mapping[str, Mapping[str, Any]], ask: Callable[[list[Message]], Replies]
+    ) -> dict[str, dict[str, Any]]:
+        """Ask connected participants, by name; return the documents of those who answered with their code.
+
+        ask  sends the messages and returns the replies
+        """
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
         messages = [
@@ -151,7 +158,7 @@ class MaskedRounds:
             for name, node in node_of.items()
         ]
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in self.roster.ask(messages, timeout=seconds) if messages else ():
+        for node, reply in ask(messages) if messages else ():
             name = name_at.get(node)
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
@@ -345,7 +352,8 @@ class Sum:
                 for own, document in asked.items()
                 if own not in answers
             }
-            told = self.masked.ask(action, documents, min(REPLY_TIMEOUT, max(self.wait.seconds_left, SHORTEST_ANSWER)))
+            seconds = min(REPLY_TIMEOUT, max(self.wait.seconds_left, SHORTEST_ANSWER))
+            told = self.masked.ask(action, documents, partial(self.wait.ask, seconds=seconds))
             for own in asked:
                 document = told.get(self.offers[own].client.name, {})
                 if document.get("round") == self.call.round:
@@ -387,7 +395,7 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
-    round_sum = Sum(masked, RoundWait(masked.roster, masked.seconds), call, by_index, peers, context)
+    round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
 
@@ -413,7 +421,6 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
 
     round_sum.rejected += collect_reports(
         round_sum.wait,
-        call.round,
         offers,
         ready,
         messages,

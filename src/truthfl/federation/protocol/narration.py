@@ -1,22 +1,28 @@
-"""One line of text per ledger entry, for the operator's terminal and page.
-
-Imports the ledger's `entry`, `job_terms`, `money`, `terms`.
-"""
+"""One line of text per ledger entry, for the operator's terminal and page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.terms import offer_from
 
+NAMES_TOLD = 5  # in a sentence
+
 
 def _missing(names: list[str]) -> str:
     """How many of those who were asked are missing in a round."""
     return f"{len(names)} missing" if names else "all reports"
+
+
+def waits_words(waits: RoundWaits) -> str:
+    """For whom a round waits."""
+    names, more = waits.names[:NAMES_TOLD], len(waits.names) - NAMES_TOLD
+    return f"round {waits.round:,} waits for {', '.join(names)}{f' and {more:,} more' if more > 0 else ''}"
 
 
 def describe_command(document: Mapping[str, Any]) -> str:
@@ -56,7 +62,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         return f"{document['client']}: {loss}{stopped}"
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
-        return f"round {document['round']}: {_missing(document['missing'])}{loss}"
+        skipped = f"; the model stays as it was: {document['refused']}" if document.get("refused") else ""
+        return f"round {document['round']}: {_missing(document['missing'])}{loss}{skipped}"
     if entry.kind == "admission":
         return f"{document['client']} was admitted with her invitation"
     if entry.kind == "command":

@@ -1,15 +1,18 @@
 """Collecting the reports of a round: who is asked, how long the server waits, and for whom.
 
 The server waits for everybody who is connected. While there are too few reports to change the model it also waits for
-those who are not, up to `round_seconds`, and the operator sees for whom. Somebody who is connected and stays silent is
-asked in fewer and fewer rounds until they answer, as long as the others are enough.
+those who are not, up to `round_seconds`. The operator is told for whom a round waits longer than usual. Somebody who is
+connected and stays silent is asked in fewer and fewer rounds until they answer, as long as the others are enough.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from statistics import median
 
 from flwr.app import Message
 
@@ -18,7 +21,10 @@ from truthfl.federation.protocol.live_status import TRAINING
 from truthfl.federation.protocol.round_outcome import Rejection
 from truthfl.federation.protocol.stage_clock import StageClock
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.ledger.commands import time_text
 from truthfl.ledger.terms import Offer
+
+USUAL_WAIT = 3.0  # seconds, or so many times the last rounds: nobody is told of a shorter wait
 
 
 @dataclass(eq=False)
@@ -49,9 +55,10 @@ class SilentPeople:
 class RoundWait:
     """The time that a round may take; while the job is paused it does not pass."""
 
-    def __init__(self, roster: Roster, seconds: float) -> None:
-        self.roster = roster
-        self._deadline = time.monotonic() + seconds
+    def __init__(self, roster: Roster, round_: int, seconds: float) -> None:
+        self.roster, self.round = roster, round_
+        self._began = time.monotonic()
+        self._deadline = self._began + seconds
         self._clock: StageClock | None = None
 
     @property
@@ -63,24 +70,38 @@ class RoundWait:
         """Whether the time is up, or the operator ended the job."""
         return not self.seconds_left if self._clock is None else self._clock.over
 
+    def ask(self, messages: Iterable[Message], seconds: float) -> list[tuple[int, Message]]:
+        """Ask connected participants, as `Roster.ask`; the operator is told who takes longer than usual."""
+        return self.roster.ask(messages, timeout=seconds, noting=self._note)
+
     def for_people(self, names: Collection[str]) -> None:
-        """Wait a moment for these participants; the operator is shown whom the job waits for."""
+        """Wait a moment for participants who are away; the operator is told."""
         if self._clock is None:
             self._clock = self.roster.stage(TRAINING, self.seconds_left)
-        self.roster.live.set_waits_for(names)
+        self._note(names)
         self._clock.wait()
         self.roster.refresh()
 
     def ends(self) -> None:
         """Nobody is waited for any more."""
+        live = self.roster.live
+        if live.status.waits is not None:
+            live.set_waits(())
         if self._clock is not None:
-            self.roster.live.set_waits_for(())
-            self.roster.live.begin(TRAINING)
+            live.begin(TRAINING)
+
+    def _note(self, names: Collection[str]) -> None:
+        """Tell for whom the round waits, if it takes longer than usual."""
+        live = self.roster.live
+        usual = USUAL_WAIT * max(1.0, median(live.status.round_seconds or [0.0]))
+        if live.status.waits is None and time.monotonic() < self._began + usual:
+            return
+        until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=math.ceil(self.seconds_left))
+        live.set_waits(names, self.round + 1, time_text(until))
 
 
 def collect_reports(
     wait: RoundWait,
-    round_: int,
     offers: Sequence[Offer],
     ready: Callable[[], Sequence[Offer]],
     messages: Callable[[Sequence[Offer]], Sequence[Message]],
@@ -96,7 +117,7 @@ def collect_reports(
     take      takes a reply, or returns why it is refused
     enough    whether the reports of these people would be enough, beside those that were taken
     """
-    roster, answered, rejected = wait.roster, set[str](), list[Rejection]()
+    roster, round_, answered, rejected = wait.roster, wait.round, set[str](), list[Rejection]()
     while True:
         there = [offer for offer in ready() if offer.client.name not in answered]
         awake = [offer for offer in there if not silent.are_skipped(offer.client.name, round_)]
@@ -104,7 +125,7 @@ def collect_reports(
         sent = messages(asked)
         offer_at = {roster.node_of[offer.client.name]: offer for offer in asked}
         waited_for = {offer_at[message.metadata.dst_node_id].client.name for message in sent}
-        for node, reply in roster.ask(sent, timeout=wait.seconds_left) if sent else ():
+        for node, reply in wait.ask(sent, wait.seconds_left) if sent else ():
             offer = offer_at.get(node)
             if offer is None:
                 rejected.append((None, node, "the node is not in the contract"))

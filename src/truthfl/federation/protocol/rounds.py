@@ -229,8 +229,7 @@ def run_round(
         return None
 
     rejected = collect_reports(
-        RoundWait(roster, terms.round_seconds),
-        call.round,
+        RoundWait(roster, call.round, terms.round_seconds),
         offers,
         ready,
         messages,
