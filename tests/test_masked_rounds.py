@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import RecordDict
+from flwr.app import ConfigRecord, RecordDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,8 +47,10 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
-from truthfl.ledger.documents import signed
+from truthfl.ledger import participant_folder
+from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
 from truthfl.ledger.signing import new_key
 
@@ -342,6 +344,26 @@ def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_pa
     assert "mask does not fit" in view.rejections[0].document["reason"]
 
 
+@pytest.mark.parametrize("count", [3, 6])
+def test_whose_shares_fit_nobody_is_named_and_the_round_changes_nothing(tmp_path, count):
+    job = BareRounds(tmp_path, count, rounds=2)
+
+    def change(reply):
+        if not (of_training(reply, 1002) and in_round(reply, 0)):
+            return [reply]
+        fields = dict(reply.content.config_records[ROUND])
+        fields["shares"] = "00" * (len(fields["shares"]) // 2)
+        report = reply.content.array_records[MODEL]
+        content = RecordDict({MODEL: report, ROUND: ConfigRecord(fields)})
+        return [recoded(job.people[1002].folder, other_reply(content, reply))]
+
+    _, view = job.go(Meddler(job.grid, change))
+    first, second = (entry.document for entry in view.rounds)
+    assert (first["missing"], first["refused"]) == (["client 2"], "too few told what opens the sum")
+    assert [entry.document["reason"] for entry in view.rejections] == ["the shares of its own mask do not fit"]
+    assert (second["missing"], "refused" in second) == ([], False)
+
+
 def test_a_server_that_dies_between_two_steps_opens_the_same_sums_when_it_is_back(tmp_path):
     """It asks again for the round that it had asked for, and gets the same bytes, lists and shares."""
     expected, _ = BareRounds(tmp_path / "whole", 4, rounds=3).go()
@@ -537,6 +559,20 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         (None, "do not have their parts"),
     ):
         assert words in told(masks.keep_terms, wrong)
+    first = masks.terms.peers[1]
+    for member, words in (
+        (replace(first, index=-1), "otherwise than from 0 on"),  # whose share would be the seed itself
+        (replace(first, index=2**255 - 20), "otherwise than from 0 on"),  # the same modulo the prime
+        (replace(first, participation=0.5), "a peer is asked in 0.5 of the rounds"),
+    ):
+        rest = {name: one for name, one in peers.items() if name != "1"}
+        named = rest | {str(member.index): peers["1"] | {"participation": member.participation}}
+        members = [masks.terms.own, member, *(masks.terms.peers[i] for i in (2, 3, 4))]
+        group, papers = group_digest("job-1", members), acceptances | {str(member.index): acceptances["1"]}
+        assert words in told(masks.keep_terms, changed(peers=named, group=group, acceptances=papers))
+    own = replace(masks.offer, client=replace(masks.offer.client, index=-1), original=None)
+    group = group_digest("job-1", [replace(masks.terms.own, index=-1), *masks.terms.peers.values()])
+    assert "otherwise than from 0 on" in told(mask_terms_from, changed(offer=own.hash, group=group), own, keys)
     sound = changed(
         peers=two,
         threshold=3,
@@ -560,3 +596,26 @@ def test_a_node_never_sends_a_bare_report_under_a_masked_contract(tmp_path):
     job.go(taking_part=2)
     masks = masks_of(job, 0)
     assert "no terms of the masks came" in told(masks.masked, np.ones(650, np.float32), AskedRound(0, 0, 0, "ab" * 32))
+
+
+def test_rounds_are_answered_under_one_offer_with_the_same_batches(job):
+    """A second offer of the job, to all but one, would give two sums whose difference is that one's report."""
+    person, first = job.people[1000], job.training.agreement.offers[0]
+    deployed = replace(person, noise_secret=b"n" * 32)
+    start = job.training.model.init(0)
+
+    def asked_under(offer, who):
+        offer = signed_offer(replace(offer, original=None, signature=""), job.operator)
+        participant_folder.put_offer(who.folder, offer)
+        participant_folder.put_answer(who.folder, offer, who.key, accepted=True)
+        with who.answering(offer.hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+            return answer.record.round
+
+    def changed(**terms):
+        return replace(first, job=replace(first.job, **terms))
+
+    for bare in ({}, {"masked": False}):
+        assert "single reports" in told(asked_under, changed(version=2, **bare), person)
+        assert "rounds of job job-1 with the same seed" in told(asked_under, changed(name="job-2", **bare), deployed)
+    assert asked_under(changed(name="job-2", seed=8), deployed) == 0
+    assert asked_under(changed(name="job-3"), person) == 0, "simulations repeat a job exactly"

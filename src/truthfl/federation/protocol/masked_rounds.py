@@ -14,6 +14,7 @@ changes nothing; nobody is named for it, since masks hide whose report it was.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -282,8 +283,10 @@ class Sum:
             for own in self.reports
         }
         shares: dict[int, dict[int, int]] = {own: {} for own in self.reports}
+        unfit: Counter[int] = Counter()
         for holder, answer in self._ask(MASK_SHARES, asked).items():
-            told = answer.get("shares")
+            told, named = answer.get("shares"), answer.get("unfit")
+            unfit.update(peer for peer in self.peers[holder] if isinstance(named, list) and peer in named)
             for owner in (holder, *self.peers[holder]):
                 share = _share_in(told, owner)
                 if owner not in shares or share is None:
@@ -294,8 +297,11 @@ class Sum:
                     self._reject(holder, f"the share of {self.offers[owner].client.name}'s mask does not fit")
         seeds: dict[int, int] = {}
         for owner, told in shares.items():
-            seed = _seed_of(told, threshold(len(self.peers[owner]) + 1), owner)
+            needed = threshold(len(self.peers[owner]) + 1)
+            seed = _seed_of(told, needed, owner)
             if seed is None:
+                if unfit[owner] >= needed - 1:  # so many who work together could read reports anyway
+                    self.drop({owner}, "the shares of its own mask do not fit")
                 return None
             seeds[owner] = seed
         return seeds
