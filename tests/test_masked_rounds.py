@@ -619,3 +619,20 @@ def test_rounds_are_answered_under_one_offer_with_the_same_batches(job):
         assert "rounds of job job-1 with the same seed" in told(asked_under, changed(name="job-2", **bare), deployed)
     assert asked_under(changed(name="job-2", seed=8), deployed) == 0
     assert asked_under(changed(name="job-3"), person) == 0, "simulations repeat a job exactly"
+
+
+def test_reports_without_masks_after_an_offer_with_masks_are_accepted_by_people_alone(job):
+    """`--accept` and its like decline: what was promised holds until somebody was asked in words."""
+    person, first = job.people[1000], job.training.agreement.offers[0]
+
+    def offered(**terms):
+        offer = replace(first, job=replace(first.job, **terms), original=None, signature="")
+        return signed_offer(offer, job.operator)
+
+    answer = person.answer_offer(offered(version=2, masked=False).envelope())
+    assert answer["document"]["kind"] == "refusal"
+    assert "sends reports without masks" in participant_folder.news(person.folder)[0]
+    assert person.answer_offer(offered(version=3).envelope())["document"]["kind"] == "acceptance"
+    assert person.answer_offer(offered(name="job-2", masked=False).envelope())["document"]["kind"] == "acceptance"
+    asked = replace(person, decide=lambda _: None)
+    assert asked.answer_offer(offered(version=4, masked=False).envelope()) is None

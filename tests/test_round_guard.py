@@ -117,7 +117,7 @@ def test_no_number_of_changed_rounds_lifts_the_bound(tmp_path):
     for changed in (0, 4):
         words = f"counts {changed} rounds that changed the model; after those before round 5 it can be from 5 to 5"
         assert words in node.refuses(at(14.0), round=5, changed=changed)
-    assert "it can be from 4 to 4" in node.refuses(at(4.0), round=5, changed=5)
+    assert "it can be from 4 to 4" in node.refuses(at(4.0), round=5, unchanged=1, changed=5)
     assert "away from the last one; by the offer it is at most" in node.refuses(at(14.0), round=5)
     assert "it can be from 5 to 7" in node.refuses(at(5.0), round=7, changed=4)
     node.answer(at(5.0), round=7, changed=6)

@@ -139,6 +139,7 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
         if (asked.received, asked.changed) != (last.received, last.changed):
             raise InputError(f"round {number:,} was answered from another model; each is answered once, in order.")
         return last
+    unchanged = last.unchanged if masked else _unchanged(asked, last)
     fewest = last.changed + int(asked.received != last.received)
     most = fewest if asked.received == last.received else last.changed + asked.round - last.round
     if not fewest <= asked.changed <= most:  # the bound of a round follows from it
@@ -146,7 +147,6 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
             f"the message of round {number:,} counts {asked.changed:,} rounds that changed the model; after those "
             f"before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
         )
-    unchanged = last.unchanged if masked else _unchanged(asked, last)
     return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 
 

@@ -165,8 +165,8 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
             raise InputError("the terms of the masks do not say a peer's weight and participation.")
         if not offer.job.least_participation * (1.0 - WEIGHT_ROUNDING) <= share <= 1:
             raise InputError(
-                f"by the terms of the masks a peer is asked in {share:g} of the rounds; by the offer everybody is in at "
-                f"least {offer.job.least_participation:g}."
+                f"by the terms of the masks a peer is asked in {share:g} of the rounds; by the offer nobody is in less "
+                f"than {offer.job.least_participation:g}."
             )
         peers[index] = Member(index, peer_weight, *keys, share)
     terms = MaskTerms(offer.job.name, offer.job.seed, group, members, own, peers)
