@@ -161,7 +161,7 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
             raise InputError("the same person is named twice in the terms of the masks.")
         people |= {person, *keys}
         share, peer_weight = one.get("participation"), one.get("weight")
-        if type(share) not in (int, float) or type(peer_weight) not in (int, float):
+        if not isinstance(share, int | float) or not isinstance(peer_weight, int | float):
             raise InputError("the terms of the masks do not say a peer's weight and participation.")
         if not offer.job.least_participation * (1.0 - WEIGHT_ROUNDING) <= share <= 1:
             raise InputError(
