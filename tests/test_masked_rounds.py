@@ -344,6 +344,30 @@ def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_pa
     assert "mask does not fit" in view.rejections[0].document["reason"]
 
 
+@pytest.mark.parametrize("named", [[0], [99], [0, 1, 2, 4]])
+@pytest.mark.parametrize("number", [0, 2])
+def test_nobody_has_others_left_out_by_a_list_of_their_own(tmp_path, named, number):
+    """Not even in the first round after a start, in which lists may be longer than the server knows."""
+    job, changed = BareRounds(tmp_path, 5, rounds=3), []
+
+    def change(reply):
+        if not (of_training(reply, 1003) and in_round(reply, number)):
+            return [reply]
+        masks = masks_of(job, 3)
+        with open_rounds(masks.home, masks.offer.hash) as rounds:
+            forged = masks.list_signature(rounds.last, tuple(named))
+        fields = dict(reply.content.config_records[ROUND]) | forged
+        content = RecordDict({MODEL: reply.content.array_records[MODEL], ROUND: ConfigRecord(fields)})
+        changed.append(number)
+        return [recoded(job.people[1003].folder, other_reply(content, reply))]
+
+    _, view = job.go(Meddler(job.grid, change))
+    assert changed == [number]
+    assert [entry.document["missing"] for entry in view.rounds] == [["client 3"] * (n == number) for n in range(3)]
+    assert {entry.document["client"] for entry in view.rejections} == {"client 3"}
+    assert all("refused" not in entry.document for entry in view.rounds)
+
+
 @pytest.mark.parametrize("count", [3, 6])
 def test_whose_shares_fit_nobody_is_named_and_the_round_changes_nothing(tmp_path, count):
     job = BareRounds(tmp_path, count, rounds=2)

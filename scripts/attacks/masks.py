@@ -71,8 +71,12 @@ def recovered_nothing(expected: str) -> Callable[[Federation, str, list[dict[str
         words = f"most like a report of {len(likeness)} estimates: {max(likeness.values(), default=0.0):.3f}"
         words = words if likeness else "there is nothing to estimate a report from"
         answered = sum(one["reply"] == "done" for one in noted)
-        return outcome(attack, held, f"{words} (chance is below {CHANCE:.2f}); {answered} of {len(noted)} queries were "
-                       f"answered; {said[0] if said else 'nobody refused'}")
+        return outcome(
+            attack,
+            held,
+            f"{words} (chance is below {CHANCE:.2f}); {answered} of {len(noted)} queries were "
+            f"answered; {said[0] if said else 'nobody refused'}",
+        )
 
     return judge
 
@@ -90,7 +94,7 @@ def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Out
     return not_defended(attack, f"single reports stay hidden, the sum of Ada's and Ben's is seen: {single.happened}")
 
 
-def seed_itself(made: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
+def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
     said = [one["reply"] for one in noted]
     held = len(said) == len(PEOPLE) - 1 and all("otherwise than from 0 on" in one for one in said)
     return outcome(attack, held, f"all {len(said)} refuse: {said[0] if said else 'nobody was asked'}")
@@ -103,7 +107,9 @@ def difference(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcom
     told = "your computer sent 1 reports that are not counted" in made.log("Ada")
     if not told:
         return outcome(attack, held=False, happened="Ada was not told that a report of hers is not counted")
-    return not_defended(attack, f"the difference has a correlation of {like:.2f} with her report; Ada is told afterwards")
+    return not_defended(
+        attack, f"the difference has a correlation of {like:.2f} with her report; Ada is told afterwards"
+    )
 
 
 def _likeness(made: Federation, attack: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ from truthfl.ledger.terms import Offer
 ATTACKS = {
     "spy-on-masked-report": "the operator inverts what she got from Ada in the first round",
     "spy-on-sum": "the operator inverts the sum of the first round",
-    "spy-by-false-dropout": "the operator says that Ben dropped out, and takes the masks off his report that the others tell",
+    "spy-by-false-dropout": "the operator says that Ben dropped out, and takes off the masks that the others tell",
     "spy-on-solo-model": "the operator asks Ada's solo model which pictures it was trained on",
 }
 STOLEN_ROUND, CLASSES = 3, 10
@@ -70,7 +70,9 @@ def false_dropout(made: Federation, attack: str, _: dict[str, Offer]) -> Outcome
     chance = 4.0 / np.sqrt(len(true))
     found = "your computer sent 1 report" in made.log("Ben")
     words = f"correlation {like:.3f} with his change, as by chance (below {chance:.2f})"
-    return outcome(attack, found and like < chance, f"{words}; {'Ben is told afterwards' if found else 'he is not told'}")
+    return outcome(
+        attack, found and like < chance, f"{words}; {'Ben is told afterwards' if found else 'he is not told'}"
+    )
 
 
 def solo_model(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:

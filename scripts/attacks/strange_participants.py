@@ -83,7 +83,9 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
 def spoiled(made: Federation, attack: str) -> Outcome:
     """Sums that are too long change nothing; masks hide whose report it was, so nobody is named or left out."""
     rounds = [entry.document for entry in made.view().rounds]
-    left_out = [one for one in rounds if "too long" in str(one.get("refused")) or "has length" in str(one.get("refused"))]
+    left_out = [
+        one for one in rounds if "too long" in str(one.get("refused")) or "has length" in str(one.get("refused"))
+    ]
     unchanged = sum(one["previous"] == one["model"] for one in rounds)
     words = f"sums left out in {len(left_out)} of {ROUNDS} rounds, of which {unchanged} changed nothing"
     if not left_out or unchanged < len(left_out) or made.reasons("Lou"):

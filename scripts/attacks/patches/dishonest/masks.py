@@ -69,11 +69,11 @@ class Round:
     def first_signatures(self):
         return {own: signature for own, (_, signature) in self.sum.signed.items()}
 
-    def keys_and_shares(self, attack, keys_for, shares_for, signatures):
+    def keys_and_shares(self, attack, signatures, keys=((), ()), shares=((), ())):
         """Ask for keys under one list, and for shares under another; use what is told.
 
-        keys_for, shares_for  by index: the list of who is missing
-        signatures            by list, by index
+        signatures    by list, by index
+        keys, shares  who is asked, and the list
         """
         needed = {own: self.module.threshold(len(peers) + 1) for own, peers in self.sum.peers.items()}
 
@@ -81,25 +81,27 @@ class Round:
             known = signatures.get(tuple(missing), {})
             return {str(peer): known[peer] for peer in self.sum.peers[own] if peer in known and peer not in missing}
 
-        asked = {own: {"missing": m, "signatures": theirs(own, m)} for own, m in keys_for.items()}
+        people, missing = keys
+        asked = {own: {"missing": list(missing), "signatures": theirs(own, missing)} for own in people}
         for own, answer in self.ask(attack, self.module.MASK_KEYS, asked).items():
             for peer, told in answer.get("keys", {}).items():
                 self.know(own, int(peer), bytes.fromhex(told))
+        people, missing = shares
         asked = {
             own: {
-                "missing": missing,
+                "missing": list(missing),
                 "signatures": theirs(own, missing),
                 "shares": {str(peer): self.sum.locked[peer][own].hex() for peer in self.sum.peers[own]},
             }
-            for own, missing in shares_for.items()
+            for own in people
         }
-        shares = {own: {} for own in self.sum.offers}
+        known = {own: {} for own in self.sum.offers}
         for own, answer in self.ask(attack, self.module.MASK_SHARES, asked).items():
             for owner, share in answer.get("shares", {}).items():
-                shares[int(owner)][own] = int(share, 16)
+                known[int(owner)][own] = int(share, 16)
         for owner, told in self.shares_of_emil().items():
-            shares[owner][self.at[EMIL]] = told
-        for owner, told in shares.items():
+            known[owner][self.at[EMIL]] = told
+        for owner, told in known.items():
             if len(told) >= needed[owner]:
                 self.seeds[owner] = self.module.seed_from(dict(list(told.items())[: needed[owner]]))
 
@@ -145,7 +147,9 @@ class Round:
         total = None
         for own in people:
             rest = self.reports[own].copy()
-            known = {lines[peer]: self.keys[pair] for peer in lines for pair in [frozenset((own, peer))] if pair in self.keys}
+            known = {
+                lines[peer]: self.keys[pair] for peer in lines for pair in [frozenset((own, peer))] if pair in self.keys
+            }
             if known:
                 rest -= self.module.mask_sum(known, lines[own], len(rest))
             if own in self.seeds:
@@ -193,11 +197,11 @@ def left_out(one, params):
         again |= one.reports_again(attack, params, others, attempt=1, changed=max(changed, 0), absent=[ada])
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": [ada]} for own in others})
     signatures = {(ada,): one.signed([ada], answers), (): one.first_signatures()}
-    one.keys_and_shares(attack, dict.fromkeys(others, [ada]), dict.fromkeys(others, [ada]), signatures)
-    if len(again) == len(others):
-        total = sum((one.reports[own] for own in one.reports), start=0 * one.reports[ada])
-        rest = sum((again[own] for own in others), start=0 * total)
-        one.keep(attack, total - rest - one.module.own_mask(one.seeds[ada], len(total)), "Ada")
+    one.keys_and_shares(attack, signatures, (others, [ada]), (others, [ada]))
+    total = one.without_known_masks([ada])
+    for own, report in again.items():
+        total += one.reports[own] - report
+    one.keep(attack, total, "Ada")
 
 
 def two_lists(one, _):
@@ -214,9 +218,7 @@ def two_lists(one, _):
         for own, answer in told.items():
             signatures.setdefault(tuple(answer["missing"]), {})[own] = answer["signature"]
     for missing in sorted(signatures, key=len, reverse=True):
-        one.keys_and_shares(
-            attack, dict.fromkeys(order, list(missing)), dict.fromkeys(order, list(missing)), signatures
-        )
+        one.keys_and_shares(attack, signatures, (order, missing), (order, missing))
     one.keep_singles(attack)
 
 
@@ -226,7 +228,7 @@ def partition(one, _):
     mine, others = [one.at[name] for name in ("Ada", "Ben")], [one.at[name] for name in ("Cleo", "Dora", EMIL)]
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": sorted(others)} for own in mine})
     signatures = {(): one.first_signatures(), tuple(sorted(others)): one.signed(others, answers)}
-    one.keys_and_shares(attack, dict.fromkeys(mine, sorted(others)), dict.fromkeys(others, []), signatures)
+    one.keys_and_shares(attack, signatures, (mine, sorted(others)), (others, []))
     one.keep_singles(attack)
     keep_array(f"{attack}-both", one.without_known_masks(mine))
 
@@ -236,11 +238,11 @@ def with_emil(one, _):
     attack = "masks-partition-with-emil"
     mine, others = [one.at[name] for name in ("Ada", "Ben")], sorted(one.at[name] for name in ("Cleo", "Dora"))
     one.emil_helps()
-    one.keys_and_shares(attack, {}, dict.fromkeys(others, []), {(): one.first_signatures()})
+    one.keys_and_shares(attack, {(): one.first_signatures()}, shares=(others, []))
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": others} for own in mine})
     signatures = {tuple(others): one.signed(others, answers) | {one.at[EMIL]: one.emil_signs(others)}}
     seeds = dict(one.seeds)
-    one.keys_and_shares(attack, dict.fromkeys(mine, others), dict.fromkeys(mine, others), signatures)
+    one.keys_and_shares(attack, signatures, (mine, others), (mine, others))
     one.seeds = seeds | one.seeds
     one.keep_singles(attack)
     keep_array(f"{attack}-both", one.change(one.without_known_masks(mine), "Ada"))
@@ -341,6 +343,7 @@ def second_offers(module):
 
     def second_job(attack, roster, training, terms):
         import numpy as np
+
         from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
         from truthfl.federation.protocol.message_codes import code_key
         from truthfl.federation.protocol.messages import OFFER, document_in, query_message
@@ -358,7 +361,11 @@ def second_offers(module):
             message = query_message(OFFER, roster.node_of[name], offer.envelope())
             for _, reply in roster.ask([message], timeout=SECONDS):
                 answer = None if reply.has_error() else document_in(reply).get("answer")
-                note(attack=attack, action="offer", reply=words_of(reply) if answer is None else answer["document"]["kind"])
+                note(
+                    attack=attack,
+                    action="offer",
+                    reply=words_of(reply) if answer is None else answer["document"]["kind"],
+                )
                 if answer is not None and answer["document"]["kind"] == "acceptance":
                     offers.append(offer)
                     papers[name] = answer

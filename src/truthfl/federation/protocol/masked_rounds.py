@@ -89,6 +89,7 @@ class MaskedRounds:
     acceptances   by participant: their signed acceptance
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
+    first_round   the first round of this start, which an earlier start may have asked for
     """
 
     roster: Roster
@@ -98,6 +99,7 @@ class MaskedRounds:
     acceptances: Mapping[str, Mapping[str, Any]]
     operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
+    first_round: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
 
     @cached_property
@@ -182,7 +184,8 @@ class Sum:
     signed      by index: the list of who is missing that they signed last, and its signature
     told_keys   by (who told, who is missing): the keys of the masks that they share
     rejected    why somebody's report or answer does not count
-    asked       those who were asked for a report
+    asked       those who were asked for a report, with the list of who is absent that they were to sign
+    repeated    whether participants may have signed lists in this round before the server was stopped
     """
 
     masked: MaskedRounds
@@ -196,7 +199,8 @@ class Sum:
     signed: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     told_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
-    asked: set[int] = field(default_factory=set)
+    asked: dict[int, list[int]] = field(default_factory=dict)
+    repeated: bool = False
 
     @cached_property
     def needed(self) -> dict[int, tuple[frozenset[int], int]]:
@@ -225,8 +229,8 @@ class Sum:
         locked = _locked_shares(told.get("shares"), self.peers[own])
         if locked is None:
             return "it has no shares of its own mask for all peers"
-        if not self._take_signature(own, told):
-            return "it does not say who is missing, with a signature"
+        if not self._take_signature(own, told, self.asked[own]):
+            return "its signed list of who is missing is not the one that was sent"
         self.reports[own], self.locked[own] = report[PARAMS], locked
         return None
 
@@ -234,9 +238,13 @@ class Sum:
         """Have all who are left sign the same list of who is missing; return it, or None if too few are left."""
         while True:
             left = self.left_with(self.reports)
-            earlier = {index for own in left for index in self.signed[own][0]}
-            if left & earlier:  # they came back after others had signed that they are missing
-                self.drop(left & earlier, "late: others had signed that it is missing")
+            signers = {own for own in left if not left.isdisjoint(self.signed[own][0])}
+            if signers:  # before the server was stopped they signed that people are missing who are back, or say so
+                back = {index for own in signers for index in self.signed[own][0]} & left
+                if len(signers) > len(back):
+                    self.drop(back, "late: others had signed that it is missing")
+                else:
+                    self.drop(signers, "others were back after it had signed that they are missing")
                 continue
             if not left:
                 return None
@@ -248,8 +256,7 @@ class Sum:
             asked = {own: {"missing": list(missing)} for own in behind}
             answers = self._ask(MASK_LIST, asked)
             for own in behind:
-                signed = self._take_signature(own, answers.get(own, {}))
-                if not signed or not set(missing) <= set(self.signed[own][0]):
+                if not self._take_signature(own, answers.get(own, {}), missing):
                     self.drop({own}, "no signature of who is missing came in time")
 
     def learn_keys(self, missing: tuple[int, ...]) -> bool:
@@ -329,12 +336,18 @@ class Sum:
         if all(name != rejected for rejected, _, _ in self.rejected):  # the first reason counts
             self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
 
-    def _take_signature(self, own: int, told: Mapping[str, Any]) -> bool:
-        """Keep the list that somebody signed last; False if there is none, or one that does not hold."""
+    def _take_signature(self, own: int, told: Mapping[str, Any], wanted: Iterable[int]) -> bool:
+        """Keep the list that somebody signed last; False if there is none, or one that does not hold.
+
+        Nobody can have others left out by a list of their own making: it is the one that was sent. Only in a round that
+        the server repeats may it be longer.
+        """
         missing, signature = told.get("missing"), told.get("signature")
         if not isinstance(missing, Sequence) or isinstance(missing, str) or not isinstance(signature, str):
             return False
         if not all(type(index) is int and index in self.offers for index in missing):
+            return False
+        if not (set(missing) >= set(wanted) if self.repeated else set(missing) == set(wanted)):
             return False
         text = survivors_text(self.context, missing)
         if not list_signed_by(self.masked.members[own].list_key, text, signature):
@@ -402,6 +415,9 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
+    if masked.first_round is None:
+        masked.first_round = call.round
+    round_sum.repeated = masked.first_round == call.round
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
 
@@ -413,7 +429,7 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
         present = round_sum.left_with({*round_sum.reports, *(offer.client.index for offer in people)})
         absent = sorted(set(by_index) - present)
         asked = [offer for offer in people if offer.client.index in present]
-        round_sum.asked |= {offer.client.index for offer in asked}
+        round_sum.asked |= {offer.client.index: absent for offer in asked}
         return [
             coded_training_message(
                 masked.code_keys[offer.client.name],
