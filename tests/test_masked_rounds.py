@@ -3,11 +3,12 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, RecordDict
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
@@ -525,6 +526,54 @@ def test_of_one_peer_a_participant_tells_the_shared_mask_or_the_share_never_both
                 lists.add(missing)
     assert not told_keys & told_shares
     assert len(lists) <= 1
+
+
+LISTS = [missing for size in range(3) for missing in combinations(range(5), size)]
+PEOPLE = [people for size in range(1, 6) for people in combinations(range(5), size)]
+ASKS = st.lists(
+    st.tuples(st.sampled_from(["list", "keys", "shares"]), st.sampled_from(PEOPLE), st.sampled_from(LISTS)), max_size=10
+)
+HALVES = [("shares", (2, 3), ()), ("list", (0, 1), (2, 3)), ("keys", (0, 1), (2, 3)), ("shares", (0, 1), (2, 3))]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(True, HALVES)
+@example(False, HALVES)
+@given(st.booleans(), ASKS)
+def test_no_lists_open_a_sum_of_fewer_than_the_terms_say_less_those_who_tell_their_keys(job, colluding, asks):
+    """Whoever is asked to sign whatever and to tell whatever: of five, sums of three are seen; of two, if one tells."""
+    number = 1 + max(record.round for record in rounds_of(job.people[1000].folder, masks_of(job, 0).offer.hash))
+    signatures, locked = answered(job, number)
+    by_list = {(): signatures}
+    hidden = {frozenset(pair) for pair in combinations(range(5), 2)}
+    holders = {owner: set() for owner in range(5)}
+    fifth = masks_of(job, 4)
+    with open_rounds(fifth.home, fifth.offer.hash) as rounds:
+        record = rounds.last
+    for action, people, missing in asks:
+        if colluding:
+            by_list.setdefault(missing, {})[4] = fifth.list_signature(record, missing)["signature"]
+        for own in people:
+            theirs = {i: one for i, one in by_list.get(missing, {}).items() if i not in missing}
+            with suppress(InputError):
+                if action == "list":
+                    answer = masks_of(job, own).signed_list(number, missing)
+                    by_list.setdefault(tuple(answer["missing"]), {})[own] = answer["signature"]
+                elif action == "keys":
+                    told_keys = masks_of(job, own).keys_of_missing(number, missing, others(theirs, own))
+                    hidden -= {frozenset((own, peer)) for peer in told_keys}
+                else:
+                    sent = {str(owner): locked[owner][own] for owner in range(5) if owner != own}
+                    for owner in masks_of(job, own).shares(number, missing, others(theirs, own), sent)["shares"]:
+                        holders[int(owner)].add(own)
+    honest = set(range(4 if colluding else 5))
+    while honest:
+        together = {honest.pop()}
+        while more := {one for one in honest if any(frozenset((one, other)) in hidden for other in together)}:
+            together |= more
+            honest -= more
+        if all(len(holders[owner] | ({4} if colluding else set())) >= threshold(5) for owner in together):
+            assert len(together) >= threshold(5) - colluding
 
 
 def test_which_lists_a_participant_does_not_sign(job):

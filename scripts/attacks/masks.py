@@ -34,8 +34,8 @@ ROUND_OF = {  # from 0, as in `dishonest.masks`
 UNCHANGED = 7
 ATTACKS = {
     "masks-two-weights": "the operator sends terms with twice the weight and asks for a round again",
-    "masks-left-out": "the operator asks for an opened round once more, as another attempt without Ada",
-    "masks-two-lists": "the operator tells each participant that another one is missing",
+    "masks-left-out": "the operator asks for an opened round again without Ada, and has Emil's keys",
+    "masks-two-lists": "the operator tells each participant that another one is missing, and has Emil's keys",
     "masks-counters": "the operator raises and lowers counters and sends models 100 bounds away",
     "masks-partition": "the operator has one part of the participants open one list, and the rest another",
     "masks-partition-with-emil": "the same, with Emil's keys",

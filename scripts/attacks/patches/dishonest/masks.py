@@ -20,7 +20,7 @@ class Round:
         self.module, self.sum, self.masked = module, round_sum, round_sum.masked
         self.number, self.names = round_sum.call.round, {i: o.client.name for i, o in round_sum.offers.items()}
         self.at = {name: index for index, name in self.names.items()}
-        self.reports, self.keys, self.seeds = dict(round_sum.reports), {}, {}
+        self.reports, self.keys, self.seeds, self.with_emil = dict(round_sum.reports), {}, {}, False
 
     def ask(self, attack, action, documents):
         """Documents by index; the answers by index. What nodes say is noted."""
@@ -78,7 +78,9 @@ class Round:
         needed = {own: self.module.threshold(len(peers) + 1) for own, peers in self.sum.peers.items()}
 
         def theirs(own, missing):
-            known = signatures.get(tuple(missing), {})
+            known = dict(signatures.get(tuple(missing), {}))
+            if self.with_emil:
+                known[self.at[EMIL]] = self.emil_signs(missing)
             return {str(peer): known[peer] for peer in self.sum.peers[own] if peer in known and peer not in missing}
 
         people, missing = keys
@@ -109,7 +111,8 @@ class Round:
         self.keys[frozenset((one, other))] = key
 
     def emil_helps(self):
-        """What follows from Emil's private key: the masks that he shares."""
+        """From here on: the masks that Emil shares, his shares of others' masks, his signature of any list."""
+        self.with_emil = True
         from truthfl.federation.protocol.masking import round_key
 
         for peer in self.sum.peers[self.at[EMIL]]:
@@ -126,7 +129,7 @@ class Round:
         return pair_key(self.emils_key(), self.masked.members[peer].agreement_key, self.masked.group)
 
     def shares_of_emil(self):
-        if self.number != WITH_EMIL:
+        if not self.with_emil:
             return {}
         from truthfl.federation.protocol.masking import unlocked_share
 
@@ -167,7 +170,8 @@ class Round:
 
     def keep_singles(self, attack):
         for own, name in self.names.items():
-            self.keep(attack, self.without_known_masks([own]), name)
+            if name != EMIL or not self.with_emil:
+                self.keep(attack, self.without_known_masks([own]), name)
 
 
 def two_weights(one, params):
@@ -198,6 +202,7 @@ def left_out(one, params):
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": [ada]} for own in others})
     signatures = {(ada,): one.signed([ada], answers), (): one.first_signatures()}
     one.keys_and_shares(attack, signatures, (others, [ada]), (others, [ada]))
+    one.emil_helps()
     total = one.without_known_masks([ada])
     for own, report in again.items():
         total += one.reports[own] - report
@@ -207,6 +212,7 @@ def left_out(one, params):
 def two_lists(one, _):
     """Each hears that another one is missing, and hands over keys and shares."""
     attack, order = "masks-two-lists", sorted(one.names)
+    one.emil_helps()
     following = {own: order[(at + 1) % len(order)] for at, own in enumerate(order)}
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": [following[own]]} for own in order})
     signatures = {(): one.first_signatures()}
@@ -240,10 +246,7 @@ def with_emil(one, _):
     one.emil_helps()
     one.keys_and_shares(attack, {(): one.first_signatures()}, shares=(others, []))
     answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": others} for own in mine})
-    signatures = {tuple(others): one.signed(others, answers) | {one.at[EMIL]: one.emil_signs(others)}}
-    seeds = dict(one.seeds)
-    one.keys_and_shares(attack, signatures, (mine, others), (mine, others))
-    one.seeds = seeds | one.seeds
+    one.keys_and_shares(attack, {tuple(others): one.signed(others, answers)}, (mine, others), (mine, others))
     one.keep_singles(attack)
     keep_array(f"{attack}-both", one.change(one.without_known_masks(mine), "Ada"))
 
