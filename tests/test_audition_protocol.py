@@ -865,6 +865,13 @@ def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tm
     assert fault == "your computer sent 1 reports that are not counted (round 1: you were not asked)"
 
 
+def test_two_get_no_offers_with_masks(tmp_path):
+    job = replace(audition_job(tmp_path), privacy=PrivacySettings(secure_aggregation=True))
+    clients = {name: values[:2] for name, values in job.document()["clients"].items()}
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    assert "secure_aggregation is true, and 2 would take part; masked reports need 3" in told(setting.go)
+
+
 def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):
     ben = replace(honest[0].people[BEN], folder=tmp_path, accepted_offers={})
     (offer,) = papers.offers(honest[0].people[BEN].folder)
