@@ -36,17 +36,19 @@ from truthfl.federation.protocol.masking import (
     threshold,
     unlocked_share,
 )
-from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, with_document_code
+from truthfl.federation.protocol.message_codes import CODE, OPERATOR, PARTICIPANT, with_document_code
 from truthfl.federation.protocol.messages import (
     MASK_KEYS,
     MASK_LIST,
     MASK_SHARES,
+    MASK_TERMS,
     MODEL,
     PARAMS,
     ROUND,
     document_in,
     document_record,
     model_record,
+    query_message,
 )
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
@@ -653,6 +655,32 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         members=3,
     )
     assert "other terms of the masks were signed" in told(masks.keep_terms, sound)
+
+
+def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
+    """Here other terms were kept before, as a dishonest operator would have them."""
+    job = BareRounds(tmp_path, 5, rounds=2)
+    push, sent = job.grid.push_messages, []
+
+    def changed(messages):
+        made = []
+        for message in messages:
+            if message.metadata.message_type.endswith(MASK_TERMS) and message.metadata.dst_node_id == 1002:
+                document = {key: value for key, value in document_in(message).items() if key != CODE}
+                document["terms"]["document"]["weight"] *= 2
+                key = job.people[1002].code_key(document["offer"])
+                message = query_message(MASK_TERMS, 1002, with_document_code(key, OPERATOR, document))
+                sent.append(message)
+            made.append(message)
+        return push(made)
+
+    job.grid.push_messages = changed
+    _, view = job.go()
+    assert sent
+    reason = "error: the operator of the accepted offer did not sign the terms of the masks."
+    assert {(one.document["client"], one.document["reason"]) for one in view.rejections} == {("client 2", reason)}
+    assert [entry.document["missing"] for entry in view.rounds] == [["client 2"]] * 2
+    assert all("refused" not in entry.document for entry in view.rounds)
 
 
 def test_where_fewer_than_three_take_part_there_are_no_masked_rounds(tmp_path):

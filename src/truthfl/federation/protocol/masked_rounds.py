@@ -66,12 +66,14 @@ from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by
 from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
+from truthfl.texts import plain
 
 TOO_FEW = "fewer reports than a sum needs"
 NOT_OPENED = "too few told what opens the sum"
@@ -89,6 +91,7 @@ class MaskedRounds:
     acceptances   by participant: their signed acceptance
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
+    refusals      by name: what nodes say that refuse them
     first_round   the first round of this start, which an earlier start may have asked for
     """
 
@@ -99,6 +102,7 @@ class MaskedRounds:
     acceptances: Mapping[str, Mapping[str, Any]]
     operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)
     first_round: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
 
@@ -144,15 +148,22 @@ class MaskedRounds:
             if offer.client.name not in self.informed
         }
         ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
-        replies = self.ask(MASK_TERMS, documents, ask) if documents else {}
+        refused: dict[str, str] = {}
+        replies = self.ask(MASK_TERMS, documents, ask, refused) if documents else {}
         self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
+        self.refusals = {name: why for name, why in (self.refusals | refused).items() if name not in self.informed}
 
     def ask(
-        self, action: str, documents: Mapping[str, Mapping[str, Any]], ask: Callable[[list[Message]], Replies]
+        self,
+        action: str,
+        documents: Mapping[str, Mapping[str, Any]],
+        ask: Callable[[list[Message]], Replies],
+        refused: dict[str, str] | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Ask connected participants, by name; return the documents of those who answered with their code.
 
-        ask  sends the messages and returns the replies
+        ask      sends the messages and returns the replies
+        refused  gets what the others' nodes said instead
         """
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
@@ -163,6 +174,8 @@ class MaskedRounds:
         answers: dict[str, dict[str, Any]] = {}
         for node, reply in ask(messages) if messages else ():
             name = name_at.get(node)
+            if name is not None and reply.has_error() and reply.error.code == CLIENT_APP_FAILED and refused is not None:
+                refused[name] = plain(f"error: {str(reply.error.reason).strip()}")
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
             except InputError:
@@ -399,6 +412,7 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
     node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}
     rejected: list[Rejection] = [(name, node, removed[name]) for name, node in node_of.items() if name in removed]
     rejected += round_sum.rejected
+    rejected += [(name, node_of[name], why) for name, why in masked.refusals.items() if name in node_of]
     rejected += missing_reports(node_of, names, rejected)
     if change is None:
         return RoundOutcome(params, names, rejected, refused)
