@@ -679,6 +679,8 @@ def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
     assert sent
     reason = "error: the operator of the accepted offer did not sign the terms of the masks."
     assert {(one.document["client"], one.document["reason"]) for one in view.rejections} == {("client 2", reason)}
+    told_owner = participant_folder.news(job.people[1002].folder)[0]
+    assert told_owner == f"Your computer refused a message of the operator: {reason.removeprefix('error: ')}"
     assert [entry.document["missing"] for entry in view.rounds] == [["client 2"]] * 2
     assert all("refused" not in entry.document for entry in view.rounds)
 
