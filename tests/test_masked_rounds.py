@@ -285,7 +285,9 @@ def test_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, mo
     assert (params == job.training.model.init(0)).all()
 
 
-def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_path):
+@pytest.mark.parametrize("action", ["train", MASK_SHARES])
+def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_path, action):
+    """Also who sends reports, and then nothing that opens the sums."""
     job = BareRounds(tmp_path, 5, rounds=20, seconds=0.05)
     asked = []
     push = job.grid.push_messages
@@ -300,9 +302,15 @@ def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_pat
         return push(sent)
 
     job.grid.push_messages = noted
-    _, view = job.go(Meddler(job.grid, lambda reply: [] if of_training(reply, 1004) else [reply]))
+
+    def silent(reply):
+        return reply.metadata.src_node_id == 1004 and reply.metadata.message_type.endswith(action)
+
+    _, view = job.go(Meddler(job.grid, lambda reply: [] if silent(reply) else [reply]))
     assert asked == [0, 1, 3, 7, 15]
-    assert all(entry.document["missing"] == ["client 4"] for entry in view.rounds)
+    for number, entry in enumerate(view.rounds):
+        in_sum = action == MASK_SHARES and number in asked
+        assert entry.document["missing"] == ([] if in_sum else ["client 4"])
 
 
 def garbage(job, node, value=None):

@@ -393,6 +393,9 @@ class Sum:
             silent = set(asked) - set(answers)
             if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
                 self.wait.ends()
+                for own in asked if action == MASK_SHARES else silent:
+                    name = self.offers[own].client.name
+                    self.masked.silent.note_opening(name, self.call.round, answered=own in answers)
                 return answers
             self.wait.for_people([self.offers[own].client.name for own in silent])
 
