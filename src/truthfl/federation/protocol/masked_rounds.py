@@ -92,7 +92,7 @@ class MaskedRounds:
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
-    first_round   the first round of this start, which an earlier start may have asked for
+    repeats       the round that an earlier start of the server may have asked for; None if there was none
     """
 
     roster: Roster
@@ -103,7 +103,7 @@ class MaskedRounds:
     operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
-    first_round: int | None = None
+    repeats: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
 
     @cached_property
@@ -432,9 +432,7 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
-    if masked.first_round is None:
-        masked.first_round = call.round
-    round_sum.repeated = masked.first_round == call.round
+    round_sum.repeated = masked.repeats == call.round
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
 
