@@ -97,9 +97,10 @@ def test_deployed_as_in_one_process(tmp_path):
     found = job_view(rows[0].job, rows)
     assert found.delivered == dict.fromkeys(PASS, ROUNDS)
     for name in PASS:
-        (rounds,) = (tmp_path / f"{name}-home" / "masked-rounds").glob("*.jsonl")
+        (rounds,) = (tmp_path / f"{name}-home" / "rounds").glob("*.jsonl")
         told = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
-        assert [(one["round"], len(one["peers"])) for one in told] == [(number, 2) for number in range(ROUNDS)]
+        opened = [(one["round"], one["missing"]) for one in told if one["opened"]]
+        assert opened == [(number, []) for number in range(ROUNDS)]
     assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
     truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:

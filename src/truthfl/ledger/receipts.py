@@ -87,7 +87,8 @@ def _fault(receipt: Document) -> str | None:
             "test set, number of draws and secret are not those the server committed itself to in the offer",
         )
     asked, stopped = settlement["asked"], settlement.get("passed") is False
-    expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
+    too_few = offer.job.masked and offer.job.has_audition and asked == 0  # passed: then there are no rounds
+    expected = 0 if stopped or too_few else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
         return coded("fault.settlement", "its settlement is for other rounds or another client than the offer")
     fault = commands_fault(document, offer) or rounds_fault(document, offer)
