@@ -114,12 +114,6 @@ def test_an_audition_has_no_menu(tmp_path):
     assert sentence.startswith("[server] cost_distribution is for [contract] kind = \"lceme\"; of 'audition' no menu")
 
 
-def test_documents_of_jobs_without_a_distribution_are_as_they_were():
-    assert "cost_distribution" not in ServerSettings().document()
-    values = {"name": "uniform", "loc": 0.5, "scale": 1.0}
-    assert ServerSettings(cost_distribution=values).document()["cost_distribution"] == values
-
-
 def test_plan_says_what_private_costs_add(tmp_path):
     """A job of constants: the same clients with known and with private costs."""
     text = """
