@@ -2,6 +2,8 @@
 
 import socket
 import sqlite3
+import subprocess
+import sys
 
 import httpx
 import numpy as np
@@ -160,3 +162,29 @@ def test_papers_that_cannot_be_read_are_told_on_the_page(tmp_path):
     paper.mkdir()
     assert "cannot be read: Is a directory" in documents_summary(ada.home)["trouble"]
     assert offer_in_force(ada.home) is None
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "truthfl join ada.invitation --data pictures --accept",
+        "truthfl label --data pictures",
+        "truthfl keys participant Ada",
+        "truthfl serve job.toml",
+        "import truthfl.flower",
+        "import truthfl.federation.deployed.node_app",
+        "import truthfl.ledger.round_record",
+    ],
+)
+def test_a_system_without_file_locks_is_one_sentence_wherever_one_starts(folder, start):
+    """On Windows there is no module fcntl."""
+    is_command = start.startswith("truthfl ")
+    code = f"import truthfl.cli.entry; sys.argv = {start.split()}; truthfl.cli.entry.main()" if is_command else start
+    words = [sys.executable, "-c", f"import sys; sys.modules['fcntl'] = None; {code}"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    sentence = "this program runs on POSIX systems, such as Linux and macOS; on Windows, use it in WSL."
+    if is_command:
+        assert (done.returncode, done.stderr) == (2, f"truthfl: {sentence}\n")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].endswith(f": {sentence}")
+    assert not (folder / "keys").exists()
