@@ -20,7 +20,9 @@ from truthfl.errors import InputError, ServiceError, TruthflError
 try:
     import fcntl
 except ImportError:
-    raise TruthflError("this program runs on POSIX systems, such as Linux and macOS; on Windows, use it in WSL.") from None
+    raise TruthflError(
+        "this program runs on POSIX systems, such as Linux and macOS; on Windows, use it in WSL."
+    ) from None
 
 PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 GITIGNORE = ".gitignore"

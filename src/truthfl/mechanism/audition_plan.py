@@ -205,6 +205,24 @@ def plan_audition(inputs: PlanInputs) -> AuditionPlan:
     )
 
 
+def plan_as(mechanism: type[Audition], inputs: PlanInputs) -> AuditionPlan:
+    """The plan of a contract that may be one's own: it may ask for other labels and batches, and has other terms."""
+    usual = plan_audition(inputs)
+    if mechanism is Audition:
+        return usual
+    contract = mechanism.plan(inputs)
+    labels, most = np.asarray(contract.labels, dtype=float), inputs.clients.dataset_size
+    if (
+        labels.shape != usual.labels.shape
+        or not ((labels >= 1) & (labels == np.floor(labels)) & (labels <= most)).all()
+    ):
+        raise InputError(
+            f"mechanism {mechanism.kind!r} plans labels that are not one whole number for each of {len(most)} clients, "
+            "from 1 to her samples."
+        )
+    return AuditionPlan(contract, labels, usual.unproven)
+
+
 def _within_budget(choices: _Choices, budget: float) -> _Choice:
     """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
     count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth

@@ -93,8 +93,9 @@ class PlanEconomics:
                 f"{self.warn_pay_over_cost:g}. Compare other contracts, and fewer clients."
             )
         if self.worth is not None and self.expected_pay > self.warn_pay_over_worth * self.worth:
+            times = _times(self.warn_pay_over_worth)
             found.append(
-                f"Beware: expected pay, {self._money(self.expected_pay)}, is more than {_times(self.warn_pay_over_worth)}what "
+                f"Beware: expected pay, {self._money(self.expected_pay)}, is more than {times}what "
                 f"all work together is worth to you, {self._money(self.worth)} (warn_pay_over_worth)."
             )
         return found

@@ -274,12 +274,13 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
         if result["passed"] or node is None:
             continue
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
-        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
+        units, currency = offer.job.minor_units, offer.job.currency
+        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / units
         sentence = coded(
             "news.stopped",
             "You did not pass the audition. {reason} You take no part in the joint training and are paid for labels by "
             "the formula: {pay}.",
             reason=_told_reason(offer, result),
-            pay=amount(f"{amount_text(pay, offer.job.minor_units)} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
+            pay=amount(f"{amount_text(pay, units)} {currency}", pay, units, currency),
         )
         roster.tell([node], sentence, over=False, about=STOPPED)
