@@ -56,6 +56,7 @@ GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread i
 PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
 MOST_CHANGE = 1.2  # if the final number of labels differs by more than this factor, the pilot is run again
+MOST_PILOTS = 5
 
 
 def plan_on_pilot(
@@ -128,14 +129,20 @@ def plan_on_pilot(
         solo = refined
     except InfeasibleError:  # a number that was usable by a few pilot clients is not by all: stay with the whole curve
         labels = plan_as(mechanism, inputs(asked, solo, side.pilot.training, None)).labels
-    for _ in range(2):
+    for pilots in range(MOST_PILOTS):
         here = _restricted(tuned, sizes, asked, labels)
         known = inputs(asked, solo, side.pilot.training, None)
         result = _planned_at(here, mechanism, known, labels, settings, tune_step, design)
         final = result[0].labels
         if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
             break
-        labels = final
+        labels = final if pilots == 0 else np.rint(np.sqrt(labels * final))  # between both, should they alternate
+    else:
+        raise InfeasibleError(
+            f"after {MOST_PILOTS} pilots the plan still asks for other numbers of labels than its pilot was run with, "
+            f"at last {_range(final)} after {_range(here.pilot.partition.sizes)}: try another budget or loss_value, or "
+            "give more pilot_samples."
+        )
     plan, pilot, final_inputs, error, variance = result
     measured = require_measured(final_inputs)
     if (plan.labels != labels).any():
@@ -198,6 +205,12 @@ def _with_step(side: ServerSide, tune_step: bool, design: PilotDesign) -> Server
     )
     training = replace(side.pilot.training, step_size=search.parabola_minimum)
     return replace(side, pilot=with_training(side.pilot, training))
+
+
+def _range(labels: IntArray | FloatArray) -> str:
+    """The numbers of labels of all clients in words."""
+    low, high = int(labels.min()), int(labels.max())
+    return f"{low}" if low == high else f"{low} to {high}"
 
 
 def _restricted(side: ServerSide, sizes: IntArray, asked: IntArray, labels: FloatArray) -> ServerSide:
