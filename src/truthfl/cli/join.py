@@ -206,7 +206,8 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
     print_unreadable_samples(source)
     names = tuple(label for label in labels or () if isinstance(label, str))
     task = TaskChoice.of_argument(settings.task).load()
-    classes = task.class_names_in(names) if names else task.classes or DIGITS
+    of_task = task.class_names_in(names) if names else task.classes
+    classes = of_task or (() if labels is None else DIGITS)  # the job's come with the offer
     page = open_pages.enter_context(
         open_page(
             home,
