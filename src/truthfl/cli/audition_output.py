@@ -73,8 +73,7 @@ def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: Serv
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
     gain, (label_pay, computing_pay) = largest_gain(plan), expected_pay(plan)
-    unproven = details.plan.unproven
-    on_curves = {} if gain is None else {"largest_gain_on_the_curves": gain, "not_computing_gains": unproven}
+    on_curves = {} if gain is None else {"largest_gain_on_the_curves": gain}
     return {
         "contract": contract.kind,
         "clients": {
@@ -86,6 +85,7 @@ def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: Serv
             "most_pay": contract.pay_range(0.0, plan.expected_loss)[1],
             "worth": details.worth,
             **on_curves,
+            "not_computing_gains": details.plan.unproven,
         },
         "left_out": left_out,
         "recipe": details.recipe.document(),
@@ -233,7 +233,7 @@ def sentences(
         )
     if contract.joint_slope.max() == 0:
         result.append("The joint loss does not show the batch size: computing is paid a fixed amount.")
-    if of_curves is not None and details.plan.unproven.any():
+    if details.plan.unproven.any():
         unproven = int(details.plan.unproven.sum())
         result.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
     result += [sums.sentence, *sums.warnings, *sums.remarks]

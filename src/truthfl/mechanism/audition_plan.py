@@ -74,7 +74,7 @@ class AuditionPlan:
     """The contract and how it came about.
 
     labels     n'_i
-    unproven   (N,) whether not computing would gain her more than is tolerated
+    unproven   (N,) whether not computing would gain her more than is tolerated; not known of contracts of one's own
     """
 
     contract: Audition
@@ -220,7 +220,7 @@ def plan_as(mechanism: type[Audition], inputs: PlanInputs) -> AuditionPlan:
             f"mechanism {mechanism.kind!r} plans labels that are not one whole number for each of {len(most)} clients, "
             "from 1 to her samples."
         )
-    return AuditionPlan(contract, labels, usual.unproven)
+    return AuditionPlan(contract, labels, np.zeros_like(usual.unproven))
 
 
 def _within_budget(choices: _Choices, budget: float) -> _Choice:
