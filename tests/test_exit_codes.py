@@ -64,7 +64,11 @@ JOIN = ["join", "--name", "Ada", "--key", "key", "--data", "ada.npz", "--accept"
         (["run", "job.toml", "--out", "file/out"], 3, "file/out cannot be written to (Not a directory)"),
         (["share", "job.toml", "--out", "file/out"], 3, "cannot be written to"),
         (["keys", "participant", "Ben", "--out", "file/out"], 3, "cannot be written"),
-        (["label", "--data", "pictures", "--home", "file/home", "--no-browser"], 3, "file/home cannot be made private: Not a directory"),
+        (
+            ["label", "--data", "pictures", "--home", "file/home", "--no-browser"],
+            3,
+            "file/home cannot be made private: Not a directory",
+        ),
         (["label", "--data", "pictures", "--home", "h", "--export", "file/x.csv"], 3, "x.csv cannot be written"),
         (["run", "job.toml", "--ledger", "file/ledger.db"], 3, "cannot be made: File exists"),
         (["run", "job.toml", "--ledger", "postgresql://nobody@127.0.0.1:1/x"], 3, "cannot be used as a ledger"),
