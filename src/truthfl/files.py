@@ -95,7 +95,7 @@ def keep_out_of_git(folder: Path) -> None:
     """
     with suppress(OSError, ServiceError):
         if _is_own(folder):
-            write_file(folder / GITIGNORE, "*\n", keep_existing=True, sync=False)
+            write_file(folder / GITIGNORE, "*\n", private=True, keep_existing=True, sync=False)
 
 
 def _is_own(folder: Path) -> bool:
