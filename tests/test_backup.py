@@ -150,7 +150,7 @@ def test_what_is_in_it_and_that_it_comes_back(served, tmp_path):
             f"folder/{name}"
             for name in ("ledger.db", "jobs/cats/secrets.json", "agreement-keys/cats", "models/cats.npy")
         ),
-        *("keys/operator", "keys/operator.pub"),
+        *("keys/operator", "keys/operator.pub", "keys/.gitignore"),
     }
     assert {name: digest for name, (digest, _) in manifest["files"].items()} == digests
     done = truthfl("restore", target, "--out", back, "--keys", keys_back)

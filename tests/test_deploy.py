@@ -91,7 +91,7 @@ def test_the_server_has_all_it_needs_in_what_the_unit_hands_it(tmp_path):
     done = truthfl("keys", "server", "--out", tmp_path)
     assert done.returncode == 0
     credentials = {one.partition(":")[0] for one in unit_settings()["Service", "LoadCredential"]}
-    assert {path.name for path in tmp_path.iterdir()} == credentials
+    assert {path.name for path in tmp_path.iterdir()} == credentials | {".gitignore"}
 
 
 def instructions():

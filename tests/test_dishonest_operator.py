@@ -35,6 +35,7 @@ from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import FORMAT
 from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
@@ -260,7 +261,7 @@ def test_offers_are_signed_and_others_are_refused(finished):
     assert "is no offer" in told(ada.answer_offer, forged)
     stolen = {"document": unsigned.document(), "signature": offer.signature}
     assert "its signature is not of the operator's key" in told(ada.answer_offer, stolen)
-    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": 3})
+    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": FORMAT + 1})
     other = new_key()
     assert "another operator's key" in told(signed_offer, unsigned, other)
     elsewhere = changed(offer, operator_key=public_line(other))

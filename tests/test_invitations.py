@@ -97,7 +97,7 @@ def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_p
     with pytest.raises(InputError, match="not of this server's job"):
         known.admit(asks("Zoe", invite(job, "Zoe"), new_key()))
     known.admit(asks("../Eve", invite(job, "../Eve"), new_key()))
-    assert {path.name for path in (tmp_path / "people").iterdir()} == {"Ben", "Ben.pub"}
+    assert {path.name for path in (tmp_path / "people").iterdir()} == {".gitignore", "Ben", "Ben.pub"}
 
 
 def test_an_invitation_admits_where_the_folder_of_keys_cannot_be_written_to(job):

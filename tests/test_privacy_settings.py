@@ -17,7 +17,8 @@ def test_default_settings_leave_the_job_as_it_was(tmp_path):
     plain = job(tmp_path, SMALL_JOB)
     assert plain.privacy.secure_aggregation is None
     assert plain.server.aggregation == "mean"
-    assert "privacy" not in plain.document()
+    document = plain.document()
+    assert "privacy" not in document
 
 
 def test_settings_are_read_and_told(tmp_path):

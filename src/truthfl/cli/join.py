@@ -206,7 +206,8 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
     print_unreadable_samples(source)
     names = tuple(label for label in labels or () if isinstance(label, str))
     task = TaskChoice.of_argument(settings.task).load()
-    classes = task.class_names_in(names) if names else task.classes or DIGITS
+    of_task = task.class_names_in(names) if names else task.classes
+    classes = of_task or (() if labels is None else DIGITS)  # the job's come with the offer
     page = open_pages.enter_context(
         open_page(
             home,
@@ -236,12 +237,16 @@ def _opinion(settings: Settings) -> OpinionSource:
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
+    from truthfl.ledger.money import amount_text
     from truthfl.ledger.signing import read_key
     from truthfl.page.catalogue import english
     from truthfl.page.offer_outlook import pay_deviation
     from truthfl.page.privacy_terms import noise_words, promised_to, sample_noun, what_leaves
     from truthfl.samples.label_names import other_labels, other_labels_in_words
     from truthfl.samples.label_store import FILE_NAME
+
+    def money(amount: float) -> str:
+        return amount_text(amount, offer.job.minor_units)
 
     job, client, deviation, noun = offer.job, offer.client, pay_deviation(offer), sample_noun(offer)
     alone = " train a model on them alone," if job.has_audition else ""
@@ -250,8 +255,8 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     print(
         f"Offer of job {plain(job.name)}: label {client.samples} {noun}s ({classes}{several}),{alone} then "
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {plain(job.currency, 30)}, give or take {deviation:,.2f}; "
-        f"your cost is taken to be {offer.cost:,.2f}.\n{plain(job.formula, LONGEST_TERM)}.\n"
+        f"Expected pay {money(offer.expected_pay)} {plain(job.currency, 30)}, give or take {money(deviation)}; "
+        f"your cost is taken to be {money(offer.cost)}.\n{plain(job.formula, LONGEST_TERM)}.\n"
         f"{plain(job.dropping_out, LONGEST_TERM)}",
     )
     if job.payment_note:
@@ -277,7 +282,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
-    from truthfl.ledger.money import minor_money
+    from truthfl.ledger.money import amount_text, minor_money
     from truthfl.ledger.own_record import unasked_rounds
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
@@ -293,7 +298,8 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     paid = minor_money(settled["pay"], job.minor_units, job.currency)
     loss, parts = document["test"]["loss"], ""
     if "label_pay" in settled:
-        parts = f" ({settled['label_pay']:,.2f} for labels, {settled['computing_pay']:,.2f} for computing)"
+        shares = (amount_text(settled[part], job.minor_units) for part in ("label_pay", "computing_pay"))
+        parts = " ({} for labels, {} for computing)".format(*shares)
     print(
         plain(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds."),
         flush=True,

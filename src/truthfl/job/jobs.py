@@ -145,11 +145,10 @@ class DataJob:
     def document(self) -> dict[str, Any]:
         """The job as JSON values; sections that are not there are omitted, and so is full participation."""
         training, clients = self.training, self.clients
-        contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         privacy = self.privacy.document()
         return (
-            contract
+            {"contract": asdict(self.contract)}
             | ({"privacy": privacy} if privacy else {})
             | ({} if self.task == PICTURES else {"task": self.task.portable()})
             | ({"classes": self.classes.document()} if self.classes else {})

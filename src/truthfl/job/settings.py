@@ -26,7 +26,7 @@ from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain, plain
 
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
-CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
+CONSTANTS_CONTRACT = "lceme"  # of jobs without data
 BUDGET_BOUNDS = ("expected", "caps")
 LONGEST_CURRENCY = 20
 

@@ -46,8 +46,7 @@ function showWaiting() {
   const { waiting } = status;
   byId("waiting").hidden = waiting === null;
   if (waiting === null) return;
-  const money = { minor_units: 100 };
-  const value = (sum) => amount(sum, money);
+  const value = (sum) => amount(sum, waiting);
   byId("waiting-words").textContent = `${whole(waiting.offers.length)} offers under the contract ${waiting.contract}: expected pay ` +
     `${value(waiting.total_expected)} ${waiting.currency} in all, up to ${number(waiting.largest_factor, 2)} times the cost of the work, ` +
     (waiting.has_cap ? `and never more than ${value(waiting.total_most)}.` : `and more if the model is better than expected: ${value(waiting.total_most)} for a loss of 0.`);

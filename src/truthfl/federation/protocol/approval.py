@@ -1,7 +1,4 @@
-"""What the operator approves before the first offer: who would be asked what, for how much.
-
-Imports `job`, `mechanism.economics` and the ledger's `terms`.
-"""
+"""What the operator approves before the first offer: who would be asked what, for how much."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.job import ServerSettings
+from truthfl.ledger.money import decimal_places
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.mechanism.economics import PlanEconomics, WarnFactors, plan_economics
 
@@ -39,6 +37,7 @@ class PlannedOffer:
 class PlanSummary:
     """A plan for the operator's eyes.
 
+    minor_units     how many of them are one unit of the currency, which says with how many decimals money is shown
     has_cap         whether pay has a cap
     left_out        by name: why a client who enrolled is not asked
     worth           what all work together is worth to the operator: loss_value times (untrained_loss − the expected
@@ -52,6 +51,7 @@ class PlanSummary:
     version: int
     contract: str
     currency: str
+    minor_units: int
     has_cap: bool
     offers: tuple[PlannedOffer, ...]
     left_out: Mapping[str, str]
@@ -73,6 +73,7 @@ class PlanSummary:
             worth=self.worth,
             untrained_loss=self.untrained_loss,
             factors=WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth),
+            places=decimal_places(self.minor_units),
         )
 
     @property
@@ -121,6 +122,7 @@ def summary_of(
         version=terms.version,
         contract=terms.contract,
         currency=terms.currency,
+        minor_units=terms.minor_units,
         has_cap=offers[0].mechanism.has_cap,
         offers=tuple(planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),

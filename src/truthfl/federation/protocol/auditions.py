@@ -31,6 +31,7 @@ from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.money import amount_text
 from truthfl.ledger.solo_evidence import (
     LATE,
     NO_LABELS,
@@ -273,12 +274,13 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
         if result["passed"] or node is None:
             continue
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
-        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
+        units, currency = offer.job.minor_units, offer.job.currency
+        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / units
         sentence = coded(
             "news.stopped",
             "You did not pass the audition. {reason} You take no part in the joint training and are paid for labels by "
             "the formula: {pay}.",
             reason=_told_reason(offer, result),
-            pay=amount(f"{pay:,.2f} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
+            pay=amount(f"{amount_text(pay, units)} {currency}", pay, units, currency),
         )
         roster.tell([node], sentence, over=False, about=STOPPED)

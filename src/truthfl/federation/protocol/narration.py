@@ -8,7 +8,7 @@ from typing import Any
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.money import minor_money
+from truthfl.ledger.money import amount_text, minor_money
 from truthfl.ledger.terms import offer_from
 
 NAMES_TOLD = 5  # in a sentence
@@ -51,7 +51,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         offer = offer_from(document)
         return (
             f"offer to {offer.client.name}: {offer.client.samples} labels, batches of {offer.client.batch_size}, "
-            f"expected pay {offer.expected_pay:,.2f} {offer.job.currency}"
+            f"expected pay {amount_text(offer.expected_pay, offer.job.minor_units)} {offer.job.currency}"
         )
     if entry.kind == "answer":
         answer = document["document"]
