@@ -359,6 +359,21 @@ def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
     cleo = federation.people[ADA + 2]
     assert fault_of(cleo, receipt_of(cleo)) is None
     assert check(federation.entries()) is None
+    federation.found = found
+    lists = {"3": (["Ada"], []), "5": ([], ["Dora"])}  # of the rounds; what Cleo's computer signed, and what is written
+    for number, (signed_for, written) in lists.items():
+
+        def lie(kind, key, document, number=number, signed_for=signed_for, written=written):
+            if (kind, key) == ("round", number):
+                assert document["missing"] == signed_for
+                document["missing"] = written
+            return kind, key, document
+
+        (tmp_path / number).mkdir()
+        fault, receipt = retold(federation, tmp_path / number, lie, "Cleo")
+        assert (fault, receipt_fault(receipt)) == (None, None)
+        words = f"other people are missing in round {number} than on the list that your computer signed"
+        assert fault_of(cleo, receipt) == words
 
 
 def test_the_command_makes_a_receipt_again(finished):

@@ -1,6 +1,6 @@
 """The attacks of scripts/attack.py: what attackers do, and whether it was refused, found or of no use to them."""
 
-from attacks import false_reports, ledger_stage, lying_operators, open_doors, strange_participants
+from attacks import false_reports, ledger_stage, lying_operators, masks, open_doors, strange_participants
 
 STAGES = (
     false_reports.STAGE,
@@ -8,5 +8,6 @@ STAGES = (
     open_doors.STAGE,
     lying_operators.STAGE,
     lying_operators.OTHER_TEST,
+    masks.STAGE,
     ledger_stage.STAGE,
 )

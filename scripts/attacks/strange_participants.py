@@ -11,7 +11,7 @@ from pathlib import Path
 from attacks import outsiders
 from attacks.federation import Federation, ledger_check, truthfl
 from attacks.jobs import job_text
-from attacks.outcomes import Outcome, Stage, outcome
+from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person, chosen
 
 ROUNDS = 7
@@ -60,7 +60,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
                 yield not_taken_in(made, person)
         made.wait_for_end()
     if "report-huge-masked" in names:
-        yield excluded(made, "report-huge-masked", "Lou")
+        yield spoiled(made, "report-huge-masked")
     if "job-goes-on" in names:
         yield goes_on(made, "job-goes-on")
     if "second-job" in names:
@@ -80,14 +80,17 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     return outcome(person.attack, held, f"not taken in: {said[0] if said else log[-300:]}")
 
 
-def excluded(made: Federation, attack: str, name: str) -> Outcome:
-    """Sums that are too long are left out; after some rounds in small groups she is, too."""
-    view = made.view()
-    left_out = [str(entry.document["refused"]) for entry in view.rounds if "refused" in entry.document]
-    said = [reason for reason in made.reasons(name) if reason.startswith("excluded")]
-    unchanged = sum(entry.document["previous"] == entry.document["model"] for entry in view.rounds)
-    words = f"too long sums in {len(left_out)} of {ROUNDS} rounds, of which {unchanged} changed nothing"
-    return outcome(attack, bool(left_out and said), f"{words}; then {said[0] if said else 'nothing'}", otherwise=words)
+def spoiled(made: Federation, attack: str) -> Outcome:
+    """Sums that are too long change nothing; masks hide whose report it was, so nobody is named or left out."""
+    rounds = [entry.document for entry in made.view().rounds]
+    left_out = [
+        one for one in rounds if "too long" in str(one.get("refused")) or "has length" in str(one.get("refused"))
+    ]
+    unchanged = sum(one["previous"] == one["model"] for one in rounds)
+    words = f"sums left out in {len(left_out)} of {ROUNDS} rounds, of which {unchanged} changed nothing"
+    if not left_out or unchanged < len(left_out) or made.reasons("Lou"):
+        return outcome(attack, held=False, happened=f"{words}; {made.reasons('Lou')}")
+    return not_defended(attack, f"{words}: the model takes no harm, the rounds are lost, and nobody is named")
 
 
 def goes_on(made: Federation, attack: str) -> Outcome:

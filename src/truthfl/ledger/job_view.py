@@ -13,7 +13,7 @@ from truthfl.ledger.commands import END, Command, valid_commands
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
-from truthfl.ledger.round_terms import loss_rise
+from truthfl.ledger.round_terms import list_digest, loss_rise
 from truthfl.ledger.terms import Agreement, Offer, offer_from
 
 
@@ -115,6 +115,13 @@ class JobView:
             asked = frozenset(entry.document["asked"]) if "asked" in entry.document else everybody
             sets.append((entry, asked, frozenset(entry.document["missing"])))
         return sets
+
+    @cached_property
+    def missing_digests(self) -> list[str]:
+        """Of each round: the digest of the list of who is missing, as participants sign it where reports are masked."""
+        offers = () if self.agreement is None else self.agreement.offers
+        index_of = {offer.client.name: offer.client.index for offer in offers}
+        return [list_digest(index_of[name] for name in missing) for _, _, missing in self.round_sets]
 
     @cached_property
     def round_refusals(self) -> dict[tuple[str, int], str]:

@@ -16,7 +16,7 @@ from truthfl.ledger.early_end import commands_fault, counted_loss, was_ended
 from truthfl.ledger.entry import payload_digest
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.receipt_proof import links_fault
-from truthfl.ledger.receipt_rounds import rounds_fault
+from truthfl.ledger.receipt_rounds import had_no_rounds, rounds_fault
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import signed_by
 from truthfl.ledger.solo_evidence import SoloEvidence
@@ -87,8 +87,8 @@ def _fault(receipt: Document) -> str | None:
             "test set, number of draws and secret are not those the server committed itself to in the offer",
         )
     asked, stopped = settlement["asked"], settlement.get("passed") is False
-    too_few = offer.job.masked and offer.job.has_audition and asked == 0  # passed: then there are no rounds
-    expected = 0 if stopped or too_few else offer.job.rounds if offer.client.participation == 1 else asked
+    stopped = stopped or had_no_rounds(document, offer)
+    expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
         return coded("fault.settlement", "its settlement is for other rounds or another client than the offer")
     fault = commands_fault(document, offer) or rounds_fault(document, offer)

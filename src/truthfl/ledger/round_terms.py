@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from itertools import pairwise
 
 from truthfl.errors import InputError
@@ -48,6 +49,11 @@ def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
         return float(values[-1])
     share = (changed - places[after - 1]) / (places[after] - places[after - 1])
     return float((1.0 - share) * values[after - 1] + share * values[after])
+
+
+def list_digest(missing: Iterable[int]) -> str:
+    """The digest of a list of who is missing, by index, as receipts have it."""
+    return sha256(",".join(map(str, sorted(missing))).encode()).hexdigest()
 
 
 def _are_bounds(bounds: object) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
-from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
+from truthfl.ledger.round_record import RoundFile, RoundRecord, last_round, open_rounds
 from truthfl.ledger.round_terms import MEAN, OWN
 from truthfl.ledger.terms import Offer
 
@@ -82,11 +82,18 @@ class Answering:
 
 @contextmanager
 def answering(
-    home: Path, offer: Offer, asked: AskedRound, model: Params, start: Callable[[], Params]
+    home: Path,
+    offer: Offer,
+    asked: AskedRound,
+    model: Params,
+    start: Callable[[], Params],
+    *,
+    seeds_return: bool = False,
 ) -> Iterator[Answering]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
 
     model, start   the common model, and that of the terms, from which training starts
+    seeds_return   whether another job may have the same seed, as in simulations
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
@@ -94,6 +101,8 @@ def answering(
         raise InputError("the final model of this job is signed for; no more rounds are answered.")
     with open_rounds(home, offer.hash) as rounds:
         last = rounds.last
+        if last is None:
+            _require_no_other_sums(home, offer, seeds_return=seeds_return)
         record = _next_record(asked, last, masked=offer.job.masked)
         _require_near(rounds, offer, asked, model, start())
 
@@ -103,6 +112,20 @@ def answering(
                 rounds.models.keep(asked.received, content, None if last is None else last.received)
 
         yield Answering(rounds, record, last if record is last else None, keep_model)
+
+
+def _require_no_other_sums(home: Path, offer: Offer, *, seeds_return: bool) -> None:
+    """Raise InputError if rounds with the same batches were answered under another offer, and one of both is masked.
+
+    With one participant more or less in the sum, the difference of two sums would be that participant's report.
+    """
+    for other in participant_folder.offers(home, {offer.hash}):
+        again = other.job.name == offer.job.name or (not seeds_return and other.job.seed == offer.job.seed)
+        if again and (offer.job.masked or other.job.masked) and last_round(home, other.hash) is not None:
+            raise InputError(
+                f"rounds of job {other.job.name} with the same seed were answered under another offer; two sums with "
+                "the same batches would tell single reports. The operator can begin a new job with another seed."
+            )
 
 
 def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -> RoundRecord:
@@ -117,6 +140,13 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
             raise InputError(f"round {number:,} was answered from another model; each is answered once, in order.")
         return last
     unchanged = last.unchanged if masked else _unchanged(asked, last)
+    fewest = last.changed + int(asked.received != last.received)
+    most = fewest if asked.received == last.received else last.changed + asked.round - last.round
+    if not fewest <= asked.changed <= most:  # the bound of a round follows from it
+        raise InputError(
+            f"the message of round {number:,} counts {asked.changed:,} rounds that changed the model; after those "
+            f"before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
+        )
     return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 
 

@@ -83,6 +83,13 @@ class Signatory:
         accepted = self.decide(offer)
         if accepted is None:
             return None
+        if accepted and self._promised_masks(offer):
+            words = (
+                "The new offer of this job sends reports without masks, where an earlier one promised sums of several "
+                "people. It was declined for you, since nobody asked you."
+            )
+            participant_folder.put_news(self.folder, coded("news.bare_offer", words), over=False)
+            accepted = False
         return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
 
     def lacks_examples(self, document: dict[str, Any]) -> bool:
@@ -131,6 +138,13 @@ class Signatory:
         earlier = [one.job for one in participant_folder.offers(self.folder) if one.job.name == offer.job.name]
         if any(job.operator_key != offer.job.operator_key for job in earlier):
             raise InputError(f"job {offer.job.name} had offers of another operator's key; this one is refused.")
+
+    def _promised_masks(self, offer: Offer) -> bool:
+        """Whether an earlier accepted offer of this job masks reports, and this one does not."""
+        return not offer.job.masked and any(
+            one.job.masked and one.job.name == offer.job.name and participant_folder.has_accepted(self.folder, one)
+            for one in participant_folder.offers(self.folder, {offer.hash})
+        )
 
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""

@@ -32,6 +32,7 @@ from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import amount_text
+from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.solo_evidence import (
     LATE,
     NO_LABELS,
@@ -82,6 +83,7 @@ def hold_auditions(
         view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.rounds:
         _tell_stopped(roster, agreement, view)
+        _tell_of_no_rounds(roster, agreement, view)
 
 
 def _collect_commitments(
@@ -264,6 +266,25 @@ def _told_reason(offer: Offer, result: Mapping[str, Any]) -> CodedText:
 def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
     document = {"stage": "audition", "round": None, "client": client, "node": None, "reason": reason}
     return Item(roster.job_name, "rejection", f"audition/{client}/{which}", document)
+
+
+def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> None:
+    """Where too few passed for the sums that the contract promises: record it, and tell those who passed."""
+    taking_part = view.taking_part
+    if taking_part is None or not taking_part.offers or taking_part.rounds or not agreement.rounds:
+        return
+    names = [offer.client.name for offer in taking_part.offers]
+    sentence = coded(
+        "news.no_rounds",
+        "Only {passed} passed the audition, and by the contract reports are sent in sums of at least {fewest}. So "
+        "there are no training rounds; you are paid for your labels.",
+        passed=len(names),
+        fewest=FEWEST_MASKED,
+    )
+    reason = f"only {', '.join(names)} passed, and masked reports need {FEWEST_MASKED}: there are no training rounds"
+    document = {"stage": "training", "round": None, "client": None, "node": None, "reason": reason}
+    roster.ledger.append(roster.job_name, "rejection", "training/too-few", document)
+    roster.tell([roster.node_of[name] for name in names if name in roster.node_of], sentence, over=False)
 
 
 def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:

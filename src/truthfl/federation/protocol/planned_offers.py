@@ -149,7 +149,12 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
 
 
 def _masked(job: DataJob, plan: Plan) -> bool:
-    """Whether reports are masked."""
+    """Whether reports are masked; raise InputError if they must be, and too few are in the plan."""
+    if job.privacy.secure_aggregation and len(plan.clients) < FEWEST_MASKED:
+        raise InputError(
+            f"[privacy] secure_aggregation is true, and {len(plan.clients)} would take part; masked reports need "
+            f"{FEWEST_MASKED}."
+        )
     if job.privacy.secure_aggregation is not None:
         return job.privacy.secure_aggregation
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)

@@ -31,11 +31,13 @@ USUAL_WAIT = 3.0  # seconds, or so many times the last rounds: nobody is told of
 class SilentPeople:
     """Participants who were connected and did not answer, and the round in which each is asked again.
 
-    misses  by name: how many rounds in a row were not answered
-    again   by name: the next round in which they are asked
+    misses    by name: how many rounds in a row were not answered
+    unopened  by name: in how many rounds in a row they sent a masked report and then said no more
+    again     by name: the next round in which they are asked
     """
 
     misses: dict[str, int] = field(default_factory=dict)
+    unopened: dict[str, int] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
 
     def are_skipped(self, name: str, round_: int) -> bool:
@@ -48,8 +50,18 @@ class SilentPeople:
             self.misses.pop(name, None)
             self.again.pop(name, None)
         else:
-            self.again[name] = round_ + 2 ** self.misses.get(name, 0)
-            self.misses[name] = self.misses.get(name, 0) + 1
+            self._skip(self.misses, name, round_)
+
+    def note_opening(self, name: str, round_: int, *, answered: bool) -> None:
+        """Note whether a participant told what opens the sum of a round, after a masked report."""
+        if answered:
+            self.unopened.pop(name, None)
+        else:
+            self._skip(self.unopened, name, round_)
+
+    def _skip(self, counts: dict[str, int], name: str, round_: int) -> None:
+        self.again[name] = round_ + 2 ** counts.get(name, 0)
+        counts[name] = counts.get(name, 0) + 1
 
 
 class RoundWait:
