@@ -5,6 +5,9 @@ from pathlib import Path
 from sqlalchemy import create_engine
 
 from truthfl.ledger.entry import Item
+from truthfl.ledger.signing import new_key
+
+KEY = new_key()  # the operator's
 
 
 def settlement(job="cats", clients=5):

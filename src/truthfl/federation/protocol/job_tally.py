@@ -16,7 +16,7 @@ from truthfl.errors import TruthflError
 from truthfl.federation.protocol.approval import PlannedOffer, planned_offer
 from truthfl.federation.protocol.narration import describe_row
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import INVITE, Command, command_fault, read_command
+from truthfl.ledger.commands import INVITE, Command, next_fault, read_command
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.terms import offer_from
@@ -163,7 +163,7 @@ class JobTally:
         self.operator_key = ""
         self.commands = CommandState()
         self._given: list[Command] = []
-        self.unreadable = 0
+        self.unreadable = self.unsigned = 0
 
     def add(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -265,7 +265,7 @@ class JobTally:
             client.answer = NO_ANSWER
 
     def _add_command(self, _: Entry, document: dict[str, Any]) -> None:
-        if command_fault(document, self.job, self.operator_key) is None:
+        if next_fault(document, self.job, self.operator_key, self._given[-1] if self._given else None) is None:
             command = read_command(document)
             self._given.append(command)
             self.commands = state_after(self._given)
