@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgers import opening
 from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
 from truthfl.federation.deployed.known_keys import KnownKeys
@@ -27,8 +28,8 @@ ADA = Invitation("fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:0
 def job(tmp_path):
     """A ledger with a job, and the operator's key."""
     key = new_key()
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append(JOB, "job", "job", {"job": {}, "operator_key": public_line(key)})
+    with open_ledger(tmp_path / "ledger.db", key) as book:
+        book.append(JOB, "job", "job", opening(key))
         yield book, key
 
 

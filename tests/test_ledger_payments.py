@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messages import told
 from ledgers import KEY
+from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.entry import CheckedItem, Item, checked_item, entry_after, payload_text

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.anchor import anchor as keep_anchor
 from truthfl.cli.anchor import OperatorKey, operator_line, require_not_gone_back
+from truthfl.cli.anchor import anchor as keep_anchor
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
@@ -68,7 +68,10 @@ def show(
 @ledger.command()
 def check(
     address: LedgerAddress,
-    receipt: Annotated[Path | None, typer.Option(help="A client's receipt, held against the ledger.")] = None,
+    receipt: Annotated[
+        Path | None,
+        typer.Option(help="A client's receipt, held against the ledger and, in their folder, their record."),
+    ] = None,
     anchor: Annotated[
         Path | None, typer.Option(help="A file of anchors, held against the ledger; LEDGER.anchors if it is there.")
     ] = None,
@@ -103,7 +106,9 @@ def check(
     if fault is None and missing_guards:
         fault = f"triggers that forbid changes of rows were removed or changed: {', '.join(missing_guards)}"
     number = sum(entry.job in names for entry in entries)
-    results = [f"{number} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."]
+    results = [
+        f"{number} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
+    ]
     if number < len(entries):
         results[0] += f" So do the other {len(entries) - number} rows of the ledger."
     for name in names if fault is None else ():
@@ -266,10 +271,15 @@ def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) ->
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
     from truthfl.ledger.canonical import read_document
     from truthfl.ledger.checking import check_receipt
+    from truthfl.ledger.own_record import record_fault
 
     try:
         text = receipt.read_bytes()
     except OSError as error:
         raise InputError(f"{receipt} cannot be read: {error.strerror}.") from None
-    fault = check_receipt(read_document(text, str(receipt)), entries)
+    document = read_document(text, str(receipt))
+    fault = check_receipt(document, entries)
+    home = receipt.absolute().parent.parent
+    if fault is None and (home / "receipts" / receipt.name).exists() and (home / "offers").is_dir():
+        fault = record_fault(home, document["document"])
     return None if fault is None else f"{receipt}: {fault}"

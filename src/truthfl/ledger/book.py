@@ -49,9 +49,7 @@ def open_ledger(where: str | Path, key: PrivateKey | None = None, tell: Tell = t
     return _opened(database, create_unless_there, RowSignatures(database.name, tell, key))
 
 
-def open_for_reading(
-    where: str | Path, operator: str | None = None, tell: Tell = tell_on_standard_error
-) -> Ledger:
+def open_for_reading(where: str | Path, operator: str | None = None, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open an existing ledger; nothing is created or changed.
 
     operator  a public key: only jobs of this operator count. With None, the row that opens a job says whose it is

@@ -17,8 +17,8 @@ from truthfl.ledger.money import minor_money
 from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipt_proof import ledger_differs
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.row_keys import is_row_signed, job_row_key
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
+from truthfl.ledger.row_keys import is_row_signed, job_row_key
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import bytes_signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes

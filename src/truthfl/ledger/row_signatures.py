@@ -30,9 +30,7 @@ class RowSignatures:
     unsigned  by job: how many rows were read that count for nothing
     """
 
-    def __init__(
-        self, name: str, tell: Tell, key: PrivateKey | None = None, operator: str | None = None
-    ) -> None:
+    def __init__(self, name: str, tell: Tell, key: PrivateKey | None = None, operator: str | None = None) -> None:
         self.name, self.tell = name, tell
         self.unsigned: Counter[str] = Counter()
         self._key: RowKey | None = None if key is None else row_key(key)
@@ -43,8 +41,10 @@ class RowSignatures:
 
     def of(self, key: PrivateKey) -> RowSignatures:
         """The same ledger's for the operator with this key."""
-        return self if self._key is not None and public_line(key) == self._operator else RowSignatures(
-            self.name, self.tell, key
+        return (
+            self
+            if self._key is not None and public_line(key) == self._operator
+            else RowSignatures(self.name, self.tell, key)
         )
 
     def required_key(self) -> RowKey:

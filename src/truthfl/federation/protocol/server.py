@@ -247,6 +247,7 @@ def _label_and_audition(
             operator.folder,
             test,
             operator.secret,
+            operator.key,
             lambda committed: progress("training alone", committed, clients),
         )
 
