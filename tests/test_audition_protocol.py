@@ -55,6 +55,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.row_keys import row_key, sign_row
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.solo_evidence import NOT_OPENED
 from truthfl.ledger.terms import offer_from
@@ -509,6 +510,12 @@ def asked_too(document):
     document["asked"] = ["Ada", "Ben", "Dora"]
 
 
+def signed_anew(entries, setting):
+    """The rows with signatures of their operator."""
+    key = row_key(read_key(setting.folder / "operator"))
+    return [replace(entry, signature=sign_row(key, entry.hash)) for entry in entries]
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "change", "what"),
     [
@@ -528,7 +535,7 @@ def asked_too(document):
     ],
 )
 def test_a_changed_row_is_found(kind, key, change, what, stopped):
-    fault = check(rewritten(stopped[0].entries(), kind, key, change))
+    fault = check(signed_anew(rewritten(stopped[0].entries(), kind, key, change), stopped[0]))
     assert fault is not None
     assert what in fault.message
 
@@ -536,7 +543,7 @@ def test_a_changed_row_is_found(kind, key, change, what, stopped):
 def test_a_job_without_its_auditions_is_found(stopped):
     entries = [entry for entry in stopped[0].entries() if entry.kind != "audition"]
     chained = rewritten([replace(entry, sequence=i + 1) for i, entry in enumerate(entries)], "", "", None)
-    assert "it comes before the auditions" in check(chained).message
+    assert "it comes before the auditions" in check(signed_anew(chained, stopped[0])).message
 
 
 def test_a_changed_solo_model_is_found(stopped, tmp_path):

@@ -1,6 +1,7 @@
 """Invitations: one file or line, good once, for one key, until it expires, on the server that made it."""
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import INVITE, new_command, time_text
+from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line, read_key, write_key
 
 JOB = "j-1"
@@ -72,7 +74,7 @@ def test_what_admits_nobody(job):
         with pytest.raises(InputError, match=said):
             admit(book, JOB, request)
     forged = new_command(INVITE, JOB, "Mallory", name="Ada", code_digest=code_digest("mine"), expires=ADA.expires)
-    give_command(book, JOB, new_key(), lambda: forged)
+    book.append(JOB, "command", "3", signed(new_key(), replace(forged, number=3).document()))
     with pytest.raises(InputError, match="not of this server's job"):
         admit(book, JOB, asks("Ada", "mine", new_key()))
     assert book.entries(JOB, "admission") == []

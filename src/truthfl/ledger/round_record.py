@@ -61,11 +61,21 @@ class RoundFile:
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
         self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
         self._last: RoundRecord | None = None
+        self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they change no more
 
     @property
     def last(self) -> RoundRecord | None:
         """The last report; None if there is none."""
         return self._last
+
+    def record_of(self, round_: int) -> RoundRecord | None:
+        """The record of this round; None if it was not answered."""
+        if self._last is None or round_ >= self._last.round:
+            return self._last if self._last is not None and self._last.round == round_ else None
+        if round_ not in self._earlier:
+            lines = os.pread(self.handle, os.fstat(self.handle).st_size, 0).split(b"\n")[:-1]
+            self._earlier = {record.round: record for record in (_record(line, self.path) for line in lines)}
+        return self._earlier.get(round_)
 
     def is_current(self) -> bool:
         """Read what others have written since it was last locked; False if another file has taken its place."""
@@ -83,6 +93,7 @@ class RoundFile:
 
     def append(self, record: RoundRecord) -> None:
         line = _encoder.encode(vars(record)).encode() + b"\n"
+        self._earlier = {}
         read, self._read = self._read, None
         try:
             written = os.write(self.handle, line)
