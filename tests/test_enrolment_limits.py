@@ -195,7 +195,7 @@ def test_one_sample_of_many_is_not_paid_a_fortune(tmp_path, plans):
 def test_what_an_earlier_server_let_in_is_left_out_when_the_command_is_given_again(tmp_path, plans):
     setting = Job(tmp_path, plans)
     ben = setting.people[BEN]
-    with open_ledger(setting.folder / "ledger.db") as book:
+    with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
         name = job_name(book, setting.job, 5)
         let_in = {"name": "Ben", "samples": 1, "public_key": public_line(ben.key), "sample_cost": 1e-29}
         book.append(name, "enrolment", "Ben", let_in)

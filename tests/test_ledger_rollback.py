@@ -240,8 +240,8 @@ def test_nobody_sets_the_clock_without_the_operators_key(ledger, where):
 
 
 def test_an_entry_that_is_there_twice_is_found(entries):
-    twice = [*entries, next(entry for entry in reversed(entries) if entry.kind != "receipt")]
-    assert check(chained(twice, without="receipt")).message.endswith("an entry before has the same job, kind and key")
+    kept = [entry for entry in entries if entry.kind not in ("receipt", "acknowledgement")]
+    assert check(chained([*kept, kept[-1]])).message.endswith("an entry before has the same job, kind and key")
 
 
 @pytest.mark.parametrize("trigger", ["entries_do_not_change", "entries_do_not_leave", "entries_are_not_replaced"])

@@ -77,7 +77,7 @@ def answered(job):
         yield person.name, person, offer
 
 
-def test_the_model_is_that_of_a_job_that_was_never_stopped(job, tmp_path):
+def test_rounds_can_be_repeated_again_and_again(job):
     lose(job)
     again, view = job.resumed()
     kept = read_checkpoint(job.folder / "checkpoint")

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE, wait_for_disk
+from truthfl.files import PRIVATE_FILE_MODE, make_folder, wait_for_disk, wait_for_name
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
@@ -58,7 +58,10 @@ class RoundFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.models = ModelSlots(path.removesuffix(".jsonl") + ".models")
+        is_new = not os.path.exists(path)
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
+        if is_new:
+            wait_for_name(Path(path))
         self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
         self._last: RoundRecord | None = None
         self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they change no more
@@ -158,7 +161,7 @@ def _opened(path: str) -> RoundFile:
     try:
         return RoundFile(path)
     except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
         return RoundFile(path)
 
 

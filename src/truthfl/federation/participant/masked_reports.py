@@ -198,9 +198,7 @@ class MaskingClient:
             raise InputError(f"round {round_ + 1} was not answered; nothing is told of it.")
         return record
 
-    def _signed(
-        self, rounds: RoundFile, round_: int, missing: Collection[int], signatures: object
-    ) -> RoundRecord:
+    def _signed(self, rounds: RoundFile, round_: int, missing: Collection[int], signatures: object) -> RoundRecord:
         """The record of a round; raise InputError unless this list was signed here and by all peers not on it."""
         record = self._answered(rounds, round_)
         if tuple(sorted(missing)) != record.missing:

@@ -329,7 +329,7 @@ def repeated_round(
         roster.refresh()
     if model_digest(outcome.params) != row["model"]:
         raise InputError(
-            f"round {call.round + 1:,} gives another model than the one in the ledger, though the reports are the same; "
+            f"round {call.round + 1:,} gives another model than that in the ledger, though the reports are the same; "
             "the job cannot go on. The operator can begin another one with --new."
         )
     if training.validation is not None:
