@@ -121,7 +121,7 @@ def test_another_model_is_not_answered_in_a_repeat(job, monkeypatch):
 
     monkeypatch.setattr(rounds_module, "run_masked_round", from_another(run))
     monkeypatch.setattr(rounds_module, "run_round", from_another(first))
-    with pytest.raises(InputError, match="cannot be repeated: client 0 answers with an error: .*from another model"):
+    with pytest.raises(InputError, match=r"cannot be repeated: client 0 answers with an error: .*from another model"):
         job.resumed()
 
 

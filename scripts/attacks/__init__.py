@@ -8,5 +8,6 @@ STAGES = (
     open_doors.STAGE,
     lying_operators.STAGE,
     lying_operators.OTHER_TEST,
+    lying_operators.DENIES,
     ledger_stage.STAGE,
 )

@@ -1,7 +1,8 @@
 """Signatures of the ledger's rows, by a key that follows from the operator's: Ed25519 in place of ECDSA on P-384.
 
 A job of a thousand clients has ten thousand rows, and P-384 takes five times as long for each. The operator's key signs
-the public row key once, in the row that opens a job. What is signed of a row is its hash, which tells its place in the chain.
+the public row key once, in the row that opens a job. What is signed of a row is its hash, and so its place in the
+chain.
 """
 
 from __future__ import annotations
