@@ -16,7 +16,7 @@ from messages import told
 from test_ledger_tampering import rewritten
 from truthfl.cli.ledger import check as check_command
 from truthfl.errors import InputError
-from truthfl.federation.participant.kept_audition import keep_audition, read_audition
+from truthfl.federation.participant.kept_audition import keep_audition
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.audit import audit, published_files, solo_file
@@ -410,9 +410,13 @@ def test_an_untrained_model_is_empty(tmp_path, plans):
     setting = Setting(tmp_path, plans)
     ben = setting.people[BEN]
     start = setting.scene.federated.model.init(5)
-    ben.commit_audition = lambda offer: audition_commitment(
-        offer, keep_audition(ben.folder, offer, start).salt, read_audition(ben.folder, offer).model
-    )
+    commit = ben.commit_audition
+
+    def commit_to_start(offer):
+        keep_audition(ben.folder, offer, start)
+        return commit(offer)
+
+    ben.commit_audition = commit_to_start
     found = setting.go()
     assert [entry.document["reason"] for entry in found.rejections] == [
         "empty: it is the model from which training starts"

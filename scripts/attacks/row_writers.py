@@ -60,11 +60,10 @@ def phantom_job(job: FinishedJob, attack: str) -> Outcome:
     slip_in(ledger, name, "job", "job", opening)
     payment = {"client": "Eve", "state": "due", "amount": 10**6, "currency": "EUR", "reference": ""}
     slip_in(ledger, name, "payment", "Eve/0", payment | {"idempotency_key": idempotency_key(name, "Eve")})
-    slip_in(ledger, "nobody's-1", "rejection", "x", {"stage": "round"})
     _, exported = command("ledger", "export", ledger, "--key", job.operator_key)
     code, said = command("settle", ledger, "--key", job.operator_key)
     checked, told = command("ledger", "check", ledger)
-    held = "Eve" not in exported + said and code == 0 and checked == 1 and "nobody's-1" in told
+    held = "Eve" not in exported + said and code == 0 and checked == 1
     return outcome(attack, held, f"export and settle know the operator's jobs alone. check: {told}", otherwise=told)
 
 
@@ -95,8 +94,19 @@ def opened_by_another(job: FinishedJob, attack: str) -> Outcome:
     return outcome(attack, held, f"nothing is exported; settle: {said} check: {told}", otherwise=exported + told)
 
 
+def phantom_row(job: FinishedJob, attack: str) -> Outcome:
+    """One row of a job that nobody began."""
+    ledger = job.copy(attack)
+    slip_in(ledger, "nobody's-1", "rejection", "x", {"stage": "round"})
+    code, said = command("settle", ledger, "--key", job.operator_key)
+    checked, told = command("ledger", "check", ledger)
+    held = code == 0 and checked == 1 and "the job itself" in told and "Error" not in told
+    return outcome(attack, held, f"the operator's commands go on. check: {told}", otherwise=said + told)
+
+
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
     "row-payment-confirmed": ("who can write the database marks a payment as confirmed", false_payments),
     "row-phantom-job": ("who can write the database adds a job of his own, with pay", phantom_job),
+    "row-phantom": ("who can write the database adds a row of a job that nobody began", phantom_row),
     "row-all-anew": ("who can write the database writes all rows anew, under a key of his own", opened_by_another),
 }

@@ -54,7 +54,7 @@ def _of_another_loss(job: FinishedJob) -> dict[str, Any]:
     def settled(document: dict[str, Any], entry: Entry) -> None:
         if entry.kind == "settlement":
             offer = offers[entry.key]
-            document.update(settlement_document(settled_from_entries(offer, view), offer))
+            document.update(settlement_document(settled_from_entries(offer, view)))
 
     anew = chained_anew(tested, settled, key=job.key)
     return signed_receipt(offers["Cleo"], job_view(view.name, anew), anew, read_key(job.operator_key))

@@ -26,19 +26,25 @@ from truthfl.ledger.terms import Offer, offer_from
 
 
 def check(entries: Sequence[Entry]) -> Fault | None:
-    """The first fault in all rows of a ledger; None if there is none."""
+    """The first fault in all rows of a ledger; None if there is none.
+
+    A row that its operator did not sign is named first: what else is found may follow from it.
+    """
     broken = broken_link(entries)
-    faults = [] if broken is None else [broken]
+    unsigned, faults = list[Fault](), [] if broken is None else [broken]
     whole = entries if broken is None else entries[: broken.position]
     of_job: dict[str, list[Entry]] = {}
     for entry in whole:
         of_job.setdefault(entry.job, []).append(entry)
     for job, rows in of_job.items():
-        unsigned, signed = _signed_rows(rows)
-        faults += unsigned
+        own_unsigned, signed = _signed_rows(rows)
+        unsigned += own_unsigned
         if signed and broken is None:
             faults += _faults(job_view(job, signed), entries)
-    return min(faults, key=lambda fault: fault.position, default=None)
+    first, other = (min(found, key=lambda fault: fault.position, default=None) for found in (unsigned, faults))
+    if first is None or other is None:
+        return first or other
+    return Fault(first.position, f"{first.message}; besides, {other.message}")
 
 
 def _signed_rows(rows: Sequence[Entry]) -> tuple[list[Fault], list[Entry]]:
