@@ -90,7 +90,7 @@ def opened_by_another(job: FinishedJob, attack: str) -> Outcome:
     _, exported = command("ledger", "export", ledger, "--key", job.operator_key)
     code, said = command("settle", ledger, "--key", job.operator_key)
     receipt, told = command("ledger", "check", ledger, "--receipt", job.receipt_file("Cleo"))
-    held = exported.count("\n") == 1 and code == 2 and receipt == 1
+    held = exported.count("\n") == 1 and code == 2 and "no job of the operator" in said and receipt == 1
     return outcome(attack, held, f"nothing is exported; settle: {said} check: {told}", otherwise=exported + told)
 
 

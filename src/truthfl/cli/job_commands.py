@@ -185,6 +185,8 @@ def give(
     with open_ledger(address, operator) as ledger, sentence_for_malformed_rows(ledger):
         recorded = serving.job if serving is not None else None if status is None else status.job
         jobs = ledger.jobs()
+        if not jobs or (job is not None and job not in jobs):
+            jobs = ledger.all_jobs()  # it is said below that they are another operator's
         name = select_job(jobs, job or (recorded if recorded in jobs else None), ledger.name)
         live = live if live is not None and live.job == name else None
 

@@ -51,7 +51,10 @@ def settle(
     key_file = key or usual_key(address)
     with open_ledger(address, read_key(key_file)) as ledger, sentence_for_malformed_rows(ledger):
         require_not_gone_back(ledger, address)
-        name = select_job(ledger.jobs(), job, f"{ledger.name} with this operator's key")
+        jobs = ledger.jobs()
+        if not jobs:
+            raise InputError(f"{ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key.")
+        name = select_job(jobs, job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]
         for payee in client or ():

@@ -13,7 +13,7 @@ from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text
 from truthfl.errors import InputError
 from truthfl.ledger.database import Database
 
-VERSION = "1"
+VERSION = "2"
 VERSION_TABLE = "truthfl_ledger_version"
 
 METADATA = MetaData()
