@@ -53,7 +53,9 @@ def settle(
         require_not_gone_back(ledger, address)
         jobs = ledger.jobs()
         if not jobs:
-            raise InputError(f"{ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key.")
+            raise InputError(
+                f"{ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key."
+            )
         name = select_job(jobs, job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]

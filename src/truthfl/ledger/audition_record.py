@@ -95,10 +95,10 @@ def audition_record_fault(home: Path, offer: Offer, document: Document) -> str |
         return coded("fault.commitment_struck", words, reason=reason, word=_signed_words(record.committed))
     if committed["commitment"] != record.commitment:
         return coded("fault.commitment_other", "it has another commitment than the one that your computer sent")
-    if record.model is None or result["model"] == record.model:
+    if result["model"] == record.model:
         return None
     if result["model"] is not None:
-        return coded("fault.model_other", "its audition is of another model than the one that your computer sent")
+        return coded("fault.own_model", "its audition is of another model than the one that your computer sent")
     words = "your computer sent the model that it trained alone, and by the receipt none was taken ({reason}){word}"
     return coded("fault.model_struck", words, reason=reason, word=_signed_words(record.opened))
 
