@@ -5,6 +5,15 @@ from pathlib import Path
 from sqlalchemy import create_engine
 
 from truthfl.ledger.entry import Item
+from truthfl.ledger.row_keys import row_key_fields
+from truthfl.ledger.signing import new_key, public_line
+
+KEY = new_key()  # the operator's
+
+
+def opening(key=KEY, **fields):
+    """The document of a row that opens a job of this operator."""
+    return {"job": {}, "operator_key": public_line(key), **row_key_fields(key), **fields}
 
 
 def settlement(job="cats", clients=5):

@@ -9,6 +9,7 @@ import pytest
 from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY
 from truthfl.federation.protocol import enrolment
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
@@ -164,7 +165,7 @@ def test_who_never_answered_can_be_removed_while_the_others_train(tmp_path, plan
 def test_a_silent_node_is_asked_again_now_and_then(tmp_path, plans, monkeypatch):
     monkeypatch.setattr(enrolment, "REPLY_TIMEOUT", 0.2)
     setting = Setting(tmp_path, plans, job=one_second(tmp_path))
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         grid = Silent(setting.grid, DORA)
         roster = Roster(grid, book, "j", setting.job.clients.name, setting.job.server, (8, 8, 1))
         for _ in range(3):
@@ -182,7 +183,7 @@ def test_a_silent_node_is_asked_again_now_and_then(tmp_path, plans, monkeypatch)
 def test_a_command_takes_effect_while_the_server_waits_for_a_reply(tmp_path, plans, kind):
     setting = Setting(tmp_path, plans, job=audition_job(tmp_path))
     key = new_key()
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", key) as book:
         book.append("j", "job", "job", {"operator_key": public_line(key)})
         roster = Roster(
             Silent(setting.grid, DORA),
@@ -198,7 +199,7 @@ def test_a_command_takes_effect_while_the_server_waits_for_a_reply(tmp_path, pla
         fields = {"client": "Dora"} if kind == "remove" else {}
 
         def command():
-            with open_ledger(tmp_path / "ledger.db") as own:
+            with open_ledger(tmp_path / "ledger.db", key) as own:
                 give_command(own, "j", key, lambda: new_command(kind, "j", "Olga", **fields))
 
         timer, begun = threading.Timer(0.5, command), time.monotonic()

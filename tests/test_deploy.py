@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from commands import truthfl
+from ledgers import KEY, opening
 from small_jobs import small_job_file
 from truthfl.cli.app import COMMANDS
 from truthfl.cli.exit_codes import BAD_INPUT, FAILED, INTERRUPTED, SERVICE_FAILED
@@ -231,9 +232,9 @@ def test_the_guides_backup_restore_and_anchor(tmp_path):
         done = truthfl_here(*words)
         assert done.returncode == 0, done.stderr + done.stdout
     assert "the anchor holds" in done.stdout
-    with open_ledger(tmp_path / "served" / "ledger.db") as ledger:
-        ledger.append("another", "job", "job", {"job": {}})
-        rows = len(ledger.entries())
+    with open_ledger(tmp_path / "served" / "ledger.db", KEY) as ledger:
+        ledger.append("another", "job", "job", opening())
+        rows = len(ledger.rows())
     assert truthfl_here(*commands[1]).returncode == 0
     done = truthfl_here(*commands[3])
     assert done.returncode == FAILED

@@ -10,6 +10,7 @@ import pytest
 
 from audition_jobs import Meddler
 from commands import truthfl
+from ledgers import KEY, opening
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
@@ -107,7 +108,7 @@ def retold(finished, folder, change, client="Ada"):
 
     change(kind, key, document) returns the new row's kind, key and document.
     """
-    with open_ledger(folder / "retold.db") as ledger:
+    with open_ledger(folder / "retold.db", finished.key) as ledger:
         for entry in finished.entries():
             if entry.kind == "settlement":
                 break
@@ -322,8 +323,9 @@ def test_her_receipt_is_not_crowded_out_by_others_of_her_name_and_their_rows_are
     with monkeypatch.context() as patch:
         patch.setattr(receipt_delivery, "_deliver", lambda *_: None)
         federation.go()
-    with open_ledger(federation.folder / "ledger.db") as book:
+    with open_ledger(federation.folder / "ledger.db", KEY) as book:
         for number in range(receipt_delivery.MOST_MISSED):
+            book.append(f"other-{number}", "job", "job", opening())
             book.append(f"other-{number}", "enrolment", "Ada", {"public_key": "another"})
             book.append(f"other-{number}", "receipt", "Ada", {})
     asked, entries = [], Ledger.entries

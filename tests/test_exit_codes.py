@@ -120,12 +120,12 @@ def test_files_of_other_contents_are_input_and_what_cannot_be_reached_is_not(fol
 
 
 def test_a_failed_service_is_noted_for_the_operator(folder, monkeypatch):
-    def unreachable(_):
+    def unreachable(*_):
         raise ServiceError("the disk is gone.")
 
     monkeypatch.setattr(apps, "open_ledger", unreachable)
     monkeypatch.setattr(apps, "kept_job", lambda *_: None)
-    config = apps.RUN_CONFIG | {"folder": str(folder)}
+    config = apps.RUN_CONFIG | {"folder": str(folder), "operator-key": str(folder / "operator")}
     keep_ledger_address(folder, "x")
     with pytest.raises(ServiceError):
         apps.main(None, type("Context", (), {"run_config": config}))

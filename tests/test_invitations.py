@@ -1,6 +1,7 @@
 """Invitations: one file or line, good once, for one key, until it expires, on the server that made it."""
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgers import opening
 from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
 from truthfl.federation.deployed.known_keys import KnownKeys
@@ -17,6 +19,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import INVITE, new_command, time_text
+from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line, read_key, write_key
 
 JOB = "j-1"
@@ -27,8 +30,8 @@ ADA = Invitation("fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:0
 def job(tmp_path):
     """A ledger with a job, and the operator's key."""
     key = new_key()
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append(JOB, "job", "job", {"job": {}, "operator_key": public_line(key)})
+    with open_ledger(tmp_path / "ledger.db", key) as book:
+        book.append(JOB, "job", "job", opening(key))
         yield book, key
 
 
@@ -71,7 +74,7 @@ def test_what_admits_nobody(job):
         with pytest.raises(InputError, match=said):
             admit(book, JOB, request)
     forged = new_command(INVITE, JOB, "Mallory", name="Ada", code_digest=code_digest("mine"), expires=ADA.expires)
-    give_command(book, JOB, new_key(), lambda: forged)
+    book.append(JOB, "command", "3", signed(new_key(), replace(forged, number=3).document()))
     with pytest.raises(InputError, match="not of this server's job"):
         admit(book, JOB, asks("Ada", "mine", new_key()))
     assert book.entries(JOB, "admission") == []

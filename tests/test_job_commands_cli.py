@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ledgers import opening
 from truthfl.cli.app import main
 from truthfl.federation.protocol.live_status import LABELING, LiveWriter
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commands import time_text
-from truthfl.ledger.signing import new_key, public_line, write_key
+from truthfl.ledger.signing import new_key, write_key
 
 
 class Desk:
@@ -19,10 +20,10 @@ class Desk:
 
     def __init__(self, folder, capsys, monkeypatch):
         self.folder, self.capsys, self.monkeypatch = folder / "served", capsys, monkeypatch
-        key = new_key()
+        key = self.key = new_key()
         write_key(key, self.folder / "operator")
-        with open_ledger(self.folder / "ledger.db") as book:
-            document = {"job": {"clients": {"name": ["Ada", "Ben"]}}, "operator_key": public_line(key)}
+        with open_ledger(self.folder / "ledger.db", key) as book:
+            document = opening(key, job={"clients": {"name": ["Ada", "Ben"]}})
             book.append("job-1", "job", "job", document)
 
     def says(self, *words):
@@ -38,7 +39,7 @@ class Desk:
             return [entry.document["document"] for entry in book.entries("job-1", "command")]
 
     def append(self, kind, key, document, job="job-1"):
-        with open_ledger(self.folder / "ledger.db") as book:
+        with open_ledger(self.folder / "ledger.db", self.key) as book:
             book.append(job, kind, key, document)
 
     def refuses(self, sentence, *words):

@@ -219,7 +219,7 @@ def test_a_node_has_so_many_requests_at_a_time(keys, server, monkeypatch):
 def invited(tmp_path):
     """A ledger in which Ada is invited by the code "good", and Zoe, who is not among the clients, by "other"."""
     operator = new_key()
-    with open_ledger(str(tmp_path / "ledger.db")) as ledger:
+    with open_ledger(str(tmp_path / "ledger.db"), operator) as ledger:
         ledger.append("job", "job", "job", {"operator_key": public_line(operator)})
         for name, code in (("Ada", "good"), ("Zoe", "other")):
             fields = {"name": name, "code_digest": code_digest(code), "expires": "2999-01-01T00:00:00+00:00"}

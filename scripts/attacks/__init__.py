@@ -8,6 +8,7 @@ STAGES = (
     open_doors.STAGE,
     lying_operators.STAGE,
     lying_operators.OTHER_TEST,
+    lying_operators.DENIES,
     masks.STAGE,
     ledger_stage.STAGE,
 )

@@ -37,8 +37,8 @@ def write_file(
 
     private        create the file readable by its owner only
     keep_existing  do not replace an existing file; of several concurrent writers, exactly one writes
-    sync           wait until the content is on the disk. Without it, the new file may be empty after a power failure;
-                   False is for files that are written often and can be computed again
+    sync           wait until content and name are on the disk. Without it, the new file may be empty or gone after a
+                   power failure; False is for files that are written often and can be computed again
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     try:
@@ -70,6 +70,17 @@ def wait_for_disk(handle: int) -> None:
     """Wait until what was written to this open file is on the disk, except in `without_waiting_for_disk`."""
     if _WAITS_FOR_DISK.get():
         os.fsync(handle)
+
+
+def wait_for_name(path: Path) -> None:
+    """Wait until the name of a new file is on the disk, in its folder, except in `without_waiting_for_disk`."""
+    if not _WAITS_FOR_DISK.get():
+        return
+    handle = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def make_private_folder(folder: Path) -> None:
@@ -212,9 +223,12 @@ def append_text(path: Path, text: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; raise OSError if that cannot be done."""
+    """Make a folder and those above it, on the disk; raise OSError if that cannot be done."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for place in new:
+            wait_for_name(place)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
 
@@ -236,10 +250,14 @@ def _write_atomically(path: Path, data: bytes, *, private: bool, keep_existing: 
             if sync and _WAITS_FOR_DISK.get():
                 file.flush()
                 os.fsync(file.fileno())
+        written = True
         if keep_existing:
-            return _link_unless_exists(draft, target)
-        os.replace(draft, target)
-        return True
+            written = _link_unless_exists(draft, target)
+        else:
+            os.replace(draft, target)
+        if sync and written:
+            wait_for_name(target)
+        return written
     finally:
         draft.unlink(missing_ok=True)
 

@@ -181,11 +181,13 @@ def give(
     live = status if status is not None and status.is_current else None
     address = _ledger_address(out) if serving is None else serving.ledger
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
-    with open_ledger(address) as ledger, sentence_for_malformed_rows(ledger):
+    operator = read_key(key_file or _usual_key(out, None if serving is None else serving.key))
+    with open_ledger(address, operator) as ledger, sentence_for_malformed_rows(ledger):
         recorded = serving.job if serving is not None else None if status is None else status.job
         jobs = ledger.jobs()
+        if not jobs or (job is not None and job not in jobs):
+            jobs = ledger.all_jobs()  # it is said below that they are another operator's
         name = select_job(jobs, job or (recorded if recorded in jobs else None), ledger.name)
-        operator = read_key(key_file or _usual_key(out, None if serving is None else serving.key))
         live = live if live is not None and live.job == name else None
 
         def decide() -> Command:

@@ -79,7 +79,7 @@ def serve(
     from truthfl.cli.job_log import require_format
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
-    from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
+    from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
     from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.files import require_writable
     from truthfl.job import read_job_text
@@ -105,12 +105,12 @@ def serve(
     make_private_folder(out)
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())
-    with lock_folder(out), open_ledger(ledger_address) as opened:
+    operator_key = (out if keys is None else keys) / "operator"
+    with lock_folder(out), open_ledger(ledger_address, kept_key(operator_key)) as opened:
         kept = choose_job(out, opened, source, new=new)
         _tell_differences(kept, job_file, log)
         if not kept.complete:
             keep_ledger_address(out, ledger_address)
-            operator_key = (out if keys is None else keys) / "operator"
             serving = ServingInfo(
                 kept.name,
                 ledger_address,

@@ -82,7 +82,7 @@ def ledger_check(watched: JobWatch) -> Callable[[dict[str, Any]], dict[str, Any]
         if not checking.acquire(blocking=False):
             raise StaleError("a check is under way; it will be done soon.")
         try:
-            entries, guards = watched.ledger.entries(), watched.ledger.missing_guards()
+            entries, guards = watched.ledger.rows(), watched.ledger.missing_guards()
             fault = check(entries)
         finally:
             checking.release()

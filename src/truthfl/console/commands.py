@@ -137,7 +137,7 @@ def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request
     if request.plan is not None and (plan is None or digest(plan.document()) != request.plan):
         raise StaleError("another plan waits now, or none; look at that one.")
     invitation = _new_invitation(watched, request) if request.kind == INVITE else None
-    with open_ledger(ledger_address) as ledger:
+    with open_ledger(ledger_address, key) as ledger:
 
         def decide() -> Command:
             view = job_view(watched.job, ledger.entries(watched.job))

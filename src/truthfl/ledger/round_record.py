@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE, lock_handle, unlock_handle, wait_for_disk
+from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, unlock_handle, wait_for_disk, wait_for_name
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
@@ -56,14 +56,27 @@ class RoundFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.models = ModelSlots(path.removesuffix(".jsonl") + ".models")
+        is_new = not os.path.exists(path)
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
+        if is_new:
+            wait_for_name(Path(path))
         self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
         self._last: RoundRecord | None = None
+        self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they change no more
 
     @property
     def last(self) -> RoundRecord | None:
         """The last report; None if there is none."""
         return self._last
+
+    def record_of(self, round_: int) -> RoundRecord | None:
+        """The record of this round; None if it was not answered."""
+        if self._last is None or round_ >= self._last.round:
+            return self._last if self._last is not None and self._last.round == round_ else None
+        if round_ not in self._earlier:
+            lines = os.pread(self.handle, os.fstat(self.handle).st_size, 0).split(b"\n")[:-1]
+            self._earlier = {record.round: record for record in (_record(line, self.path) for line in lines)}
+        return self._earlier.get(round_)
 
     def is_current(self) -> bool:
         """Read what others have written since it was last locked; False if another file has taken its place."""
@@ -81,6 +94,7 @@ class RoundFile:
 
     def append(self, record: RoundRecord) -> None:
         line = _encoder.encode(vars(record)).encode() + b"\n"
+        self._earlier = {}
         read, self._read = self._read, None
         try:
             written = os.write(self.handle, line)
@@ -145,7 +159,7 @@ def _opened(path: str) -> RoundFile:
     try:
         return RoundFile(path)
     except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
         return RoundFile(path)
 
 

@@ -37,8 +37,8 @@ def main(grid: Grid, context: Context) -> None:
     folder = Path(str(config["folder"]))
     try:
         kept = kept_job(folder, str(config["job-name"]))
-        with open_ledger(kept_ledger_address(folder)) as ledger:
-            key = kept_key(Path(str(config["operator-key"])))
+        key = kept_key(Path(str(config["operator-key"])))
+        with open_ledger(kept_ledger_address(folder), key) as ledger:
             approve = partial(ask_by_file, folder, wait=not config["approved"])
             draws, authenticated = kept.draws, bool(config["authenticated"])
             operator = Operator(ledger, folder, key, draws.secret, draws.seed, authenticated, approve)

@@ -21,18 +21,25 @@ from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.job_task import model_of
 from truthfl.federation.protocol.live_status import AUDITIONING
-from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
+from truthfl.federation.protocol.messages import (
+    AUDITION_ARRIVED,
+    AUDITION_COMMIT,
+    AUDITION_OPEN,
+    query_message,
+)
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import STOPPED
+from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes
+from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import amount_text
 from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.solo_evidence import (
     LATE,
     NO_LABELS,
@@ -65,12 +72,14 @@ def hold_auditions(
     folder: Path,
     test: LabeledSamples,
     secret: str,
+    key: PrivateKey,
     progress: ShowProgress,
 ) -> None:
     """Hold the auditions of all accepted offers, unless the ledger has their results; then tell who did not pass.
 
     labeled   names of the clients whose labels are there
     folder    the operator's
+    key       the operator's: signs what arrived
     secret    of the test draw
     progress  called with the number of clients who have committed themselves
     """
@@ -78,7 +87,8 @@ def hold_auditions(
     if not view.auditions:
         refusals = Refusals()
         commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
-        opened = _collect_openings(roster, agreement, commitments, refusals)
+        opened = _collect_openings(roster, agreement, commitments, refusals, key)
+        _confirm_openings(roster, agreement, opened, key)
         _record_results(roster, agreement, opened, refusals, folder, test, secret)
         view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.rounds:
@@ -126,9 +136,12 @@ def _collect_commitments(
 
 
 def _collect_openings(
-    roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals
+    roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals, key: PrivateKey
 ) -> dict[str, Opened]:
-    """Ask those who have committed themselves for salt and model; return those that are sound."""
+    """Ask those who have committed themselves for salt and model; return those that are sound.
+
+    Each gets the operator's signed word that the commitment arrived, without which no model is sent.
+    """
     start = model_of(agreement.terms, roster.task).init(agreement.terms.seed)
     allow_replies_of(roster.grid, start.nbytes)
     opened: dict[str, Opened] = {}
@@ -141,8 +154,27 @@ def _collect_openings(
         return None
 
     waiting = [offer for offer in agreement.offers if offer.client.name in commitments]
-    _ask_until_late(roster, AUDITION_OPEN, waiting, agreement.terms.audition_seconds, take, refusals, NOT_OPENED)
+    words = {
+        offer.client.name: {"word": arrival_word(offer, COMMITTED, commitments[offer.client.name], key)}
+        for offer in waiting
+    }
+    seconds = agreement.terms.audition_seconds
+    _ask_until_late(roster, AUDITION_OPEN, waiting, seconds, take, refusals, NOT_OPENED, more=words)
     return opened
+
+
+def _confirm_openings(roster: Roster, agreement: Agreement, opened: Mapping[str, Opened], key: PrivateKey) -> None:
+    """Send those whose model was taken the operator's signed word that it arrived; nobody waits until they have it."""
+    documents = {
+        roster.node_of[name]: {
+            "offer": offer.hash,
+            "word": arrival_word(offer, OPENED, model_digest(opened[name].model), key),
+        }
+        for offer in agreement.offers
+        if (name := offer.client.name) in opened and name in roster.node_of
+    }
+    messages = [query_message(AUDITION_ARRIVED, node, document) for node, document in documents.items()]
+    roster.news.send(messages, NEWS_TIMEOUT)
 
 
 def _ask_until_late(
@@ -154,6 +186,7 @@ def _ask_until_late(
     refusals: Refusals,
     late: str,
     record: Callable[[], None] = lambda: None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Ask the clients with these offers until all have answered or the time is up.
 
@@ -162,9 +195,10 @@ def _ask_until_late(
     ends the job does not cut this short, since labels are paid by it.
 
     record  called when `take` has had all replies so far
+    more    by client: what their message has besides
     """
     waiting = {offer.client.name: offer for offer in offers}
-    answered: set[str] = set()
+    answered, told = set[str](), more or {}
     clock = roster.stage(AUDITIONING, seconds, ends_with_job=False)
     while waiting:
         for name in set(waiting) & set(roster.control.removed):
@@ -173,7 +207,8 @@ def _ask_until_late(
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         left = round(clock.seconds_left, 1)
         messages = [
-            query_message(action, node, {"offer": offer.hash, "seconds_left": left}) for node, offer in offer_at.items()
+            query_message(action, node, {"offer": offer.hash, "seconds_left": left, **told.get(offer.client.name, {})})
+            for node, offer in offer_at.items()
         ]
         for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left), clock=clock):
             offer = offer_at.get(node)

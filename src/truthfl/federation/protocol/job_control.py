@@ -12,7 +12,7 @@ from datetime import datetime
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.command_rows import KIND
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import Command, command_fault, read_command
+from truthfl.ledger.commands import Command, next_fault, read_command
 
 SECONDS_BETWEEN_READS = 0.3
 
@@ -83,10 +83,11 @@ class JobControl:
         if self.ledger is None:
             return []
         self._next_read = time.monotonic() + SECONDS_BETWEEN_READS
-        new = []
+        new: list[Command] = []
         for entry in self.ledger.entries(self.job, KIND, after=self._last_row):
             self._last_row = entry.sequence
-            fault = command_fault(entry.document, self.job, self.operator_key)
+            last = new[-1] if new else self._commands[-1] if self._commands else None
+            fault = next_fault(entry.document, self.job, self.operator_key, last)
             if fault is None:
                 new.append(read_command(entry.document))
                 continue

@@ -94,7 +94,8 @@ class StatusReader:
             self.tally.add(entry)
         own = live if live is not None and live.job == self.tally.job else None
         running = own is not None and own.is_current
-        seen = (self.tally.last, running, None if own is None else replace(own, at=""))
+        self.tally.unsigned = self.ledger.unsigned(self.tally.job)
+        seen = (self.tally.last, self.tally.unsigned, running, None if own is None else replace(own, at=""))
         if self._known is None or self._known[0] != seen:
             self._known = (seen, status_of(self.tally, own, running=running))
         return self._known[1]
@@ -130,7 +131,7 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
         connections=_refused_connections(live),
         rows=tuple(reversed(tally.rows)),
         last_row=tally.last,
-        unreadable_rows=tally.unreadable,
+        unreadable_rows=tally.unreadable + tally.unsigned,
     )
 
 

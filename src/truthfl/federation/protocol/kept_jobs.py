@@ -84,6 +84,11 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
     kept = kept_job(folder, name, source.change)
     complete = is_complete(ledger, name) and not _stopped_before_delivery(folder, ledger, name)
     recorded = ledger.find(name, "job", "job")
+    if recorded is None and ledger.rows(name):
+        raise InputError(
+            f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the key of "
+            "then, or begin another job with --new."
+        )
     if recorded is not None and not complete:
         changed = _differences(recorded.document["job"], kept.job.document())
         if changed:

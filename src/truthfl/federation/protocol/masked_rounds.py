@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -92,7 +92,7 @@ class MaskedRounds:
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
-    first_round   the first round of this start, which an earlier start may have asked for
+    first_round   the first round of this start that is not in the ledger; an earlier start may have asked for it
     """
 
     roster: Roster
@@ -400,9 +400,14 @@ class Sum:
             self.wait.for_people([self.offers[own].client.name for own in silent])
 
 
-def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> RoundOutcome:
-    """Run a round in which the server sees the sum of the reports only."""
-    round_sum, removed = _collected(masked, params, call, offers), masked.roster.control.removed
+def run_masked_round(
+    masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer], only: Collection[str] | None = None
+) -> RoundOutcome:
+    """Run a round in which the server sees the sum of the reports only.
+
+    only  in a round that is repeated: the names of those who delivered it, all of whom are needed
+    """
+    round_sum, removed = _collected(masked, params, call, offers, only), masked.roster.control.removed
     change, refused = _opened(round_sum)
     taken = set(round_sum.reports)
     if refused is not None:  # whoever was there and was not asked delivers too
@@ -425,25 +430,31 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
     return RoundOutcome(params + change, names, rejected)
 
 
-def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> Sum:
+def _collected(
+    masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer], only: Collection[str] | None
+) -> Sum:
     """The masked reports of a round; while too few are there, the server waits for those who are not connected."""
     by_index = {offer.client.index: offer for offer in offers}
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
-    if masked.first_round is None:
+    if only is None and masked.first_round is None:
         masked.first_round = call.round
-    round_sum.repeated = masked.first_round == call.round
+    round_sum.repeated = only is not None or masked.first_round == call.round
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
+    wanted = offers if only is None else [offer for offer in offers if offer.client.name in only]
+    all_wanted = {offer.client.index for offer in wanted}
 
     def ready() -> list[Offer]:
-        masked.send_terms(offers)
-        return [offer for offer in offers if masked.is_ready(offer)]
+        masked.send_terms(wanted)
+        return [offer for offer in wanted if masked.is_ready(offer)]
 
     def messages(people: Sequence[Offer]) -> list[Message]:
         present = round_sum.left_with({*round_sum.reports, *(offer.client.index for offer in people)})
+        if only is not None and present != all_wanted:
+            return []
         absent = sorted(set(by_index) - present)
         asked = [offer for offer in people if offer.client.index in present]
         round_sum.asked |= {offer.client.index: absent for offer in asked}
@@ -458,13 +469,17 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
             for offer in asked
         ]
 
+    def enough(names: Collection[str]) -> bool:
+        left = round_sum.left_with({*round_sum.reports, *(index_of[name] for name in names)})
+        return bool(left) if only is None else left == all_wanted
+
     round_sum.rejected += collect_reports(
         round_sum.wait,
-        offers,
+        wanted,
         ready,
         messages,
         lambda offer, reply: round_sum.take(offer, reply, len(params)),
-        lambda names: bool(round_sum.left_with({*round_sum.reports, *(index_of[name] for name in names)})),
+        enough,
         masked.silent,
     )
     return round_sum

@@ -74,7 +74,7 @@ def send_missed_receipts(roster: Roster) -> None:
 def _receipts_of(ledger: Ledger, job: str) -> JobReceipts:
     """The receipts of this job; of other jobs in the ledger, only rows since it began are read."""
     own = ledger.entries(job)
-    since = ledger.entries(after=own[0].sequence - 1) if own else []
+    since = ledger.rows(after=own[0].sequence - 1) if own else []
     return JobReceipts(job_view(job, own), since)
 
 

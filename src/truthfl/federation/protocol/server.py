@@ -51,6 +51,7 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.commitment import commitment, test_set_digest
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.round_terms import OWN
+from truthfl.ledger.row_keys import row_key_fields
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import Agreement
@@ -114,12 +115,14 @@ def conduct_job(
     """Do all steps of the job that are not in the ledger yet; return the view of the finished job."""
     require_collected(job.contract.mechanism)
     ledger, side = operator.ledger, job.server_side()
+    ledger.sign_with(operator.key)
     instructions = kept_instructions(job.classes, operator.folder)
     test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
-    ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
+    opened = {"job": job.document(), **opening.document(), **row_key_fields(operator.key)}
+    ledger.append(name, "job", "job", opened)
     earlier = job_view(name, ledger.entries(name))
     image_shape = side.test.features.shape[1:] if job.task.is_pictures else None
     roster = Roster(
@@ -244,6 +247,7 @@ def _label_and_audition(
             operator.folder,
             test,
             operator.secret,
+            operator.key,
             lambda committed: progress("training alone", committed, clients),
         )
 

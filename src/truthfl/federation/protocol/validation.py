@@ -79,9 +79,14 @@ class Validation:
             return None
         fault = self.fault(before, candidate, changed, noise)
         if fault is None:
-            self._note(self.loss(candidate))
-            self.lengths.append(_distance(before, candidate))
+            self.remember(before, candidate)
         return fault
+
+    def remember(self, before: Params, after: Params) -> None:
+        """Remember a round that was taken, without judging it again."""
+        if not np.array_equal(before, after):
+            self._note(self.loss(after))
+            self.lengths.append(_distance(before, after))
 
     def fault(self, before: Params, candidate: Params, changed: int, noise: float = 1.0) -> str | None:
         """As `judge`, but nothing is remembered."""
