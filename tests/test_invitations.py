@@ -20,7 +20,10 @@ from truthfl.ledger.commands import INVITE, new_command, time_text
 from truthfl.ledger.signing import new_key, public_line, read_key, write_key
 
 JOB = "j-1"
-ADA = Invitation("fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:00", "-----BEGIN CERTIFICATE-----\n")
+OPERATOR = public_line(new_key())
+ADA = Invitation(
+    "fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:00", OPERATOR, "-----BEGIN CERTIFICATE-----\n"
+)
 
 
 @pytest.fixture
@@ -144,6 +147,8 @@ def test_as_file_and_as_line(tmp_path, monkeypatch):
         (LINE_START + "AAAA", "is no invitation"),
         (ADA.text().replace('"Ada"', '"A\\u0007da"'), "without control characters"),
         (ADA.text().replace('"Ada"', "7"), "is no invitation"),
+        (ADA.text().replace(OPERATOR, "ssh-rsa AAAA"), "the operator's key in the invitation is no public key"),
+        (ADA.text().replace(f'  "operator": "{OPERATOR}",\n', ""), "is no invitation"),
     ],
 )
 def test_what_is_no_invitation(tmp_path, content, said):
@@ -160,14 +165,15 @@ def test_any_line_is_read_or_refused_in_a_sentence(text):
 
 def test_joining_by_invitation_makes_the_key_once(tmp_path):
     (tmp_path / "file").write_text(ADA.text(), encoding="utf-8")
-    first = meeting_place(str(tmp_path / "file"), None, None, None, None, tmp_path / "home")
+    first = meeting_place(str(tmp_path / "file"), None, None, None, None, None, tmp_path / "home")
     key = public_line(read_key(first.key))
-    again = meeting_place(str(tmp_path / "file"), None, None, None, None, tmp_path / "home")
+    again = meeting_place(str(tmp_path / "file"), None, None, None, None, None, tmp_path / "home")
     assert (again.host, again.port, again.name) == ("fl.example.org", 8443, "Ada")
     assert public_line(read_key(again.key)) == key
     assert again.root.read_text() == ADA.root
+    assert again.operator == OPERATOR
     assert (tmp_path / "home").stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="--name is given beside an invitation"):
-        meeting_place(str(tmp_path / "file"), None, "Ben", None, None, tmp_path / "home")
+        meeting_place(str(tmp_path / "file"), None, "Ben", None, None, None, tmp_path / "home")
     with pytest.raises(InputError, match="--server is missing"):
-        meeting_place(None, None, "Ben", None, None, tmp_path / "home")
+        meeting_place(None, None, "Ben", None, None, None, tmp_path / "home")

@@ -79,11 +79,12 @@ def serve(
     from truthfl.cli.job_log import require_format
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
-    from truthfl.federation.protocol.operator_folder import keep_ledger_address, lock_folder
+    from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
     from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.files import require_writable
     from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
+    from truthfl.ledger.signing import public_line
 
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
@@ -119,6 +120,7 @@ def serve(
                 port,
                 "" if keys is None else str((keys / "ca.crt").resolve()),
                 str(people.resolve()),
+                public_line(kept_key(operator_key)),
             )
             write_serving(out, serving)
             try:

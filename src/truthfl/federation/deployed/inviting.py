@@ -54,8 +54,10 @@ def new_invitation(serving: ServingInfo, name: str, address: str | None, days: f
         root = Path(serving.root).read_text(encoding="utf-8") if serving.root else ""
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{serving.root} cannot be read; it is the certificate that she needs.") from None
+    if not serving.operator:
+        raise InputError("it is not known which key signs this job's offers; start truthfl serve again.")
     expires = time_text(datetime.now(UTC) + timedelta(days=days))
-    return Invitation(address or serving.address, name, new_code(), expires, root)
+    return Invitation(address or serving.address, name, new_code(), expires, serving.operator, root)
 
 
 def invite_fields(

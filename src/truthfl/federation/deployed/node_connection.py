@@ -111,11 +111,17 @@ class NodeConnection:
         return None if number is None else (int(number), body)
 
     def send_reply(self, message_id: str, content: bytes) -> None:
-        """Send a reply; the server ignores one to a message that it does not wait for."""
-        status, _, body = self._request(f"{REPLY}?message={message_id}", content)
-        self._require_known(status)
-        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise InputError(f"the server does not take a reply of {len(content):,} bytes: {_sentence(body)}")
+        """Send a reply; nothing happens if the server does not wait for it any more, and so does not read it."""
+        path = f"{REPLY}?message={message_id}"
+        try:
+            answer = self._reply_answer(path, content)
+        except NotReachedError:  # also where the server refuses what is still being sent: a short request tells
+            answer = self._reply_answer(path, b"")
+            if len(content) <= answer.get("longest", 0):
+                raise
+        longest = answer.get("longest", 0)
+        if 0 < longest < len(content):
+            raise InputError(f"the server takes no reply of {len(content):,} bytes here, but of {longest:,} at most.")
 
     def admit(self, document: Mapping[str, Any]) -> str:
         """Send an invitation's code with the key; return what the server says."""
@@ -158,6 +164,11 @@ class NodeConnection:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise NotReachedError
 
+    def _reply_answer(self, path: str, content: bytes) -> dict[str, Any]:
+        status, _, body = self._request(path, content)
+        self._require_known(status)
+        return _document(body) or {}
+
     def _json(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         status, _, body = self._request(path, json.dumps(document).encode())
         if status == HTTPStatus.FORBIDDEN:
@@ -165,11 +176,8 @@ class NodeConnection:
         if status == HTTPStatus.CONFLICT:
             raise ConnectedAlreadyError
         self._require_known(status)
-        try:
-            answer = json.loads(body)
-        except ValueError:
-            answer = None
-        if status != HTTPStatus.OK or not isinstance(answer, dict):
+        answer = _document(body)
+        if status != HTTPStatus.OK or answer is None:
             raise OtherServerError
         return answer
 
@@ -253,6 +261,15 @@ class NodeConnection:
             return None
         own = self._connection().sock
         return own.getpeercert(binary_form=True) if isinstance(own, ssl.SSLSocket) else None
+
+
+def _document(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in a response; None if there is none."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _sentence(body: bytes) -> str:

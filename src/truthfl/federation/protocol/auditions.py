@@ -139,6 +139,7 @@ def _collect_openings(
 
     waiting = [offer for offer in agreement.offers if offer.client.name in commitments]
     _ask_until_late(roster, AUDITION_OPEN, waiting, agreement.terms.audition_seconds, take, refusals, NOT_OPENED)
+    allow_replies_of(roster.grid, 0)
     return opened
 
 
