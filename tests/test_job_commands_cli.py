@@ -63,7 +63,14 @@ def test_by_means_minutes_and_nobodys_name(desk):
 
 def test_an_invitation_that_cannot_be_kept_is_not_signed(desk):
     serving = ServingInfo(
-        "job-1", str(desk.folder / "ledger.db"), str(desk.folder / "operator"), "127.0.0.1", 1, "", "people"
+        "job-1",
+        str(desk.folder / "ledger.db"),
+        str(desk.folder / "operator"),
+        "127.0.0.1",
+        1,
+        "",
+        "people",
+        "ecdsa-sha2",
     )
     write_serving(desk.folder, serving)
     code, said = desk.says("invite", "Ada", "--file", "/proc/Ada.invitation")

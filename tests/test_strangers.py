@@ -230,7 +230,7 @@ def test_a_reply_must_come_in_time_and_may_be_sent_again(keys, server, greeted, 
     assert boxes.held_bytes == 0
 
 
-def test_replies_wait_for_room(keys, server, greeted, monkeypatch):
+def test_replies_wait_for_room(server, greeted, monkeypatch):
     asked(server, greeted.node_id)
     boxes = server.grid.mailboxes
     monkeypatch.setattr("truthfl.federation.deployed.mailboxes.MOST_HELD_BYTES", 1000)
