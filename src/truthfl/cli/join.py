@@ -129,7 +129,7 @@ def join(
             opened_page = _open_page(open_pages, settings, no_browser, access) if with_page else None
             with ConnectionFile(home) as state:
                 connection.reached = state.note
-                is_own = wait_for_server(connection, _tell)
+                is_own = wait_for_server(connection, lambda sentence: _tell(sentence + _owed_receipt(home)))
                 if place.invitation is not None:
                     admit_once(connection, place.invitation)
                 watched = watch_server(connection, state) if is_own else nullcontext()
@@ -148,6 +148,20 @@ def join(
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _owed_receipt(home: Path) -> str:
+    """What to do where no server answers somebody who has accepted an offer and has no receipt of that job."""
+    from truthfl.ledger import participant_folder
+
+    offer = participant_folder.last_accepted_offer(home)
+    if offer is None or participant_folder.receipt_files(home, offer.job.name):
+        return ""
+    return (
+        f" You have no receipt of job {plain(offer.job.name)}. If it is over, ask the operator to give truthfl serve "
+        f"again while you wait here, or for the file that truthfl ledger receipt writes; it belongs into "
+        f"{home / 'receipts'}."
+    )
 
 
 def _tell(sentence: str) -> None:

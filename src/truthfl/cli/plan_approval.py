@@ -50,6 +50,4 @@ def sentences(plan: PlanSummary) -> list[str]:
         f"Expected pay is {plan.total_expected:,.2f} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
         f"cost of the work, {most}."
     ]
-    economics = plan.economics
-    found += [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks]
-    return found + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]
+    return found + plan.sentences + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
+from truthfl.adversary.plan_warnings import plan_warnings
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.job_task import task_terms
@@ -93,6 +94,7 @@ def planned_offers(
         "worth": worth.own.tolist(),
         "worth_of_all": worth.all_work,
         "untrained_loss": worth.untrained_loss,
+        "warnings": plan_warnings(plan, found, worth, planned_job.server.loss_value),
     }
     if plan.audition is not None:
         document["audition"] = _audition_document(plan.audition)
