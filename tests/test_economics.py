@@ -70,12 +70,6 @@ def test_factors_are_positive_numbers(field, value):
         ServerSettings(**{field: value})
 
 
-def test_factors_stand_in_a_jobs_document_only_if_they_are_changed():
-    """So that the names of earlier jobs stay."""
-    assert not {"warn_pay_over_cost", "warn_pay_over_worth"} & set(ServerSettings().document())
-    assert ServerSettings(warn_pay_over_cost=9.0).document()["warn_pay_over_cost"] == 9.0
-
-
 def test_worth_of_all_work_is_that_of_the_fall_from_the_untrained_models_loss(tmp_path):
     job = read_job(small_job_file(tmp_path, "rounds = 30", "rounds = 3\nstep_size = 0.5"))
     plan = job.plan(job.server_side(), QUICK)
@@ -141,6 +135,9 @@ def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     plan = seen[0]
     assert summary_from(json.loads(json.dumps(plan.document()))) == plan
     assert ask_by_file(tmp_path, plan, wait=False)
+    assert any("lies tried on pilot data" in sentence for sentence in plan.warnings)  # as truthfl plan says it
+    assert view.plans[-1].document["warnings"] == list(plan.warnings)
+    assert set(plan.warnings) < set(sentences(plan))
     assert shown_plan(tmp_path) == plan
     recorded = view.plans[-1].document
     assert plan.worth == recorded["worth_of_all"]

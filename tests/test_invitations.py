@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
+from truthfl.federation.deployed.inviting import enrolment_warning
 from truthfl.federation.deployed.known_keys import KnownKeys
 from truthfl.federation.deployed.meeting_place import meeting_place
 from truthfl.ledger.admissions import admit, code_digest, keys_by_admission, new_code
@@ -177,3 +178,11 @@ def test_joining_by_invitation_makes_the_key_once(tmp_path):
         meeting_place(str(tmp_path / "file"), None, "Ben", None, None, None, tmp_path / "home")
     with pytest.raises(InputError, match="--server is missing"):
         meeting_place(None, None, "Ben", None, None, None, tmp_path / "home")
+
+
+def test_the_operator_is_warned_of_invitations_that_outlive_enrolment():
+    assert enrolment_warning([], 300.0) is None
+    assert enrolment_warning(["Ada"], 604_800.0) is None
+    said = enrolment_warning([f"P{number}" for number in range(12)], 300.0)
+    assert "P9 and 2 more can be invited" in said
+    assert "good for 7 days unless you say otherwise, but the job takes people in for 300 seconds" in said

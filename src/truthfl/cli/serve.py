@@ -76,7 +76,8 @@ def serve(
 ) -> None:
     """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
 
-    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent. A job
+    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent: here,
+    on your page, or with truthfl approve. A job
     that was interrupted goes on as it was begun: give the same command again. After its end the same command shows
     the result, and delivers receipts to those who have none yet.
 
@@ -108,7 +109,7 @@ def serve(
             "--page, --metrics and --log are for a server of truthfl's own; with --running, truthfl console shows it."
         )
     with_page = (sys.stdin.isatty() and sys.stdout.isatty()) if page is None else page
-    if not yes and not sys.stdin.isatty() and not with_page:
+    if running and not yes and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     if not running:
         require_can_listen(host, port, keys)

@@ -5,6 +5,7 @@ After the end it stays for those who have not got their receipts."""
 from __future__ import annotations
 
 import select
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -15,14 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from truthfl.cli.job_log import REFUSED, TEXT
+from truthfl.cli.job_log import REFUSED, TEXT, WARNING
 from truthfl.cli.label import open_in_browser
 from truthfl.cli.narrator import Narrator, tell, tell_at
 from truthfl.cli.plan_approval import print_plan_summary
+from truthfl.federation.deployed.inviting import enrolment_warning
 from truthfl.federation.deployed.job_server import open_job_server
 from truthfl.federation.deployed.known_keys import KnownKeys
 from truthfl.federation.deployed.mailbox_grid import MailboxGrid
 from truthfl.federation.protocol.approval import PlanSummary
+from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.kept_jobs import KeptJob
 from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -31,7 +34,7 @@ from truthfl.federation.protocol.receipt_delivery import without_receipt
 from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, deliver_receipts
 from truthfl.federation.protocol.serving_file import ServingInfo
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.signing import PrivateKey
+from truthfl.ledger.signing import PrivateKey, public_line
 
 POLL_SECONDS = 0.2
 MOST_REFUSALS = 100  # printed
@@ -85,8 +88,12 @@ def serve_job(
             )
         )
         tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
+        if kept.is_new:
+            own = known.lines()
+            _warn(kept, [] if keys is None else [name for name in names if name not in own], log_format)
         _open_more(stack, out, serving, key, choices)
-        approve = partial(_ask, out, kept.name, log_format) if choices.ask else _show_unless(log_format)
+        in_ledger = partial(commanded_answer, ledger, kept.name, public_line(key))
+        approve = partial(_ask, out, kept.name, log_format, in_ledger) if choices.ask else _show_unless(log_format)
         operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
         if not kept.complete:
             progress = partial(_tell_waiting, log_format, kept.name, len(names))
@@ -94,6 +101,13 @@ def serve_job(
                 conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), progress)
         show_result()
         _linger(server.grid, kept, replace(operator, live=True), choices)
+
+
+def _warn(kept: KeptJob, unknown: Sequence[str], log_format: str) -> None:
+    """Warn of deadlines that cannot be kept; `unknown` are those who can still be invited."""
+    short = enrolment_warning(unknown, kept.job.server.enrol_seconds)
+    for sentence in (*kept.job.warnings, *([] if short is None else [short])):
+        tell(log_format, WARNING, kept.name, sentence)
 
 
 def _linger(grid: MailboxGrid, kept: KeptJob, operator: Operator, choices: ServeChoices) -> None:
@@ -174,17 +188,20 @@ def _show_unless(log_format: str) -> Callable[[PlanSummary], bool]:
     return show
 
 
-def _ask(out: Path, job: str, log_format: str, plan: PlanSummary) -> bool:
-    """Show a plan; wait until it is answered at the terminal, or on the page."""
+def _ask(out: Path, job: str, log_format: str, in_ledger: Callable[[str], bool | None], plan: PlanSummary) -> bool:
+    """Show a plan; wait until it is answered at the terminal, on the page, or by `truthfl approve`."""
     if log_format == TEXT:
         print_plan_summary(plan)
     else:
         tell(log_format, "approval", job, f"a plan with {len(plan.offers)} offers waits for approval")
+    if not sys.stdin.isatty():
+        where = shlex.quote(str(out))
+        tell(log_format, "approval", job, f"it waits for you: truthfl approve --out {where}, or truthfl console.")
     answered = threading.Event()
     asking = (out, plan, log_format, answered)
     threading.Thread(target=_read_terminal, args=asking, name="truthfl terminal", daemon=True).start()
     try:
-        approved = ask_by_file(out, plan, wait=True)
+        approved = ask_by_file(out, plan, wait=True, in_ledger=in_ledger)
     finally:
         answered.set()
     told = "The offers are sent." if approved else "No offer is sent."

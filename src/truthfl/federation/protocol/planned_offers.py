@@ -94,13 +94,18 @@ def planned_offers(
         "worth": worth.own.tolist(),
         "worth_of_all": worth.all_work,
         "untrained_loss": worth.untrained_loss,
-        "warnings": plan_warnings(plan, found, worth, planned_job.server.loss_value),
     }
     if plan.audition is not None:
         document["audition"] = _audition_document(plan.audition)
     if left_out:
         document["left_out"] = {name: left_out[name] for name in names if name in left_out}
-    return document, agreement_of(promise, roster, opening, task, version)
+    agreement = agreement_of(promise, roster, opening, task, version)
+    most_labels = max(offer.client.samples for offer in agreement.offers)
+    document["warnings"] = [
+        *plan_warnings(plan, found, worth, planned_job.server.loss_value),
+        *job.server.label_time_warnings(most_labels),
+    ]
+    return document, agreement
 
 
 def _unfit_statements(roster: Roster, names: list[str]) -> dict[str, str]:
