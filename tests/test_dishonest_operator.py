@@ -14,6 +14,7 @@ from ledgers import KEY, opening
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
+from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
 from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -267,6 +268,26 @@ def test_offers_are_signed_and_others_are_refused(finished):
     assert "another operator's key" in told(signed_offer, unsigned, other)
     elsewhere = changed(offer, operator_key=public_line(other))
     assert "had offers of another operator's key" in told(ada.answer_offer, signed_offer(elsewhere, other).envelope())
+
+
+def test_an_offer_of_another_key_than_the_invitations_is_refused_and_told(tmp_path, monkeypatch):
+    said, put_news = [], participant_folder.put_news
+
+    def heard(home, words, **how):
+        said.append((home, words))
+        put_news(home, words, **how)
+
+    monkeypatch.setattr(participant_folder, "put_news", heard)
+    federation = Federation(tmp_path, answer_seconds=0.5)
+    federation.make_plan = lambda job, side: job.plan(side, QUICK)
+    ada = federation.people[ADA]
+    ada.operator, federation.people[BEN].operator = public_line(new_key()), public_line(federation.key)
+    found = federation.go()
+    assert participant_folder.offers(ada.folder) == []
+    assert {home for home, words in said if words == OTHER_OPERATOR} == {ada.folder}
+    assert found.finished
+    assert "Ada" not in found.settlements
+    assert "Ben" in found.settlements
 
 
 def test_zeros_every_round_and_round_a_million_are_refused(federation, monkeypatch):

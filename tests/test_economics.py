@@ -157,6 +157,9 @@ def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     plan = seen[0]
     assert summary_from(json.loads(json.dumps(plan.document()))) == plan
     assert ask_by_file(tmp_path, plan, wait=False)
+    assert any("lies tried on pilot data" in sentence for sentence in plan.warnings)  # as truthfl plan says it
+    assert view.plans[-1].document["warnings"] == list(plan.warnings)
+    assert set(plan.warnings) < set(sentences(plan))
     assert shown_plan(tmp_path) == plan
     recorded = view.plans[-1].document
     assert plan.worth == recorded["worth_of_all"]

@@ -166,8 +166,16 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
         changed = job.replace("rounds = 5", "rounds = 7").replace("round_seconds = 8", "round_seconds = 12")
         (folder / "digits.toml").write_text(changed, encoding="utf-8")
         started["again"] = start(folder, serve, "again")
+        end = time.monotonic() + SECONDS
+        while "Cleo has no receipt yet. This server delivers until" not in (folder / "again.log").read_text():
+            assert (started["again"].poll(), time.monotonic() < end) == (None, True)
+            time.sleep(0.1)
+        assert "Ada delivered 100" in (folder / "again.log").read_text()  # the result does not wait for Cleo
+        started["late"] = start(folder, joins["Cleo"], "late")
+        assert "It holds." in finish(started["late"], folder, "late")
         said = finish(started["again"], folder, "again")
         assert started["again"].returncode == 0, said
+        assert "Cleo has got the receipt." in said
         assert "as it was begun" in said
         assert "digits.toml differs: training.rounds was 100 and is 7." in said
         assert "server.round_seconds was 8" in said

@@ -1,6 +1,7 @@
 """Secure aggregation: the server sees sums, also when people drop out; what participants and operators may not do."""
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
@@ -311,6 +312,36 @@ def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_pat
     for number, entry in enumerate(view.rounds):
         in_sum = action == MASK_SHARES and number in asked
         assert entry.document["missing"] == ([] if in_sum else ["client 4"])
+
+
+def of_query(reply, action):
+    return reply.metadata.message_type == f"query.{action}"
+
+
+@pytest.mark.parametrize(("action", "waited"), [(MASK_TERMS, []), (MASK_SHARES, [0, 1, 3, 7])])
+def test_somebody_who_leaves_questions_about_masks_open_is_waited_for_in_few_rounds(tmp_path, action, waited):
+    """Who does not confirm the terms of the masks is waited for once, and asked for no report."""
+    job, asked, begun = BareRounds(tmp_path, 5, rounds=12, seconds=0.5), [], time.monotonic()
+    push = job.grid.push_messages
+
+    def noted(messages):
+        sent = list(messages)
+        asked.extend(
+            message.content.config_records["truthfl"]["round"]
+            for message in sent
+            if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1004
+        )
+        return push(sent)
+
+    job.grid.push_messages = noted
+    silent = Meddler(
+        job.grid,
+        lambda reply: [] if of_query(reply, action) and reply.metadata.src_node_id == 1004 else [reply],
+    )
+    _, view = job.go(silent)
+    assert asked == waited
+    assert all(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+    assert time.monotonic() < begun + (0.5 * 6 if action == MASK_TERMS else 1.0 * 10)
 
 
 def garbage(job, node, value=None):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies
+from truthfl.adversary.plan_warnings import audition_warnings, lie_sentences
 from truthfl.cli.output import console, table
 from truthfl.cli.plan_output import presence_sentence
 from truthfl.job import ServerSettings
@@ -23,7 +24,6 @@ from truthfl.mechanism.setting import batch_price
 
 ROWS_SHOWN = 40
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
-CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
 
 
 def details_of(plan: Plan) -> AuditionDetails:
@@ -227,21 +227,6 @@ def sentences(
         result.append(
             f"Not asked: {names}. Their labels are worth less than their price, or they hold too few samples."
         )
-    if details.joint.curve < CERTAIN * details.joint.error:
-        result.append(
-            "Beware: the joint loss does not clearly fall with labels on this pilot; pilot_samples may be few."
-        )
     if contract.joint_slope.max() == 0:
         result.append("The joint loss does not show the batch size: computing is paid a fixed amount.")
-    if details.plan.unproven.any():
-        unproven = int(details.plan.unproven.sum())
-        result.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
-    result += [sums.sentence, *sums.warnings, *sums.remarks]
-    if lies.lies:
-        best = lies.lies[0]
-        gain, error = float(best.gain.mean()), float(best.gain_error.mean())
-        tried = f"he best of {lies.points} lies tried on pilot data ({best.point.words})"
-        known = gain > CERTAIN * error
-        start = f"Beware: t{tried} gains" if known else f"T{tried} is not known to gain:"
-        result.append(f"{start} {gain:,.2f} ± {CERTAIN * error:,.2f} on average. truthfl verify searches longer.")
-    return result
+    return [*result, *audition_warnings(plan), sums.sentence, *sums.warnings, *sums.remarks, *lie_sentences(lies)]

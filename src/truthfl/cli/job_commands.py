@@ -1,4 +1,4 @@
-"""`truthfl pause`, `resume`, `end`, `remove`, `extend`: what the operator does to a job that runs or will go on.
+"""`truthfl approve`, `pause`, `resume`, `end`, `remove`, `extend`: what the operator does to a job.
 
 Each writes a signed row to the ledger, which the server heeds. Imports `ledger_options` and, when called, `federation`
 and the ledger.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,6 +153,53 @@ def extend(
 
     given = give(out, key, job, who, why, EXTEND, check)
     given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
+
+
+def approve(
+    out: Out = DEFAULT_OUT,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve without being asked; the plan is shown all the same.")
+    ] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Send no offer; the job ends.")] = False,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Show the plan that a server waits with, and say whether its offers are sent.
+
+    Example: truthfl approve --out served
+    """
+    from truthfl.cli.plan_approval import print_plan_summary
+    from truthfl.federation.protocol.command_rules import commanded_state
+    from truthfl.federation.protocol.live_status import APPROVING
+    from truthfl.federation.protocol.plan_files import shown_plan
+    from truthfl.ledger.canonical import digest
+    from truthfl.ledger.commands import APPROVE, DISAPPROVE
+
+    if yes and decline:
+        raise InputError("--yes and --decline are both given; one of them will do.")
+    nothing = f"no server in {out} waits for approval now; truthfl status says how its job stands."
+    plan = shown_plan(out)
+    if plan is None:
+        raise InputError(nothing)
+    print_plan_summary(plan)
+    if not (yes or decline):
+        if not sys.stdin.isatty():
+            raise InputError("there is no terminal to ask you at; say --yes or --decline.")
+        if not typer.confirm("Send these offers?"):
+            print("Nothing is done, and the server waits; --decline ends the job.")
+            return
+
+    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
+        commanded_state(view)
+        if live is None or live.stage != APPROVING or shown_plan(out) != plan:
+            raise InputError(nothing)
+        return {"plan": digest(plan.document())}
+
+    give(out, key, job, who, why, DISAPPROVE if decline else APPROVE, check).say(
+        "no offer is sent, and the job ends." if decline else f"the {len(plan.offers)} offers are sent."
+    )
 
 
 def give(

@@ -21,6 +21,7 @@ from truthfl.texts import plain
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 REFUSED = "refused"  # the event of somebody who was not let in
+WARNING = "warning"
 LONGEST_LINE = 1000
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "enrolment": ("samples",),
@@ -74,7 +75,7 @@ def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEX
 
 def event_line(event: str, job: str, message: str) -> str:
     """A JSON line about something that is in no ledger, of this moment."""
-    level = "warning" if event == REFUSED else "info"
+    level = "warning" if event in (REFUSED, WARNING) else "info"
     return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
 
 

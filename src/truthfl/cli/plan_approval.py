@@ -49,6 +49,4 @@ def sentences(plan: PlanSummary) -> list[str]:
         f"Expected pay is {expected} {plan.currency} in all, up to {plan.largest_factor:.2f} times the "
         f"cost of the work, {most}."
     ]
-    economics = plan.economics
-    found += [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks]
-    return found + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]
+    return found + plan.sentences + [f"Not asked: {name}; {reason}." for name, reason in plan.left_out.items()]

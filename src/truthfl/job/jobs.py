@@ -106,6 +106,11 @@ class DataJob:
         _require_screening(self.server, self.contract, self.clients)
 
     @property
+    def warnings(self) -> list[str]:
+        """What its operator should know as soon as the job is read."""
+        return self.server.label_time_warnings(max(self.clients.dataset_size))
+
+    @property
     def aggregation(self) -> str:
         """How reports are combined: as [server] says, "mean" for a strategy of one's own that does just that."""
         named = self.server.aggregation

@@ -7,7 +7,7 @@ from typing import NamedTuple
 PARTICIPANT = "truthfl.federation.participant.participant"
 CLIENT_APP = "truthfl.federation.participant.client_app"
 HUGE, TIMES, DIES_IN_ROUND = 1e6, -10.0, 2
-ESCAPE, LONG_TYPE = "f\x1b[2J", 15_000_000
+ESCAPE, LONG_TYPE = "f\x1b[2J", 100_000
 
 
 class HonestReport(NamedTuple):

@@ -152,8 +152,8 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
     most = fewest if asked.received == last.received else last.changed + asked.round - last.round
     if not fewest <= asked.changed <= most:  # the bound of a round follows from it
         raise InputError(
-            f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after those "
-            f"before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
+            f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after "
+            f"those before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
         )
     return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 

@@ -45,6 +45,7 @@ class PlanSummary:
     untrained_loss  the loss of a model that nobody trained; None if the plan does not know
     warn_pay_over_cost, warn_pay_over_worth
                     multiples of cost and of worth above which expected pay is warned of
+    warnings        what else speaks against these offers, and the best lie that was found, as `truthfl plan` says it
     """
 
     job: str
@@ -59,6 +60,7 @@ class PlanSummary:
     untrained_loss: float | None
     warn_pay_over_cost: float
     warn_pay_over_worth: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def economics(self) -> PlanEconomics:
@@ -75,6 +77,12 @@ class PlanSummary:
             factors=WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth),
             places=decimal_places(self.minor_units),
         )
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the work is worth and costs, and what speaks against the offers."""
+        economics = self.economics
+        return [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks, *self.warnings]
 
     @property
     def total_cost(self) -> float:
@@ -130,12 +138,17 @@ def summary_of(
         untrained_loss=plan.get("untrained_loss"),
         warn_pay_over_cost=server.warn_pay_over_cost,
         warn_pay_over_worth=server.warn_pay_over_worth,
+        warnings=tuple(plan.get("warnings", ())),
     )
 
 
 def summary_from(document: Mapping[str, Any]) -> PlanSummary:
     """The summary in a document of `PlanSummary.document`."""
-    return PlanSummary(**{**document, "offers": tuple(PlannedOffer(**offer) for offer in document["offers"])})
+    lists = {
+        "offers": tuple(PlannedOffer(**offer) for offer in document["offers"]),
+        "warnings": tuple(document["warnings"]),
+    }
+    return PlanSummary(**{**document, **lists})
 
 
 def planned_offer(offer: Offer, worth: float | None = None) -> PlannedOffer:

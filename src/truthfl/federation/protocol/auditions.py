@@ -160,6 +160,7 @@ def _collect_openings(
     }
     seconds = agreement.terms.audition_seconds
     _ask_until_late(roster, AUDITION_OPEN, waiting, seconds, take, refusals, NOT_OPENED, more=words)
+    allow_replies_of(roster.grid, 0)
     return opened
 
 

@@ -1,7 +1,6 @@
 """The jobs of an operator's folder, each kept as it was begun: its text, the seed and the secret of its draws.
 
 A job that was begun goes on as it was signed, whatever its file says today. Nothing in here is ever overwritten.
-Imports `live_status`, `operator_folder`, `server`, `files`, `job` and the ledger.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import OVER, read_live_status
 from truthfl.federation.protocol.operator_folder import SECRETS, Draws, fixed_draws, new_draws, read_draws
 from truthfl.federation.protocol.server import is_complete
 from truthfl.files import make_private_folder, write_file
@@ -82,7 +80,7 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
         return adopted or _begin(folder, ledger, source)
     name = names[-1]
     kept = kept_job(folder, name, source.change)
-    complete = is_complete(ledger, name) and not _stopped_before_delivery(folder, ledger, name)
+    complete = is_complete(ledger, name)
     recorded = ledger.find(name, "job", "job")
     if recorded is None and ledger.rows(name):
         raise InputError(
@@ -103,13 +101,6 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
             "begins it."
         )
     return KeptJob(name, kept.job, kept.draws, differences, complete)
-
-
-def _stopped_before_delivery(folder: Path, ledger: Ledger, name: str) -> bool:
-    """Whether the server was stopped when receipts stood in the ledger, and may not have sent them to participants."""
-    live = read_live_status(folder)
-    stopped = live is not None and live.job == name and live.stage != OVER
-    return stopped and bool(ledger.entries(name, "receipt"))
 
 
 def kept_job_names(folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.ask_nodes import OpenQuestions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document, member_of
 from truthfl.federation.protocol.masking import (
@@ -93,6 +94,8 @@ class MaskedRounds:
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
     first_round   the first round of this start that is not in the ledger; an earlier start may have asked for it
+    waited_for    by participant: the node at which they were waited for to confirm them; they are not a second time
+    late          questions to those who have not confirmed them in time
     """
 
     roster: Roster
@@ -105,6 +108,11 @@ class MaskedRounds:
     refusals: dict[str, str] = field(default_factory=dict)
     first_round: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
+    waited_for: dict[str, int] = field(default_factory=dict)
+    late: OpenQuestions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = OpenQuestions(self.roster.grid)
 
     @cached_property
     def peers(self) -> dict[int, list[int]]:
@@ -133,9 +141,15 @@ class MaskedRounds:
         return name in self.informed and name in self.roster.node_of and name not in self.roster.control.removed
 
     def send_terms(self, offers: Iterable[Offer]) -> None:
-        """Send the terms of the masks to connected participants, unless they have confirmed them."""
-        removed = self.roster.control.removed
-        new = [one for one in offers if one.client.name in self.roster.node_of and one.client.name not in removed]
+        """Send the terms of the masks to connected participants, unless they have confirmed them.
+
+        Each is waited for once. Who did not answer then is asked again, and the answer is taken when it has come.
+        """
+        removed, node_of = self.roster.control.removed, self.roster.node_of
+        self.waited_for = {name: node for name, node in self.waited_for.items() if name in node_of}
+        refused: dict[str, str] = {}
+        self._note_informed(self._answers({node: name for name, node in node_of.items()}, self.late.replies(), refused))
+        new = [one for one in offers if one.client.name in node_of and one.client.name not in removed]
         by_index = {offer.client.index: self.acceptances[offer.client.name] for offer in self.taking_part}
         documents = {
             offer.client.name: {
@@ -147,11 +161,24 @@ class MaskedRounds:
             for offer in new
             if offer.client.name not in self.informed
         }
-        ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
-        refused: dict[str, str] = {}
-        replies = self.ask(MASK_TERMS, documents, ask, refused) if documents else {}
-        self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
+        fresh = {name: told for name, told in documents.items() if self.waited_for.get(name) != node_of[name]}
+        again = {
+            name: told for name, told in documents.items() if name not in fresh and node_of[name] not in self.late.nodes
+        }
+        if again:
+            self.ask(MASK_TERMS, again, self._ask_later)
+        if fresh:
+            self.waited_for |= {name: node_of[name] for name in fresh}
+            ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
+            self._note_informed(self.ask(MASK_TERMS, fresh, ask, refused))
         self.refusals = {name: why for name, why in (self.refusals | refused).items() if name not in self.informed}
+
+    def _ask_later(self, messages: list[Message]) -> Replies:
+        self.late.send(messages, REPLY_TIMEOUT)
+        return []
+
+    def _note_informed(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.informed |= {name for name, answer in answers.items() if answer.get("kept") is True}
 
     def ask(
         self,
@@ -171,8 +198,14 @@ class MaskedRounds:
             query_message(action, node, with_document_code(self.code_keys[name], OPERATOR, documents[name]))
             for name, node in node_of.items()
         ]
+        return self._answers(name_at, ask(messages) if messages else (), refused)
+
+    def _answers(
+        self, name_at: Mapping[int, str], replies: Iterable[tuple[int, Message]], refused: dict[str, str] | None
+    ) -> dict[str, dict[str, Any]]:
+        """By participant: the documents with their codes in these replies; `refused` as in `ask`."""
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in ask(messages) if messages else ():
+        for node, reply in replies:
             name = name_at.get(node)
             if name is not None and reply.has_error() and reply.error.code == CLIENT_APP_FAILED and refused is not None:
                 refused[name] = plain(f"error: {str(reply.error.reason).strip()}")
@@ -393,9 +426,8 @@ class Sum:
             silent = set(asked) - set(answers)
             if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
                 self.wait.ends()
-                for own in asked if action == MASK_SHARES else silent:
-                    name = self.offers[own].client.name
-                    self.masked.silent.note_opening(name, self.call.round, answered=own in answers)
+                for own in silent:
+                    self.masked.silent.note(self.offers[own].client.name, self.call.round, answered=False)
                 return answers
             self.wait.for_people([self.offers[own].client.name for own in silent])
 

@@ -37,7 +37,7 @@ from truthfl.federation.protocol.news import NEWS_TIMEOUT, send_news
 from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
-from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
+from truthfl.federation.protocol.receipt_delivery import deliver_late, send_missed_receipts, send_receipts
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
@@ -124,22 +124,8 @@ def conduct_job(
     opened = {"job": job.document(), **opening.document(), **row_key_fields(operator.key)}
     ledger.append(name, "job", "job", opened)
     earlier = job_view(name, ledger.entries(name))
-    image_shape = side.test.features.shape[1:] if job.task.is_pictures else None
-    roster = Roster(
-        grid,
-        ledger,
-        name,
-        job.clients.name,
-        job.server,
-        image_shape,
-        operator.authenticated,
-        limits_of(job),
-        task=job.task,
-        control=JobControl(ledger, name, opening.operator_key),
-        live=_live_writer(operator, name, job.clients.name),
-    )
+    roster = _roster(grid, job, operator, earlier, side.test.features.shape[1:])
     roster.control.tell = partial(tell_command, roster)
-    roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
     if earlier.ended is not None and earlier.agreement is None:
         return earlier
     with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
@@ -188,6 +174,42 @@ def conduct_job(
         roster.news.wait(NEWS_TIMEOUT)
         roster.live.begin(OVER)
     return job_view(name, ledger.entries(name))
+
+
+def deliver_receipts(
+    grid: Grid, job: DataJob, name: str, operator: Operator, seconds: float, told: Callable[[str], None]
+) -> None:
+    """Let those who have not got their receipt of a job that is over join and get it; other arguments: `deliver_late`.
+
+    Nothing of the job's data is needed.
+    """
+    view = job_view(name, operator.ledger.entries(name))
+    assert view.agreement is not None
+    roster = _roster(grid, job, operator, view, view.agreement.terms.image_shape)
+    roster.contract = frozenset(offer.client.name for offer in view.agreement.offers)
+    with roster.live:
+        roster.live.begin(OVER)
+        deliver_late(roster, seconds, told)
+        roster.news.wait(NEWS_TIMEOUT)
+
+
+def _roster(grid: Grid, job: DataJob, operator: Operator, view: JobView, shape: tuple[int, ...]) -> Roster:
+    """The roster of a job, with those who have enrolled; `shape` of its pictures, if it has pictures."""
+    roster = Roster(
+        grid,
+        operator.ledger,
+        view.name,
+        job.clients.name,
+        job.server,
+        shape if job.task.is_pictures else None,
+        operator.authenticated,
+        limits_of(job),
+        task=job.task,
+        control=JobControl(operator.ledger, view.name, public_line(operator.key)),
+        live=_live_writer(operator, view.name, job.clients.name),
+    )
+    roster.descriptions |= {client: entry.document for client, entry in view.enrolments.items()}
+    return roster
 
 
 def _still_expected(view: JobView, roster: Roster) -> list[str]:
