@@ -73,14 +73,16 @@ class TrainingRun:
         """The number of rounds; 0 if nobody takes part, or too few for masks."""
         return self.taking_part.rounds
 
-    def masked_rounds(self, roster: Roster) -> MaskedRounds | None:
-        """The state of masked rounds; None if reports are not masked."""
+    def masked_rounds(self, roster: Roster, repeats: int | None) -> MaskedRounds | None:
+        """The state of masked rounds; None if reports are not masked. `repeats` as in `MaskedRounds`."""
         offers = self.taking_part.offers
         if not self.agreement.terms.masked:
             return None
         assert self.operator_key is not None
         weights = {offer.client.name: self.weight_of(offer) for offer in offers}
-        return MaskedRounds(roster, offers, weights, self.code_keys, self.acceptances, self.operator_key)
+        return MaskedRounds(
+            roster, offers, weights, self.code_keys, self.acceptances, self.operator_key, repeats=repeats
+        )
 
     def weight_of(self, offer: Offer) -> float:
         """The weight of a client's report in a round in which she is asked."""
@@ -116,7 +118,8 @@ def train_rounds(
         return params
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
-    masked, silent = training.masked_rounds(roster), SilentPeople()
+    again = len(roster.ledger.entries(roster.job_name, "start")) > 1
+    masked, silent = training.masked_rounds(roster, finished if again else None), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
