@@ -110,7 +110,7 @@ def check(
         f"{number} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
     if number < len(entries):
-        results[0] += f" So do the other {len(entries) - number} rows of the ledger."
+        results[0] += f" So do those of other jobs in the ledger, {len(entries) - number} in all."
     for name in names if fault is None else ():
         view = job_view(name, [entry for entry in entries if entry.job == name])
         fault, sentence = _loss_fault(view, address, model, test, own)
@@ -151,6 +151,7 @@ def export(
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
+    open_for_reading(address).close()  # it is said first if there is no ledger
     operator = operator_line(key, address)
     with open_for_reading(address, operator) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         require_not_gone_back(opened_ledger, address)
