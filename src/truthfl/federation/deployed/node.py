@@ -74,7 +74,7 @@ class Node:
             thread.start()
         return self
 
-    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None = None, *_: object) -> None:
         self._messages.put(None)
         if error is None and self.failed is None:
             self._threads[1].join(SECONDS_TO_ANSWER)
