@@ -1,6 +1,13 @@
 """The attacks of scripts/attack.py: what attackers do, and whether it was refused, found or of no use to them."""
 
-from attacks import false_reports, ledger_stage, lying_operators, open_doors, strange_participants
+from attacks import (
+    false_reports,
+    ledger_stage,
+    lying_operators,
+    open_doors,
+    strange_files,
+    strange_participants,
+)
 
 STAGES = (
     false_reports.STAGE,
@@ -9,4 +16,5 @@ STAGES = (
     lying_operators.STAGE,
     lying_operators.OTHER_TEST,
     ledger_stage.STAGE,
+    strange_files.STAGE,
 )
