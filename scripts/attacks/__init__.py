@@ -7,6 +7,7 @@ from attacks import (
     lying_operators,
     masks,
     open_doors,
+    strange_files,
     strange_participants,
 )
 
@@ -20,4 +21,5 @@ STAGES = (
     lying_operators.DENIES,
     masks.STAGE,
     ledger_stage.STAGE,
+    strange_files.STAGE,
 )

@@ -119,7 +119,7 @@ def train_rounds(
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
     again = len(roster.ledger.entries(roster.job_name, "start")) > 1
-    masked, silent = training.masked_rounds(roster, finished if again else None), SilentPeople()
+    masked, silent = training.masked_rounds(roster, max(finished, len(known)) if again else None), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
