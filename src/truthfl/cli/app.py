@@ -54,7 +54,7 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
 )
 
 
-MODULES = dict.fromkeys(("pause", "resume", "extend", "remove", "end"), "job_commands")
+MODULES = dict.fromkeys(("pause", "resume", "extend", "remove", "accept", "refuse", "end"), "job_commands")
 
 
 class LazyCommands(TyperGroup):

@@ -75,7 +75,7 @@ def serve_job(
         tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
         _open_more(stack, out, serving, key, choices)
         approve = partial(_ask, out, kept.name, log_format) if choices.ask else _show_unless(log_format)
-        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
+        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live=live)
         stack.enter_context(Narrator(ledger, kept.name, log_format, live))
         progress = partial(_tell_waiting, log_format, kept.name, len(names))
         conduct_job(server.grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), progress)

@@ -42,7 +42,9 @@ from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, t
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.federation.protocol.validation import validation_of
+from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.job import DataJob
+from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
@@ -69,6 +71,8 @@ class Operator:
     seed           determines labels, batches and the initial model; in the offers
     authenticated  whether the SuperLink admits registered keys only
     approve        asked before offers are sent
+    simulated      whether participants are simulated: they read no published test set, and nobody waits for the
+                   operator's decisions
     live           whether stage, deadlines and connections are written to the folder for other processes; or who
                    writes them
     """
@@ -80,6 +84,7 @@ class Operator:
     seed: int
     authenticated: bool = False
     approve: Approve = approve_all
+    simulated: bool = False
     live: bool | LiveWriter = True
 
     def agreement_key(self, job: str) -> AgreementKey:
@@ -117,6 +122,8 @@ def conduct_job(
     instructions = kept_instructions(job.classes, operator.folder)
     test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
+    if not operator.simulated and ledger.find(name, "job", "job") is None:
+        require_new_test_set(ledger, operator.folder, name, side.test, test_set)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
     ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
@@ -155,7 +162,7 @@ def conduct_job(
         _close_enrolment(roster, agreement)
         if earlier.test is None:
             if not earlier.rounds:
-                _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
+                _label_and_audition(roster, agreement, earlier, operator, side, progress)
             view = job_view(name, ledger.entries(name))
             taking_part, code_keys = view.taking_part, codes_with_participants(agreement_key, view)
             assert taking_part is not None
@@ -228,7 +235,7 @@ def _label_and_audition(
     agreement: Agreement,
     earlier: JobView,
     operator: Operator,
-    test: LabeledSamples,
+    side: ServerSide,
     progress: ActivityProgress,
 ) -> None:
     """Wait for labels, and hold the audition if the contract pays by one; what the ledger has is not done again."""
@@ -242,9 +249,10 @@ def _label_and_audition(
             agreement,
             labeled,
             operator.folder,
-            test,
+            side,
             operator.secret,
             lambda committed: progress("training alone", committed, clients),
+            0.0 if operator.simulated else agreement.terms.audition_seconds,
         )
 
 
