@@ -81,9 +81,8 @@ class Setting:
 
     def go(self, grid=None, again=False):
         with open_ledger(self.folder / "ledger.db") as book:
-            operator = Operator(
-                book, self.folder, kept_key(self.folder / "operator"), secret_from_seed(self.seed), self.seed
-            )
+            key = kept_key(self.folder / "operator")
+            operator = Operator(book, self.folder, key, secret_from_seed(self.seed), self.seed, simulated=True)
             name = job_name(book, self.job, self.seed, again=again)
             return conduct_job(grid or self.grid, self.job, name, operator, self.plans, nothing)
 

@@ -1,72 +1,92 @@
-"""Participants who spoil the joint model with reports that are not too long, and behave between; masked and bare.
+"""Participants who spoil the joint model with reports that are not too long, and behave in between; masked and bare.
 
 Nobody may be excluded on what others can bring about: a spoiled round is skipped, and that costs nobody honest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from attacks.federation import Federation, ledger_check
-from attacks.jobs import job_text
+from attacks.jobs import mnist_job_text
 from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person
-from truthfl.ledger.terms import Offer
 
-ROUNDS = 20
-SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 60"
+ROUNDS = 40
+SERVER = "enrol_seconds = 600\nanswer_seconds = 60\nlabel_seconds = 120\naudition_seconds = 120\nround_seconds = 60"
 UNMASKED = "[privacy]\nsecure_aggregation = false"
 HONEST = ("Ada", "Ben", "Cleo")
-FEWEST_RIGHT = 0.8  # of the test samples, by the joint model of a job without attackers
-Judge = Callable[[Federation, str], Outcome]
+FEWEST_RIGHT = 0.8  # of the test samples; without attackers 0.86 of them are
 
 
-def spoiled(folder: Path, attack: str, patches: dict[str, str], rest: str) -> Federation:
-    """A finished federation of honest people and attackers; `patches` by the attackers' names."""
-    people = (*map(Person, HONEST), *(Person(name, attack, patch) for name, patch in patches.items()))
-    names = [person.name for person in people]
-    made = Federation(folder / attack, job_text(names, rounds=ROUNDS, server=SERVER, rest=rest), people)
-    with made.running():
-        made.wait_for_end()
-    return made
+@dataclass(frozen=True)
+class Case:
+    """One federation: the attackers' patches by their names, and whether reports are masked.
 
-
-def harmless(made: Federation, attack: str, *, in_rounds: range | None) -> Outcome:
-    """The model is of use, no honest report is refused or missed, and nobody honest is paid less than was expected.
-
-    in_rounds  exactly these were spoiled, and are skipped; None if it need not be all of them
+    skipped  the rounds that must be skipped, counted from 1; None: it is not known which are
     """
+
+    patches: Mapping[str, str]
+    masked: bool = True
+    skipped: frozenset[int] | None = field(default=None)
+
+
+CASES = {
+    "spoils-last-round": Case({"Dora": "spoils at the end"}, skipped=frozenset({ROUNDS})),
+    "spoils-and-behaves": Case({"Dora": "spoils by turns"}, skipped=frozenset(range(2, ROUNDS + 1, 2))),
+    "spoils-and-behaves-bare": Case({"Dora": "spoils by turns"}, masked=False, skipped=frozenset()),
+    "two-frame-another": Case({"Dora": "pushes", "Emil": "pushes"}),
+    "two-frame-another-bare": Case({"Dora": "pushes", "Emil": "pushes"}, masked=False),
+}
+ATTACKS = {
+    "spoils-last-round": "Dora's masked report of the last round has four fifths of the bound",
+    "spoils-and-behaves": "Dora's masked reports of every second round have four fifths of the bound",
+    "spoils-and-behaves-bare": "the same, and the server sees single reports",
+    "two-frame-another": "Dora and Emil push the model back, so that the others' masked reports look too long",
+    "two-frame-another-bare": "the same, and the server sees single reports",
+}
+
+
+def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Run a federation for each attack."""
+    for attack, case in CASES.items():
+        if attack in names:
+            people = (*map(Person, HONEST), *(Person(name, attack, patch) for name, patch in case.patches.items()))
+            rest = "" if case.masked else UNMASKED
+            text = mnist_job_text([person.name for person in people], rounds=ROUNDS, server=SERVER, rest=rest)
+            made = Federation(folder / attack, text, people)
+            with made.running():
+                made.wait_for_end()
+            yield judged(made, attack, case)
+
+
+def judged(made: Federation, attack: str, case: Case) -> Outcome:
+    """The model is of use; no honest report is refused or missed; who is honest is paid as if nobody had spoiled."""
     view, (code, said) = made.view(), ledger_check(made)
-    skipped = [
-        number for number, entry in enumerate(view.rounds) if entry.document["model"] == entry.document["previous"]
-    ]
+    skipped = {int(one.key) for one in view.rounds if one.document["model"] == one.document["previous"]}
     right = 0.0 if view.test is None else float(view.test.document["accuracy"])
-    delivered = {name: view.delivered.get(name, 0) for name in HONEST}
-    short = [name for name in HONEST if made.pay().get(name, 0) < _least(made, name)]
-    held = code == 0 and right >= FEWEST_RIGHT and set(delivered.values()) == {ROUNDS} and not short
-    if in_rounds is not None:
-        held = held and skipped == list(in_rounds)
-    pay = ", ".join(f"{name} {made.pay().get(name)} (at least {_least(made, name):.0f})" for name in HONEST)
+    refused = {name: len([one for one in made.reasons(name) if "spoils" in one]) for name in (*HONEST, *case.patches)}
+    paid = {name: computing_pay(made, name) for name in HONEST}
+    held = code == 0 and right >= FEWEST_RIGHT and case.skipped in (None, skipped)
+    held = held and all(view.delivered.get(name) == ROUNDS and not refused[name] for name in HONEST)
+    held = held and all(got >= least for got, least in paid.values())
     words = (
-        f"{len(skipped)} of {ROUNDS} rounds are skipped, accuracy {right:.1%}; the honest delivered "
-        f"{sorted(delivered.values())} rounds and are paid {pay}"
+        f"{len(skipped)} of {ROUNDS} rounds are skipped, accuracy {right:.1%}; refused reports: "
+        f"{', '.join(f'{name} {count}' for name, count in refused.items())}; for computing "
+        f"{', '.join(f'{name} is paid {got:.1f}, where it costs {least:.1f}' for name, (got, least) in paid.items())}"
     )
     return outcome(attack, held, words, otherwise=f"{words}; {said}")
 
 
-def _least(made: Federation, name: str) -> float:
-    """What she is paid for her labels by her solo model, and for computing if the loss is as expected of the rounds."""
+def computing_pay(made: Federation, name: str) -> tuple[float, float]:
+    """What she is paid for computing, and what it costs her."""
     view = made.view()
-    settled = view.settlements[name].document
-    offer = next(offer for offer in _offers(made) if offer.client.name == name)
-    unspent = float(offer.mechanism.terms()["joint_base"][0]) * WORST_LUCK
-    return float(settled["label_pay"]) + unspent - 1.0
+    assert view.agreement is not None
+    offer = next(one for one in view.agreement.offers if one.client.name == name)
+    paid = float(view.settlements[name].document["computing_pay"])
+    return paid, offer.job.rounds * offer.client.batch_size * offer.client.sample_cost
 
 
-WORST_LUCK = 0.0
-
-
-def _offers(made: Federation) -> tuple[Offer, ...]:
-    agreement = made.view().agreement
-    return () if agreement is None else agreement.offers
+STAGE = Stage("participants who spoil rounds", ATTACKS, run)

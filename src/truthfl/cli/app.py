@@ -44,6 +44,8 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "resume",
     "extend",
     "remove",
+    "accept",
+    "refuse",
     "end",
     "settle",
     "ledger",

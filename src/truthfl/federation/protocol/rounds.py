@@ -105,7 +105,6 @@ def train_rounds(
     progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
-    validation = training.validation
     roster.control.poll(at_once=True)
     if finished == training.rounds or not _may_go_on(roster):
         return params
@@ -136,7 +135,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
+            recorder.put(round_ + 1, params, items)
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -151,7 +150,7 @@ def _judged(
     weights = {offer.client.name: training.weight_of(offer) for offer in offers}
     taken = [weights[name] for name in outcome.taken]
     noise = noise_of(list(weights.values()), taken, rescales=training.agreement.terms.rescales)
-    fault = training.validation.judge(before, outcome.params, call.changed, noise)
+    fault = training.validation.judge(before, outcome.params, call.round, noise)
     return outcome if fault is None else replace(outcome, params=before, refused=fault)
 
 
@@ -261,7 +260,7 @@ def run_round(
 
     if training.validation is None or not changes:
         return RoundOutcome(combine(changes)[0], list(changes), rejected)
-    result = take_single_reports(training.validation, params, changes, weights, combine, call.changed)
+    result = take_single_reports(training.validation, params, changes, weights, combine, call.round)
     rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
     return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
 
@@ -272,6 +271,4 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     if checkpoint is None:
         return training.model.init(training.agreement.terms.seed), 0
     roster.ledger.append_all(checkpoint.items)
-    if training.validation is not None:
-        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds

@@ -41,8 +41,8 @@ from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, s
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
-from truthfl.federation.protocol.validation import validation_of
 from truthfl.federation.protocol.used_tests import require_new_test_set
+from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
@@ -123,7 +123,7 @@ def conduct_job(
     test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
     if not operator.simulated and ledger.find(name, "job", "job") is None:
-        require_new_test_set(ledger, operator.folder, name, side.test, test_set)
+        require_new_test_set(ledger, operator.folder, job)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
     ledger.append(name, "job", "job", {"job": job.document(), **opening.document()})
@@ -173,8 +173,7 @@ def conduct_job(
                 model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
             )
             if training.rounds and agreement.terms.aggregation != OWN:
-                limits = checkpoint_file.with_name(f"{name}.limits")
-                validation = validation_of(side, model, taking_part, training.weights, limits)
+                validation = validation_of(side, taking_part, training.weights, agreement.terms.aggregation)
                 training = replace(training, validation=validation)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)

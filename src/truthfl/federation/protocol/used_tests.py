@@ -10,32 +10,31 @@ import numpy as np
 
 from truthfl.errors import InputError, TruthflError
 from truthfl.federation.protocol.audit import features_name, published_files
+from truthfl.job import DataJob
 from truthfl.learning.array_files import read_npz
 from truthfl.learning.images import LabeledImages
-from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Features
 from truthfl.ledger.book import Ledger
+from truthfl.ledger.commitment import test_set_digest
 
 
-def require_new_test_set(ledger: Ledger, folder: Path, job: str, test: LabeledSamples, test_set: str) -> None:
-    """Raise InputError if samples of this test set were published with an earlier job of the ledger.
+def require_new_test_set(ledger: Ledger, folder: Path, job: DataJob) -> None:
+    """Raise InputError if test samples of this job, which has not begun, were published with one of the ledger's.
 
     The ledger has digests of whole test sets; single samples are compared where the folder still has the file.
-
-    test_set  the digest of the test set
     """
-    own: set[bytes] | None = None
-    for earlier in ledger.jobs():
-        tested = ledger.find(earlier, "test", "test")
-        if earlier == job or tested is None:
-            continue
-        if tested.document["test_set"] == test_set:
-            _refuse(earlier, len(test), len(test))
-        own = set(_digests(test.features)) if own is None else own
-        published = _published(published_files(folder, earlier)[1], isinstance(test, LabeledImages))
+    tested = [(name, entry) for name in ledger.jobs() if (entry := ledger.find(name, "test", "test")) is not None]
+    if not tested:
+        return
+    test = job.server_side().test
+    test_set, own = test_set_digest(test.features, test.labels), set(_digests(test.features))
+    for name, entry in tested:
+        if entry.document["test_set"] == test_set:
+            _refuse(name, len(test), len(test))
+        published = _published(published_files(folder, name)[1], isinstance(test, LabeledImages))
         again = 0 if published is None else len(own & set(_digests(published)))
         if again:
-            _refuse(earlier, again, len(test))
+            _refuse(name, again, len(test))
 
 
 def _refuse(earlier: str, again: int, samples: int) -> None:
