@@ -2,11 +2,10 @@
 
     python -m benchmarks.good_model [--people 3 4 10] [--draws 4000]
 
-The built-in job is planned for so many honest people. Their solo losses are drawn from those of the pilot's clients, and
-one participant's loss is so many spreads below its level. The table has by how much the label pay of an honest one falls,
-on average and in per cent of the cost of their labels; once with the model in the level, as one that nobody holds, and
-once without it, as one that is known or that the operator refused. Where it is more than the gate below its level it is
-held ("held").
+The built-in job is planned for so many honest people. Their solo losses are drawn from those of the pilot's clients,
+and one participant's loss is so many spreads below its level. The table has by how much the label pay of an honest one
+falls, on average and in per cent of the cost of their labels; once with the model in the level, as one that nobody
+holds, and once without it, as one that is known or that the operator refused; and how often it is held as too good.
 """
 
 from __future__ import annotations

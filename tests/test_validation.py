@@ -74,11 +74,11 @@ def test_honest_rounds_of_fresh_clients_are_practically_always_taken(honest_roun
     assert refused <= 4
 
 
-def against(share, bounds):
-    """A report of this share of the round's bound, against what its sender learned."""
+def against(share, bounds, *, model=False):
+    """A report of this share of the round's bound, against what its sender learned, or against the whole model."""
 
     def spoil(job, changes):
-        up = -changes[0]
+        up = -job.params if model else -changes[0]
         changes[0] = up * (share * bound_of_round(bounds, job.changed) / np.linalg.norm(up))
 
     return spoil
@@ -86,11 +86,12 @@ def against(share, bounds):
 
 def test_one_report_below_the_bound_does_not_ruin_the_model(honest_rounds, bounds):
     """In the last round, and in every second one: such rounds are skipped, and the others train."""
-    honest, last, turns = (Job(honest_rounds, 7) for _ in range(3))
-    spoil, skipped = against(0.8, bounds), []
+    honest, last, turns, back = (Job(honest_rounds, 7) for _ in range(4))
+    spoil, reset, skipped = against(0.8, bounds), against(0.8, bounds, model=True), []
     for round_ in range(ROUNDS):
         honest.round(round_)
         last_fault = last.round(round_, spoil if round_ == ROUNDS - 1 else None)
+        back.round(round_, reset if round_ % 2 else None)
         if turns.round(round_, spoil if round_ % 2 else None) is not None:
             skipped.append(round_)
     assert last_fault is not None
@@ -98,6 +99,7 @@ def test_one_report_below_the_bound_does_not_ruin_the_model(honest_rounds, bound
     assert honest.accuracy > 0.84
     assert last.accuracy > honest.accuracy - 0.02
     assert turns.accuracy > honest.accuracy - 0.08
+    assert back.accuracy > honest.accuracy - 0.1
     assert len(skipped) >= ROUNDS // 2 - 2
     assert all(round_ % 2 for round_ in skipped)
 

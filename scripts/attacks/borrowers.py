@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attacks.federation import SEED, Federation, ledger_check, truthfl
 from attacks.jobs import mnist_job_text
@@ -35,16 +36,15 @@ ATTACKS = {
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
     """Run the federations of these attacks."""
-    three = {"borrowed-model", "published-test-again", "too-good-model", "too-good-unattended"} & names
-    if three:
+    if {"borrowed-model", "published-test-again"} & names:
         made = first_job(folder / "three", NAMES[:3])
         if "published-test-again" in names:
             yield test_set_again(made, "published-test-again")
         if "borrowed-model" in names:
             second_job(made, "borrowed")
             yield unpaid_as_known(made, "borrowed-model")
-        for attack in sorted({"too-good-model", "too-good-unattended"} & names):
-            yield too_good(folder / attack, made, attack)
+    for attack in sorted({"too-good-model", "too-good-unattended"} & names):
+        yield too_good(folder / attack, attack)
     if "borrowed-model-disguised" in names:
         made = first_job(folder / "four", NAMES)
         second_job(made, "disguised")
@@ -76,7 +76,7 @@ def text_of(source: str, names: tuple[str, ...]) -> str:
 
 
 def second_job(made: Federation, patch: str) -> None:
-    """Another job in the same folder and ledger, on the other half; the last participant borrows, and labels nothing."""
+    """Another job in the same folder and ledger, on the other half; the last one borrows, and labels nothing."""
     names = tuple(person.name for person in made.people)
     (made.folder / "job.toml").write_text(text_of(SECOND, names), encoding="utf-8")
     shutil.rmtree(made.folder / "shares")
@@ -124,7 +124,9 @@ def solo(view: JobView) -> dict[str, float | None]:
 
 
 def told(made: Federation, name: str) -> str:
-    return next((line for line in made.log(name).splitlines() if "audition" in line or "looks at" in line), "nothing")
+    return next(
+        (line for line in made.log(name).splitlines() if "did not pass" in line or "looks at" in line), "nothing"
+    )
 
 
 def test_set_again(made: Federation, attack: str) -> Outcome:
@@ -134,12 +136,25 @@ def test_set_again(made: Federation, attack: str) -> Outcome:
     return outcome(attack, done.returncode == 2 and jobs == 1 and "were published" in done.stderr, done.stderr)
 
 
-def too_good(folder: Path, earlier: Federation, attack: str) -> Outcome:
+def model_from_elsewhere() -> NDArray[np.float32]:
+    """A model of somebody who has thousands of labels."""
+    from truthfl.learning.datasets import bundled_mnist
+    from truthfl.learning.recipe import Recipe
+    from truthfl.learning.softmax import SoftmaxRegression
+    from truthfl.learning.solo_training import train_alone
+
+    digits = bundled_mnist()
+    return train_alone(
+        SoftmaxRegression(28 * 28, 10, 1e-3), digits.features, digits.labels, Recipe(600, 64, 0.5, 1e-3, 0), 1
+    )
+
+
+def too_good(folder: Path, attack: str) -> Outcome:
     """A job whose ledger knows no earlier one: the model is held, and the operator refuses it, or is not there."""
     names = NAMES[:3]
     folder.mkdir(parents=True, exist_ok=True)
     halves(folder)
-    shutil.copy(earlier.folder / "borrowed.npy", folder / "borrowed.npy")
+    np.save(folder / "borrowed.npy", model_from_elsewhere())
     people = (*map(Person, names[:-1]), Person(names[-1], attack, "borrowed"))
     made = Federation(folder, text_of(SECOND, names), people)
     label_nothing(made, names[-1])

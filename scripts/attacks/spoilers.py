@@ -6,7 +6,7 @@ Nobody may be excluded on what others can bring about: a spoiled round is skippe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from attacks.federation import Federation, ledger_check
@@ -18,27 +18,33 @@ ROUNDS = 40
 SERVER = "enrol_seconds = 600\nanswer_seconds = 60\nlabel_seconds = 120\naudition_seconds = 120\nround_seconds = 60"
 UNMASKED = "[privacy]\nsecure_aggregation = false"
 HONEST = ("Ada", "Ben", "Cleo")
-FEWEST_RIGHT = 0.8  # of the test samples; without attackers 0.86 of them are
 
 
 @dataclass(frozen=True)
 class Case:
     """One federation: the attackers' patches by their names, and whether reports are masked.
 
-    skipped  the rounds that must be skipped, counted from 1; None: it is not known which are
+    spoiled  the rounds with such reports, counted from 1
+    right    the least accuracy of the joint model
+    pays     whether computing is to be paid at least what it costs: not where attackers work against the others with
+             reports that are no longer than honest ones
     """
 
     patches: Mapping[str, str]
+    spoiled: frozenset[int]
     masked: bool = True
-    skipped: frozenset[int] | None = field(default=None)
+    right: float = 0.8
+    pays: bool = True
 
 
+TURNS, THIRDS = frozenset(range(2, ROUNDS + 1, 2)), frozenset(range(1, ROUNDS + 1, 3))
+TWO = {"Dora": "pushes", "Emil": "pushes"}
 CASES = {
-    "spoils-last-round": Case({"Dora": "spoils at the end"}, skipped=frozenset({ROUNDS})),
-    "spoils-and-behaves": Case({"Dora": "spoils by turns"}, skipped=frozenset(range(2, ROUNDS + 1, 2))),
-    "spoils-and-behaves-bare": Case({"Dora": "spoils by turns"}, masked=False, skipped=frozenset()),
-    "two-frame-another": Case({"Dora": "pushes", "Emil": "pushes"}),
-    "two-frame-another-bare": Case({"Dora": "pushes", "Emil": "pushes"}, masked=False),
+    "spoils-last-round": Case({"Dora": "spoils at the end"}, frozenset({ROUNDS})),
+    "spoils-and-behaves": Case({"Dora": "spoils by turns"}, TURNS),
+    "spoils-and-behaves-bare": Case({"Dora": "spoils by turns"}, TURNS, masked=False),
+    "two-frame-another": Case(TWO, THIRDS, right=0.7, pays=False),
+    "two-frame-another-bare": Case(TWO, THIRDS, masked=False, right=0.7, pays=False),
 }
 ATTACKS = {
     "spoils-last-round": "Dora's masked report of the last round has four fifths of the bound",
@@ -63,19 +69,21 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def judged(made: Federation, attack: str, case: Case) -> Outcome:
-    """The model is of use; no honest report is refused or missed; who is honest is paid as if nobody had spoiled."""
+    """The model is of use; only spoiled rounds are skipped; no honest report is refused or missed; labels are paid."""
     view, (code, said) = made.view(), ledger_check(made)
     skipped = {int(one.key) for one in view.rounds if one.document["model"] == one.document["previous"]}
     right = 0.0 if view.test is None else float(view.test.document["accuracy"])
     refused = {name: len([one for one in made.reasons(name) if "spoils" in one]) for name in (*HONEST, *case.patches)}
     paid = {name: computing_pay(made, name) for name in HONEST}
-    held = code == 0 and right >= FEWEST_RIGHT and case.skipped in (None, skipped)
+    labels = {name: round(view.settlements[name].document["label_pay"]) for name in HONEST}
+    held = code == 0 and right >= case.right and skipped <= case.spoiled
     held = held and all(view.delivered.get(name) == ROUNDS and not refused[name] for name in HONEST)
-    held = held and all(got >= least for got, least in paid.values())
+    held = held and (not case.pays or all(got >= least for got, least in paid.values()))
     words = (
-        f"{len(skipped)} of {ROUNDS} rounds are skipped, accuracy {right:.1%}; refused reports: "
-        f"{', '.join(f'{name} {count}' for name, count in refused.items())}; for computing "
-        f"{', '.join(f'{name} is paid {got:.1f}, where it costs {least:.1f}' for name, (got, least) in paid.items())}"
+        f"{len(skipped)} of {len(case.spoiled)} spoiled rounds are skipped, of honest ones "
+        f"{len(skipped - case.spoiled)}; accuracy {right:.1%}; refused reports: "
+        f"{', '.join(f'{name} {count}' for name, count in refused.items())}; paid for labels {labels}, for computing "
+        f"{', '.join(f'{name} {got:.1f} (costs {least:.1f})' for name, (got, least) in paid.items())}"
     )
     return outcome(attack, held, words, otherwise=f"{words}; {said}")
 

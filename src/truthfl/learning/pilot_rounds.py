@@ -53,6 +53,19 @@ class WhoTrains:
 
 
 @dataclass(frozen=True, eq=False)
+class HonestRounds:
+    """The losses after honest rounds from a model, and how far they move it."""
+
+    loss: FloatArray
+    length: FloatArray
+
+
+def lengths(changes: NDArray[np.float32]) -> FloatArray:
+    """The L2 norms of changes, (changes, parameters)."""
+    return np.asarray(np.linalg.norm(changes.astype(np.float64), axis=1))
+
+
+@dataclass(frozen=True, eq=False)
 class PilotRounds:
     """Honest rounds of pilot clients, who stand for those of a job.
 
@@ -75,19 +88,16 @@ class PilotRounds:
             loss = self.model.loss(params, self.samples.features, self.samples.labels)
         return loss if np.isfinite(loss) else np.inf
 
-    def losses_after(self, params: Params, round_: int) -> FloatArray:
-        """The losses after honest rounds from this model, (draws,)."""
-        return np.array(
-            [
-                self.loss(self.combine(round_ + 1, params, changes, self.weight))
-                for changes in self._changes(params, round_)
-            ]
-        )
+    def after(self, params: Params, round_: int) -> HonestRounds:
+        """What honest rounds from this model do."""
+        models = [self.combine(round_ + 1, params, changes, self.weight) for changes in self._changes(params, round_)]
+        return HonestRounds(np.array([self.loss(one) for one in models]), lengths(np.array(models) - params))
 
-    def losses_after_one(self, params: Params, round_: int, weight: float) -> FloatArray:
-        """The losses of this model with one honest report alone, at this weight, (draws · clients,)."""
-        reports = np.concatenate(list(self._changes(params, round_)))
-        return np.array([self.loss(params + np.float32(weight) * change) for change in reports])
+    def after_one(self, params: Params, round_: int, weight: float) -> HonestRounds:
+        """What single honest reports do to this model, at this weight; the lengths are those of their changes."""
+        reports = np.concatenate(self._changes(params, round_))
+        losses = [self.loss(params + np.float32(weight) * change) for change in reports]
+        return HonestRounds(np.array(losses), lengths(reports))
 
     def _changes(self, params: Params, round_: int) -> list[NDArray[np.float32]]:
         everybody = np.arange(len(self.weight))

@@ -54,10 +54,10 @@ def flipped(honest):
 
 
 def spoiling(honest):
-    """A change of four fifths of the bound, away from what was learned so far; at first, away from the honest one."""
+    """A change of four fifths of the bound, against the honest one."""
     import numpy as np
 
-    away = -honest.common if honest.round else honest.common - honest.report
+    away = honest.common - honest.report
     length = max(float(np.linalg.norm(away.astype(np.float64))), 1e-9)
     return (honest.common + SHARE_OF_BOUND * honest.bound / length * away).astype(honest.report.dtype)
 
@@ -71,9 +71,9 @@ def spoils_by_turns(honest):
 
 
 def pushes(honest):
-    """Away from the honest change by as much as it is long, so that the others' changes must be longer than usual."""
+    """Against the honest change, so that the others' next changes must be longer than usual; every third is honest."""
     turned = honest.common - (honest.report - honest.common)
-    return (turned if honest.round % 3 else spoiling(honest)).astype(honest.report.dtype)
+    return (spoiling(honest), turned.astype(honest.report.dtype), honest.report)[honest.round % 3]
 
 
 def dies(honest):

@@ -34,6 +34,7 @@ from truthfl.mechanism.peer_level import GATE_DEVIATIONS
 
 PILOT_CLIENTS, SEED = 40, 910
 MOST_SAMPLES = 2000  # of the test set
+MOST_LIKE = 0.9  # of independent models, also where the pilot is small
 LEAST_REST = 1e-3  # of scores, beside what is taken out, to be compared at all
 
 
@@ -112,7 +113,8 @@ class KnownModels:
         for job in self.jobs:
             joint = self._scores(job.model)
             found = [likeness(own, joint, [self._common - own / len(self._pilot)]) for own in self._pilot]
-            limits.append((job, joint, float(np.mean(found) + GATE_DEVIATIONS * np.std(found, ddof=1))))
+            limit = float(np.mean(found) + GATE_DEVIATIONS * np.std(found, ddof=1))
+            limits.append((job, joint, min(limit, MOST_LIKE)))
         return limits
 
 

@@ -2,37 +2,44 @@
 
 The operator cannot look at masked reports, and one report that is as long as the offer allows can ruin a model in one
 round. So the model after each round is tried on the operator's pilot samples, which nobody trains on and which are not
-the test set. Where its loss rises, it is compared with what honest rounds of pilot clients do from the same model
-(`learning.pilot_rounds`); if it rises far more, the model stays as it was, nobody is named, and the next round starts
-from it again. Where the server sees single reports, one is refused only for what it does by itself.
+the test set. Where its loss rises, or it moves farther than usual, it is compared with what honest rounds of pilot
+clients do from the same model (`learning.pilot_rounds`); if that is far less, the model stays as it was, nobody is
+named, and the next round starts from it again. Where the server sees single reports, one is refused only for what it
+does by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from truthfl.learning.aggregation import missing_factor, new_combiner
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.model import Params
-from truthfl.learning.pilot_rounds import PilotRounds, WhoTrains, pilot_rounds
+from truthfl.learning.pilot_rounds import PilotRounds, WhoTrains, lengths, pilot_rounds
 from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
-DEVIATIONS = 8.0  # of the losses after honest rounds: eight of them are known, and those of the job differ from them
+DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's clients are others
 DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that
+LONGER = 1.5  # times the usual length: a model that moves so far is looked at, though its loss falls
 
 
 @dataclass(eq=False)
 class Validation:
-    """Judges the rounds of a job by honest rounds of pilot clients. What is known of earlier rounds is their loss."""
+    """Judges the rounds of a job by honest rounds of pilot clients.
+
+    latest  the last model that was tried, and its loss
+    usual   how far the last honest rounds that were looked at moved the model; 0 before
+    """
 
     honest: PilotRounds
-    latest: tuple[Params, float] | None = field(default=None)
+    latest: tuple[Params, float] | None = None
+    usual: float = 0.0
 
     def judge(self, before: Params, candidate: Params, round_: int, noise: float = 1.0) -> str | None:
         """Why the model after a round is not taken; None if it is.
@@ -45,13 +52,18 @@ class Validation:
         if not np.isfinite(candidate).all():
             return "the model would have NaN or infinity"
         old, new = self._loss_before(before), self.honest.loss(candidate)
-        if new > old:
-            limit = _limit(self.honest.losses_after(before, round_), DEVIATIONS * noise)
-            if not new <= limit:
+        length = float(lengths((candidate - before)[None])[0])
+        if new > old or length > LONGER * self.usual:
+            after = self.honest.after(before, round_)
+            self.usual = float(after.length.mean())
+            limit, longest = (_limit(values, DEVIATIONS * noise) for values in (after.loss, after.length))
+            if new > old and not new <= limit:
                 return (
                     f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}, where honest rounds "
                     f"from this model stay below {limit:.4g}"
                 )
+            if length > longest:
+                return f"the model would move by {length:.3g}, where honest rounds move it by up to {longest:.3g}"
         self.latest = candidate, new
         return None
 
@@ -59,18 +71,21 @@ class Validation:
         self, before: Params, changes: Mapping[str, Params], weights: Mapping[str, float], round_: int
     ) -> dict[str, tuple[float, str]]:
         """Of each of these reports that spoils the model by itself, at its weight: the loss with it, and why."""
-        old, limits, faults = self._loss_before(before), dict[float, float](), dict[str, tuple[float, str]]()
+        old, limits, faults = self._loss_before(before), dict[float, tuple[float, float]](), {}
         for name, change in changes.items():
             weight = weights[name]
-            with np.errstate(all="ignore"):
-                new = self.honest.loss(before + np.float32(weight) * change)
-            if new <= old:
-                continue
             if weight not in limits:
-                limits[weight] = _limit(self.honest.losses_after_one(before, round_, weight), DEVIATIONS_OF_ONE)
-            if not new <= limits[weight]:
+                after = self.honest.after_one(before, round_, weight)
+                limits[weight] = _limit(after.loss, DEVIATIONS_OF_ONE), _limit(after.length, DEVIATIONS_OF_ONE)
+            limit, longest = limits[weight]
+            with np.errstate(all="ignore"):
+                new, length = self.honest.loss(before + np.float32(weight) * change), float(lengths(change[None])[0])
+            if new > old and not new <= limit:
                 words = f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}"
                 faults[name] = new, f"spoils the model: with this report alone, {words}"
+            elif not length <= longest:
+                words = f"its change has length {length:.3g}, where honest ones from this model have up to"
+                faults[name] = new, f"spoils the model: {words} {longest:.3g}"
         return faults
 
     def _loss_before(self, before: Params) -> float:
@@ -80,7 +95,7 @@ class Validation:
 
 
 def _limit(honest: FloatArray, deviations: float) -> float:
-    """What the loss after an honest round is below, from some such losses."""
+    """What an honest round stays below, from some such rounds."""
     finite = honest[np.isfinite(honest)]
     if len(finite) < 2:
         return math.inf
