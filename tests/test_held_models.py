@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from audition_jobs import Plans, Setting
+from commands import truthfl
 from truthfl import InputError
-from truthfl.cli.app import main as truthfl_main
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.job_status import job_status
@@ -88,24 +88,24 @@ def held_now(setting):
     raise TimeoutError
 
 
-def decided(setting, word, capsys):
+def decided(setting, word):
     """The finished job after the operator's word, and what the command printed."""
     ending = threading.Thread(target=setting.go)
     ending.start()
     try:
         status = held_now(setting)
-        code = truthfl_main([word, "Cleo", "--out", str(setting.folder), "--why", "we know it"])
+        said = truthfl(word, "Cleo", "--out", setting.folder, "--why", "we know it")
     finally:
         ending.join(SECONDS)
-    return view_of(setting), status, code, capsys.readouterr()
+    return view_of(setting), status, said
 
 
-def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_elsewhere, capsys):
+def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
     setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
     from_elsewhere(good_model(setting))
-    found, status, code, said = decided(setting, "refuse", capsys)
-    assert code == 0, said.err
-    assert "the solo model of Cleo is not paid" in said.out
+    found, status, said = decided(setting, "refuse")
+    assert said.returncode == 0, said.stderr
+    assert "the solo model of Cleo is not paid" in said.stdout
     cleo = next(one for one in status.participants if one.name == "Cleo")
     assert (status.stage, cleo.state) == ("deciding", "held")
     assert "is too good; accept or refuse it" in cleo.reason
@@ -120,16 +120,16 @@ def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_els
     assert [one["document"]["kind"] for one in receipt["document"]["commands"].values()] == ["refuse"]
     news = participant_folder.last_news(setting.people[1002].folder)
     assert "The operator refused it: we know it." in news.sentence
-    code = truthfl_main(["refuse", "Ada", "--out", str(setting.folder)])
-    assert code == 2
-    assert "is trained and tested; nothing can be done to it" in capsys.readouterr().err
+    late = truthfl("refuse", "Ada", "--out", setting.folder)
+    assert late.returncode == 2
+    assert "is trained and tested; nothing can be done to it" in late.stderr
 
 
-def test_the_operator_accepts_a_model_that_is_too_good(tmp_path, plans, from_elsewhere, capsys):
+def test_the_operator_accepts_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
     setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
     from_elsewhere(good_model(setting))
-    found, _, code, said = decided(setting, "accept", capsys)
-    assert code == 0, said.err
+    found, _, said = decided(setting, "accept")
+    assert said.returncode == 0, said.stderr
     assert found.auditions["Cleo"].document["passed"]
     terms = next(one for one in found.agreement.offers if one.client.name == "Cleo").mechanism.terms()
     assert found.settlements["Cleo"].document["label_pay"] == pytest.approx(float(terms["label_cap"][0]))

@@ -14,7 +14,7 @@ from attacks.jobs import mnist_job_text
 from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person
 
-ROUNDS = 40
+ROUNDS, MOST_SKIPPED = 40, 1  # so many honest rounds may be skipped by chance; it costs nobody
 SERVER = "enrol_seconds = 600\nanswer_seconds = 60\nlabel_seconds = 120\naudition_seconds = 120\nround_seconds = 60"
 UNMASKED = "[privacy]\nsecure_aggregation = false"
 HONEST = ("Ada", "Ben", "Cleo")
@@ -69,14 +69,14 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def judged(made: Federation, attack: str, case: Case) -> Outcome:
-    """The model is of use; only spoiled rounds are skipped; no honest report is refused or missed; labels are paid."""
+    """The model is of use; spoiled rounds are skipped; no honest report is refused or missed; labels are paid."""
     view, (code, said) = made.view(), ledger_check(made)
     skipped = {int(one.key) for one in view.rounds if one.document["model"] == one.document["previous"]}
     right = 0.0 if view.test is None else float(view.test.document["accuracy"])
     refused = {name: len([one for one in made.reasons(name) if "spoils" in one]) for name in (*HONEST, *case.patches)}
     paid = {name: computing_pay(made, name) for name in HONEST}
     labels = {name: round(view.settlements[name].document["label_pay"]) for name in HONEST}
-    held = code == 0 and right >= case.right and skipped <= case.spoiled
+    held = code == 0 and right >= case.right and len(skipped - case.spoiled) <= MOST_SKIPPED
     held = held and all(view.delivered.get(name) == ROUNDS and not refused[name] for name in HONEST)
     held = held and (not case.pays or all(got >= least for got, least in paid.values()))
     words = (
