@@ -2,10 +2,10 @@
 
 The operator cannot look at masked reports, and one report that is as long as the offer allows can ruin a model in one
 round. So the model after each round is tried on the operator's pilot samples, which nobody trains on and which are not
-the test set. Where its loss rises, or it moves farther than usual, it is compared with what honest rounds of pilot
-clients do from the same model (`learning.pilot_rounds`); if that is far less, the model stays as it was, nobody is
-named, and the next round starts from it again. Where the server sees single reports, one is refused only for what it
-does by itself.
+the test set. Where its loss rises visibly, or it moves farther than usual, it is compared with what honest rounds of
+pilot clients do from the same model (`learning.pilot_rounds`); if that is far less, the model stays as it was, nobody
+is named, and the next round starts from it again. Where the server sees single reports, one is refused only for what
+it does by itself.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from truthfl.mechanism.setting import Training
 
 DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's clients are others
 DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that
+FADING = 0.9
 LONGER = 1.5  # times the usual length: a model that moves so far is looked at, though its loss falls
 
 
@@ -35,11 +36,13 @@ class Validation:
 
     latest  the last model that was tried, and its loss
     usual   how far the last honest rounds that were looked at moved the model; 0 before
+    slack   a rise of the loss that is not looked at: the spread after those rounds, less with each round since
     """
 
     honest: PilotRounds
     latest: tuple[Params, float] | None = None
     usual: float = 0.0
+    slack: float = 0.0
 
     def judge(self, before: Params, candidate: Params, round_: int, noise: float = 1.0) -> str | None:
         """Why the model after a round is not taken; None if it is.
@@ -53,9 +56,11 @@ class Validation:
             return "the model would have NaN or infinity"
         old, new = self._loss_before(before), self.honest.loss(candidate)
         length = float(lengths((candidate - before)[None])[0])
-        if new > old or length > LONGER * self.usual:
+        self.slack *= FADING
+        if new > old + self.slack or length > LONGER * self.usual:
             after = self.honest.after(before, round_)
-            self.usual = float(after.length.mean())
+            finite = np.isfinite(after.loss).all()
+            self.usual, self.slack = float(after.length.mean()), float(after.loss.std()) if finite else 0.0
             limit, longest = (_limit(values, DEVIATIONS * noise) for values in (after.loss, after.length))
             if new > old and not new <= limit:
                 return (
