@@ -529,7 +529,7 @@ def signed_anew(entries, setting):
         ("audition", "Ada", other("level_shift", 0.5), "the level's shift is"),
         ("audition", "Ben", no_longer_stopped, "whether she passed is not what her offer says"),
         ("audition", "Ben", other("offer", "ab" * 32), "it is of another client or offer"),
-        ("audition", "Ben", other("model", None), "it has a model and no loss"),
+        ("audition", "Ben", other("model", None), "it has a loss and no model"),
         ("commitment", "Cleo", other("client", "Ada"), "it is of another client or offer"),
         ("settlement", "Ada", other("level_shift", 0.5), "recomputed it is"),
         ("settlement", "Ada", other("solo_loss", 0.1), "recomputed it is"),

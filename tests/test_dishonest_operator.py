@@ -66,7 +66,7 @@ class Federation:
     def go(self, name="digits-1", change=None):
         grid = grid_of(self.people)
         with open_ledger(self.folder / "ledger.db") as ledger:
-            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED)
+            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED, simulated=True)
             grid = grid if change is None else Meddler(grid, change)
             return conduct_job(grid, self.job, name, operator, self.make_plan, lambda *_: None)
 

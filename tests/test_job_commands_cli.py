@@ -266,3 +266,14 @@ def test_what_is_not_approved(desk):
     live._write()
     code, said = desk.says("approve", "--yes")
     assert (code, "waits for approval now" in said, desk.commands()) == (2, True, [])
+
+
+def test_a_solo_model_is_decided_on_only_while_it_waits(desk):
+    desk.refuses("no solo model of 'Ada' waits for a decision; nobody's does now.", "accept", "Ada")
+    document = {"client": "Ben", "offer": "ab", "model": "cd", "solo_loss": 0.1, "level_shift": 0.0, "known": None}
+    desk.append("hold", "Ben", document)
+    desk.refuses("no solo model of 'Ada' waits for a decision; those of Ben do.", "refuse", "Ada")
+    code, said = desk.says("refuse", "Ben", "--why", "it is a public model")
+    assert (code, said) == (0, f"Job job-1: the solo model of Ben is not paid.{LATER}")
+    assert desk.commands()[-1]["kind"] == "refuse"
+    desk.refuses("no solo model of 'Ben' waits for a decision; nobody's does now.", "accept", "Ben")

@@ -1,12 +1,14 @@
 """The attacks of scripts/attack.py: what attackers do, and whether it was refused, found or of no use to them."""
 
 from attacks import (
+    borrowers,
     false_reports,
     hostile_nodes,
     ledger_stage,
     lying_operators,
     masks,
     open_doors,
+    spoilers,
     strange_files,
     strange_participants,
 )
@@ -14,6 +16,8 @@ from attacks import (
 STAGES = (
     false_reports.STAGE,
     strange_participants.STAGE,
+    spoilers.STAGE,
+    borrowers.STAGE,
     open_doors.STAGE,
     hostile_nodes.STAGE,
     lying_operators.STAGE,

@@ -45,6 +45,8 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "resume",
     "extend",
     "remove",
+    "accept",
+    "refuse",
     "end",
     "settle",
     "ledger",
@@ -55,7 +57,7 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
 )
 
 
-MODULES = dict.fromkeys(("approve", "pause", "resume", "extend", "remove", "end"), "job_commands")
+MODULES = dict.fromkeys(("approve", "pause", "resume", "extend", "remove", "accept", "refuse", "end"), "job_commands")
 
 
 class LazyCommands(TyperGroup):

@@ -1,7 +1,6 @@
-"""`truthfl approve`, `pause`, `resume`, `end`, `remove`, `extend`: what the operator does to a job.
+"""`truthfl approve`, `pause`, `resume`, `end`, `remove`, `accept`, `refuse`, `extend`: what the operator does to a job.
 
-Each writes a signed row to the ledger, which the server heeds. Imports `ledger_options` and, when called, `federation`
-and the ledger.
+Each writes a signed row to the ledger, which the server heeds, now or when it goes on.
 """
 
 from __future__ import annotations
@@ -125,6 +124,48 @@ def remove(
         return {"client": name}
 
     give(out, key, job, who, why, REMOVE, check).say(f"nothing more is asked of {name}.")
+
+
+def accept(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant whose solo model waits.")],
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Accept a solo model that is too good to be paid unseen: it is paid as offered, and takes part.
+
+    Example: truthfl accept Ben --out served --why "he is a radiologist"
+    """
+    _decide(name, out, key, job, who, why, "accept").say(f"the solo model of {name} is paid as offered.")
+
+
+def refuse(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant whose solo model waits.")],
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Refuse a solo model that is too good: it is not paid, and takes no part in the joint training.
+
+    The participant is told the reason, and their receipt has this command.
+
+    Example: truthfl refuse Ben --out served --why "it is a public model"
+    """
+    _decide(name, out, key, job, who, why, "refuse").say(f"the solo model of {name} is not paid.")
+
+
+def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, kind: str) -> Given:
+    from truthfl.federation.protocol.command_rules import require_held
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        require_held(view, name)
+        return {"client": name}
+
+    return give(out, key, job, who, why, kind, check)
 
 
 def extend(

@@ -26,6 +26,7 @@ LONGEST_LINE = 1000
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "enrolment": ("samples",),
     "plan": ("step_size", "expected_loss"),
+    "hold": ("solo_loss",),
     "audition": ("solo_loss", "passed"),
     "round": ("round", "loss", "accuracy"),
     "rejection": ("round",),
@@ -88,7 +89,7 @@ def _waits_line(job: str, waits: RoundWaits, log_format: str) -> str:
 
 
 def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:
-    level = "warning" if entry.kind == "rejection" else "info"
+    level = "warning" if entry.kind in ("rejection", "hold") else "info"
     fields = _common(entry.at, level, entry.kind, entry.job, describe_row(entry, terms))
     document = entry.document
     fields |= {"client": _client_of(entry), "sequence": entry.sequence}

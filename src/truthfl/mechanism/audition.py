@@ -43,7 +43,8 @@ class Audition(Mechanism):
     labels          n'_i    number of samples to label
     solo_level      φ(n'_i) expected test loss of the model that she trains alone
     solo_spread             standard deviation of that loss between honest clients
-    gate                    she takes part in the joint training if her solo loss is at most this above its level
+    gate                    she takes part in the joint training if her solo loss is at most this above its level; the
+                            operator decides on who is more than this below it
     label_slope     Φ^L_i   money she loses per unit of solo loss
     label_base              label pay at the expected solo loss: cost of labels and audition, and a margin
     label_cap               most label pay
@@ -72,7 +73,9 @@ class Audition(Mechanism):
         "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
         "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
         "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
-        "never negative."
+        "never negative. Who sends a model that is nearly the joint model of an earlier job of the same task is not "
+        "paid. A model whose loss is more than the gate below its level is shown to the operator, who may refuse it by "
+        "a signed command within audition_seconds; then it is not paid either."
     )
 
     batch_size: FloatArray
@@ -124,6 +127,14 @@ class Audition(Mechanism):
         excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.gate)
+
+    def too_good(self, observation: Observation) -> NDArray[np.bool_]:
+        """Whether her solo model is so much better than expected that the operator looks at it before it is paid."""
+        if observation.solo_loss is None:
+            return np.zeros(np.shape(self.gate), dtype=bool)
+        below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(below > self.gate)
 
     def label_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
         """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one.
@@ -203,7 +214,8 @@ class Audition(Mechanism):
             f"For computing: about {money(float(self.joint_base[0]))}, if the model that all train together turns out "
             "as expected of those who take part. What others do badly is not taken from your label pay.",
             f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of "
-            "one honest participant in 10,000 is stopped: its labels would harm the joint model.",
+            "one honest participant in 10,000 is stopped: its labels would harm the joint model. One that is better by "
+            "as much is shown to the operator, who may refuse it; and an earlier job’s joint model is not paid.",
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:

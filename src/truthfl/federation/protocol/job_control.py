@@ -51,6 +51,11 @@ class JobControl:
         self._read()
 
     @property
+    def commands(self) -> tuple[Command, ...]:
+        """Those that were read, in order."""
+        return tuple(self._commands)
+
+    @property
     def paused(self) -> bool:
         return self.state.paused
 

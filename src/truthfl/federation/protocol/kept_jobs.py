@@ -15,6 +15,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.federation.protocol.operator_folder import SECRETS, Draws, fixed_draws, new_draws, read_draws
 from truthfl.federation.protocol.server import is_complete
+from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.files import make_private_folder, write_file
 from truthfl.job import DataJob, job_of_text
 from truthfl.ledger.book import Ledger
@@ -110,8 +111,9 @@ def kept_job_names(folder: Path) -> list[str]:
 
 
 def _begin(folder: Path, ledger: Ledger, source: JobSource, draws: Draws | None = None) -> KeptJob:
-    """Keep a new job in the folder."""
+    """Keep a new job in the folder; raise InputError if its test samples were published with an earlier one."""
     job = source.job()
+    require_new_test_set(ledger, folder, job)
     draws = draws or (new_draws() if source.seed is None else fixed_draws(source.seed))
     name = _new_name(folder, ledger, job, draws.seed)
     place = folder / FOLDER / name

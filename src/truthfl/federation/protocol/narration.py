@@ -35,6 +35,16 @@ def describe_command(document: Mapping[str, Any]) -> str:
     return f"command of {told.get('by')}: {told.get('kind')}{f' {about}' if about else ''}{until}{why}"
 
 
+def describe_hold(document: Mapping[str, Any]) -> str:
+    """One line about a solo model that is held."""
+    name, known = document["client"], document["known"]
+    if known is not None:
+        like = f"the joint model of the earlier job {known['job']} (likeness {known['likeness']:.2f})"
+        return f"{name}: the solo model is nearly {like}; it is not paid"
+    better = f"{name}: the solo loss of {document['solo_loss']:.4f} is better than honest ones are once in 10,000 times"
+    return f"{better}; truthfl accept {name}, or truthfl refuse {name}"
+
+
 def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     """Return one line about this entry, or None for kinds that are not shown.
 
@@ -60,6 +70,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         loss = "no solo model" if document["solo_loss"] is None else f"solo loss {document['solo_loss']:.4f}"
         stopped = "" if document["passed"] else "; she takes no part in the rounds"
         return f"{document['client']}: {loss}{stopped}"
+    if entry.kind == "hold":
+        return describe_hold(document)
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
         skipped = f"; the model stays as it was: {document['refused']}" if document.get("refused") else ""

@@ -112,7 +112,6 @@ def train_rounds(
     """
     params, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
-    validation = training.validation
     roster.control.poll(at_once=True)
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
@@ -134,7 +133,7 @@ def train_rounds(
             if row is not None:
                 params = repeated_round(roster, training, masked, params, call, offers, row)
                 call, digest = call.next(changed=digest != row["model"]), row["model"]
-                recorder.put(round_ + 1, params, [], {} if validation is None else validation.state())
+                recorder.put(round_ + 1, params, [])
                 progress(round_ + 1)
                 continue
             if masked is None:
@@ -151,7 +150,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
+            recorder.put(round_ + 1, params, items)
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -166,7 +165,7 @@ def _judged(
     weights = {offer.client.name: training.weight_of(offer) for offer in offers}
     taken = [weights[name] for name in outcome.taken]
     noise = noise_of(list(weights.values()), taken, rescales=training.agreement.terms.rescales)
-    fault = training.validation.judge(before, outcome.params, call.changed, noise)
+    fault = training.validation.judge(before, outcome.params, call.round, noise)
     return outcome if fault is None else replace(outcome, params=before, refused=fault)
 
 
@@ -281,7 +280,7 @@ def run_round(
 
     if training.validation is None or not changes or only is not None:
         return RoundOutcome(combine(changes)[0], list(changes), rejected)
-    result = take_single_reports(training.validation, params, changes, weights, combine, call.changed)
+    result = take_single_reports(training.validation, params, changes, weights, combine, call.round)
     rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
     return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
 
@@ -335,8 +334,6 @@ def repeated_round(
             f"round {call.round + 1:,} gives another model than that in the ledger, though the reports are the same; "
             "the job cannot go on. The operator can begin another one with --new."
         )
-    if training.validation is not None:
-        training.validation.remember(params, outcome.params)
     return outcome.params
 
 
@@ -348,6 +345,4 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)
-    if training.validation is not None:
-        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds
