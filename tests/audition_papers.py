@@ -51,7 +51,7 @@ def an_audition_receipt(folder, offer, answer, operator, *, solo_loss, reason=No
     tested = {
         "model": "cd" * 32, "test_set": TEST_SET, "samples": 2000, "secret": SECRET, "loss": loss, "accuracy": 0.9,
     }  # fmt: skip
-    with open_ledger(Path(folder) / "ledger.db") as book:
+    with open_ledger(Path(folder) / "ledger.db", operator) as book:
         book.append(job.name, "job", "job", {"commitment": job.commitment})
         book.append(job.name, "offer", offer.key, offer.envelope())
         book.append(job.name, "answer", offer.key, answer)

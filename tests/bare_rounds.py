@@ -85,7 +85,7 @@ class BareRounds:
 
     def go(self, grid=None, taking_part=None):
         """Train; return the final model and the view of the ledger. `taking_part`: how many of the first clients do."""
-        with open_ledger(self.folder / "ledger.db") as ledger:
+        with open_ledger(self.folder / "ledger.db", self.operator) as ledger:
             roster = self._roster(ledger, grid)
             wait_for_clients(roster)
             agreement = self._agreement(roster)
@@ -103,7 +103,7 @@ class BareRounds:
 
     def resumed(self, grid=None):
         """Go on after a server that died, as another process does; return as `go`."""
-        with open_ledger(self.folder / "ledger.db") as ledger:
+        with open_ledger(self.folder / "ledger.db", self.operator) as ledger:
             roster = self._roster(ledger, grid)
             view = job_view("job-1", ledger.entries())
             roster.descriptions |= {name: entry.document for name, entry in view.enrolments.items()}

@@ -46,9 +46,9 @@ class Commanded(Setting):
     """The audition job of four, with an operator who gives commands from elsewhere."""
 
     def command(self, kind, why="", **fields):
-        with open_ledger(self.folder / "ledger.db") as book:
+        key = kept_key(self.folder / "operator")
+        with open_ledger(self.folder / "ledger.db", key) as book:
             name = job_name(book, self.job, self.seed)
-            key = kept_key(self.folder / "operator")
             return give_command(book, name, key, lambda: new_command(kind, name, "Olga", why, **fields))
 
     def commanding(self, word, nth, kind, why="", **fields):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ledgers import KEY
 from truthfl.ledger.book import open_ledger
 
 pytest_plugins = ["postgresql"]
@@ -17,7 +18,7 @@ def where(request, tmp_path):
 
 @pytest.fixture
 def ledger(where):
-    with open_ledger(where) as opened:
+    with open_ledger(where, KEY) as opened:
         yield opened
 
 
@@ -25,7 +26,7 @@ def ledger(where):
 def file(tmp_path):
     """A SQLite file with three entries, closed."""
     path = tmp_path / "ledger.db"
-    with open_ledger(path) as ledger:
+    with open_ledger(path, KEY) as ledger:
         for number in range(3):
             ledger.append("cats", "round", str(number), {"round": number})
     return path

@@ -2,9 +2,19 @@
 
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from sqlalchemy import create_engine
 
 from truthfl.ledger.entry import Item
+from truthfl.ledger.row_keys import row_key_fields
+from truthfl.ledger.signing import public_line
+
+KEY = ec.derive_private_key(7, ec.SECP384R1())  # the operator's, the same in all processes
+
+
+def opening(key=KEY, **fields):
+    """The document of a row that opens a job of this operator."""
+    return {"job": {}, "operator_key": public_line(key), **row_key_fields(key), **fields}
 
 
 def settlement(job="cats", clients=5):

@@ -111,7 +111,7 @@ def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):
         "loss": loss,
         "accuracy": accuracy,
     }
-    with open_ledger(Path(folder) / "ledger.db") as book:
+    with open_ledger(Path(folder) / "ledger.db", operator) as book:
         book.append(offer.job.name, "job", "job", {"commitment": offer.job.commitment})
         book.append(offer.job.name, "offer", offer.key, offer.envelope())
         book.append(offer.job.name, "answer", offer.key, answer)

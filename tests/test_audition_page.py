@@ -5,7 +5,6 @@ import math
 from statistics import NormalDist
 
 import httpx
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +13,8 @@ from audition_papers import LIES, RECIPE, TERMS, AuditionedAda, an_audition_offe
 from messages import told
 from participants import an_offer, changed, draw_pictures, written
 from test_labeling_page import DESKTOP, DIGITS, PHONE, axe, browser, looking  # noqa: F401
-from truthfl.learning.array_files import npz_bytes
 from truthfl.ledger import participant_folder
+from truthfl.ledger.audition_record import COMMITTED, arrival_word, note_commitment, note_opening
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
 from truthfl.ledger.tried_lies import TriedLie
@@ -216,11 +215,10 @@ def test_a_receipt_for_another_model_than_her_own_does_not_hold(ada):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer, solo_loss=1.02)
-    kept = ada.home / "auditions" / f"{offer.hash}.npz"
-    kept.parent.mkdir()
-    kept.write_bytes(npz_bytes({"salt": np.zeros(32, np.uint8), "model": np.zeros(3, np.float32)}))
+    note_commitment(ada.home, offer.hash, "34" * 32)
+    note_opening(ada.home, offer, "00" * 32, arrival_word(offer, COMMITTED, "34" * 32, ada.operator))
     fault = document_views.receipt_check(ada.home, ada.key)["fault"]
-    assert fault == "its audition is of another model than the one that your computer trained"
+    assert fault == "its audition is of another model than the one that your computer sent"
 
 
 BAD_TERMS = [

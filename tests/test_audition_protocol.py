@@ -7,14 +7,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import typer
 from flwr.app import Array, ArrayRecord, Error, Message, RecordDict
 
 from audition_jobs import QUICK, Meddler, Plans, Setting, audition_job, audition_job_file, other_reply
 from known_plans import known_plans  # noqa: F401
 from messages import told
 from test_ledger_tampering import rewritten
-from truthfl.federation.participant.kept_audition import keep_audition, read_audition
+from truthfl.cli.ledger import check as check_command
+from truthfl.errors import InputError
+from truthfl.federation.participant.kept_audition import keep_audition
 from truthfl.federation.participant.node_settings import ACCEPT_IF_IT_PAYS, Settings, decision
+from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.audit import audit, published_files, solo_file
 from truthfl.federation.protocol.messages import (
     AUDITION_COMMIT,
@@ -44,14 +48,18 @@ from truthfl.learning.profile import Profile
 from truthfl.learning.solo_test import solo_losses
 from truthfl.learning.solo_training import train_alone
 from truthfl.learning.training import train
+from truthfl.ledger import job_receipts
 from truthfl.ledger import participant_folder as papers
+from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import RoundRecord, open_rounds
+from truthfl.ledger.row_keys import row_key, sign_row
 from truthfl.ledger.signing import read_key
+from truthfl.ledger.solo_evidence import NOT_OPENED
 from truthfl.ledger.terms import offer_from
 from truthfl.mechanism.observation import Observation
 from truthfl.page.receipt_check import own_receipt_fault
@@ -186,7 +194,7 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
         assert over is False
         assert f"The model has a loss of {row['solo_loss']:.2f}; " in sentence
         assert "once in 10,000 times" in sentence
-        assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,.2f} cent.")
+        assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,} cent.")
         assert row["reason"] in sentence
 
 
@@ -323,6 +331,52 @@ def test_a_bad_audition_is_refused_with_a_reason_and_the_job_goes_on(name, tmp_p
     assert "Ben" not in found.asked_in(found.rounds[0])
 
 
+STRUCK = "your computer sent the model that it trained alone, and by the receipt none was taken"
+SIGNED = "; THE OPERATOR SIGNED THAT IT ARRIVED, and your folder has that"
+
+
+@pytest.mark.parametrize(("lie", "found_out"), [("denied", SIGNED), ("no word", ""), ("no commitment", SIGNED)])
+def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
+    tmp_path, plans, monkeypatch, capsys, lie, found_out
+):
+    """The receipt holds by itself, and so does the ledger; Ben's computer has another record."""
+    record, say_late = auditions._record_results, NOT_OPENED
+    if lie == "no word":
+        monkeypatch.setattr(auditions, "_confirm_openings", lambda *_: None)
+
+    def without_ben(roster, agreement, opened, refusals, *more):
+        refusals.of_client["Ben"] = say_late
+        return record(roster, agreement, {name: one for name, one in opened.items() if name != "Ben"}, refusals, *more)
+
+    monkeypatch.setattr(auditions, "_record_results", without_ben)
+    if lie == "no commitment":
+        monkeypatch.setattr(job_receipts, "_audition_part", lambda offer, view: struck(offer, view))
+    setting = Setting(tmp_path, plans)
+    found = setting.go()
+    assert (found.settlements["Ben"].document["pay"], held(setting, found)) == (0, None)
+    home = setting.people[BEN].folder
+    (receipt,) = papers.receipts(home)
+    assert receipt_fault(receipt) is None
+    if lie != "no commitment":
+        assert own_receipt_fault(home, receipt, None) == f"{STRUCK} (No model was taken: {say_late}.){found_out}"
+        (file,) = (home / "receipts").iterdir()
+        with pytest.raises(typer.Exit):
+            check_command(str(setting.folder / "ledger.db"), receipt=file, anchor=None, model=None, test=None, job=None)
+        assert f"{STRUCK} (No model was taken: {say_late}.){found_out}" in capsys.readouterr().out
+    else:
+        fault = own_receipt_fault(home, receipt, None)
+        assert fault.startswith("your computer sent the commitment to your model, and by the receipt none came")
+        assert fault.endswith(found_out)
+    others = setting.people[FIRST_NODE].folder
+    assert own_receipt_fault(others, papers.receipts(others)[0], None) is None
+
+
+def struck(offer, view):
+    """Of Ben's audition, without the commitment."""
+    committed = None if offer.client.name == "Ben" else view.commitments[offer.client.name].document
+    return {"commitment": committed, "result": view.auditions[offer.client.name].document}
+
+
 @pytest.mark.parametrize("action", [AUDITION_COMMIT, AUDITION_OPEN])
 def test_of_two_the_first_counts(action, tmp_path, plans, honest):
     setting = Setting(tmp_path, plans)
@@ -358,9 +412,13 @@ def test_an_untrained_model_is_empty(tmp_path, plans):
     setting = Setting(tmp_path, plans)
     ben = setting.people[BEN]
     start = setting.scene.federated.model.init(5)
-    ben.commit_audition = lambda offer: audition_commitment(
-        offer, keep_audition(ben.folder, offer, start).salt, read_audition(ben.folder, offer).model
-    )
+    commit = ben.commit_audition
+
+    def commit_to_start(offer):
+        keep_audition(ben.folder, offer, start)
+        return commit(offer)
+
+    ben.commit_audition = commit_to_start
     found = setting.go()
     assert [entry.document["reason"] for entry in found.rejections] == [
         "empty: it is the model from which training starts"
@@ -458,6 +516,12 @@ def asked_too(document):
     document["asked"] = ["Ada", "Ben", "Dora"]
 
 
+def signed_anew(entries, setting):
+    """The rows with signatures of their operator."""
+    key = row_key(read_key(setting.folder / "operator"))
+    return [replace(entry, signature=sign_row(key, entry.hash)) for entry in entries]
+
+
 @pytest.mark.parametrize(
     ("kind", "key", "change", "what"),
     [
@@ -465,7 +529,7 @@ def asked_too(document):
         ("audition", "Ada", other("level_shift", 0.5), "the level's shift is"),
         ("audition", "Ben", no_longer_stopped, "whether she passed is not what her offer says"),
         ("audition", "Ben", other("offer", "ab" * 32), "it is of another client or offer"),
-        ("audition", "Ben", other("model", None), "it has a model and no loss"),
+        ("audition", "Ben", other("model", None), "it has a loss and no model"),
         ("commitment", "Cleo", other("client", "Ada"), "it is of another client or offer"),
         ("settlement", "Ada", other("level_shift", 0.5), "recomputed it is"),
         ("settlement", "Ada", other("solo_loss", 0.1), "recomputed it is"),
@@ -477,7 +541,7 @@ def asked_too(document):
     ],
 )
 def test_a_changed_row_is_found(kind, key, change, what, stopped):
-    fault = check(rewritten(stopped[0].entries(), kind, key, change))
+    fault = check(signed_anew(rewritten(stopped[0].entries(), kind, key, change), stopped[0]))
     assert fault is not None
     assert what in fault.message
 
@@ -485,7 +549,7 @@ def test_a_changed_row_is_found(kind, key, change, what, stopped):
 def test_a_job_without_its_auditions_is_found(stopped):
     entries = [entry for entry in stopped[0].entries() if entry.kind != "audition"]
     chained = rewritten([replace(entry, sequence=i + 1) for i, entry in enumerate(entries)], "", "", None)
-    assert "it comes before the auditions" in check(chained).message
+    assert "it comes before the auditions" in check(signed_anew(chained, stopped[0])).message
 
 
 def test_a_changed_solo_model_is_found(stopped, tmp_path):
@@ -714,11 +778,14 @@ def test_a_participant_commits_once(honest, tmp_path):
     ada, offer = setting.people[FIRST_NODE], found.agreement.offers[0]
     committed = found.commitments["Ada"].document["commitment"]
     assert ada.commit_audition(offer.hash) == committed
-    kept = ada.open_audition(offer.hash)
+    operator = read_key(setting.folder / "operator")
+    with pytest.raises(InputError, match="did not sign that the commitment of this audition arrived"):
+        ada.open_audition(offer.hash, arrival_word(offer, OPENED, committed, operator))
+    kept = ada.open_audition(offer.hash, arrival_word(offer, COMMITTED, committed, operator))
     assert audition_commitment(offer.hash, kept.salt, kept.model) == committed
     assert keep_audition(ada.folder, offer.hash, kept.model + 1).salt == kept.salt
     elsewhere = replace(ada, folder=tmp_path, accepted_offers={})
-    assert "no model was committed to" in told(elsewhere.open_audition, offer.hash)
+    assert "no model was committed to" in told(elsewhere.open_audition, offer.hash, {})
     assert "this offer was not accepted here" in told(elsewhere.commit_audition, offer.hash)
     assert "no hash of an offer" in told(elsewhere.commit_audition, "../offers/x")
 

@@ -72,7 +72,7 @@ def test_a_command_of_another_key_or_without_signature_is_refused():
 
 
 def test_of_two_who_command_at_the_same_time_the_second_decides_again(tmp_path):
-    with open_ledger(tmp_path / "ledger.db") as book, open_ledger(tmp_path / "ledger.db") as other:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book, open_ledger(tmp_path / "ledger.db", KEY) as other:
         decided = []
 
         def decide():
@@ -117,7 +117,7 @@ class Rows:
     """A ledger's commands to job-1, given by hand."""
 
     def __init__(self, folder):
-        self.book = open_ledger(folder / "ledger.db")
+        self.book = open_ledger(folder / "ledger.db", KEY)
 
     def give(self, kind, **fields):
         give_command(self.book, "job-1", KEY, lambda: new_command(kind, "job-1", "Olga", **fields))

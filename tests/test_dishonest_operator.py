@@ -10,9 +10,11 @@ import pytest
 
 from audition_jobs import Meddler
 from commands import truthfl
+from ledgers import KEY, opening
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
+from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
 from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -35,6 +37,7 @@ from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import FORMAT
 from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
@@ -63,7 +66,7 @@ class Federation:
     def go(self, name="digits-1", change=None):
         grid = grid_of(self.people)
         with open_ledger(self.folder / "ledger.db") as ledger:
-            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED)
+            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED, simulated=True)
             grid = grid if change is None else Meddler(grid, change)
             return conduct_job(grid, self.job, name, operator, self.make_plan, lambda *_: None)
 
@@ -106,7 +109,7 @@ def retold(finished, folder, change, client="Ada"):
 
     change(kind, key, document) returns the new row's kind, key and document.
     """
-    with open_ledger(folder / "retold.db") as ledger:
+    with open_ledger(folder / "retold.db", finished.key) as ledger:
         for entry in finished.entries():
             if entry.kind == "settlement":
                 break
@@ -260,11 +263,31 @@ def test_offers_are_signed_and_others_are_refused(finished):
     assert "is no offer" in told(ada.answer_offer, forged)
     stolen = {"document": unsigned.document(), "signature": offer.signature}
     assert "its signature is not of the operator's key" in told(ada.answer_offer, stolen)
-    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": 3})
+    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": FORMAT + 1})
     other = new_key()
     assert "another operator's key" in told(signed_offer, unsigned, other)
     elsewhere = changed(offer, operator_key=public_line(other))
     assert "had offers of another operator's key" in told(ada.answer_offer, signed_offer(elsewhere, other).envelope())
+
+
+def test_an_offer_of_another_key_than_the_invitations_is_refused_and_told(tmp_path, monkeypatch):
+    said, put_news = [], participant_folder.put_news
+
+    def heard(home, words, **how):
+        said.append((home, words))
+        put_news(home, words, **how)
+
+    monkeypatch.setattr(participant_folder, "put_news", heard)
+    federation = Federation(tmp_path, answer_seconds=0.5)
+    federation.make_plan = lambda job, side: job.plan(side, QUICK)
+    ada = federation.people[ADA]
+    ada.operator, federation.people[BEN].operator = public_line(new_key()), public_line(federation.key)
+    found = federation.go()
+    assert participant_folder.offers(ada.folder) == []
+    assert {home for home, words in said if words == OTHER_OPERATOR} == {ada.folder}
+    assert found.finished
+    assert "Ada" not in found.settlements
+    assert "Ben" in found.settlements
 
 
 def test_zeros_every_round_and_round_a_million_are_refused(federation, monkeypatch):
@@ -321,8 +344,9 @@ def test_her_receipt_is_not_crowded_out_by_others_of_her_name_and_their_rows_are
     with monkeypatch.context() as patch:
         patch.setattr(receipt_delivery, "_deliver", lambda *_: None)
         federation.go()
-    with open_ledger(federation.folder / "ledger.db") as book:
+    with open_ledger(federation.folder / "ledger.db", KEY) as book:
         for number in range(receipt_delivery.MOST_MISSED):
+            book.append(f"other-{number}", "job", "job", opening())
             book.append(f"other-{number}", "enrolment", "Ada", {"public_key": "another"})
             book.append(f"other-{number}", "receipt", "Ada", {})
     asked, entries = [], Ledger.entries

@@ -9,6 +9,7 @@ from flwr.app import Array, ConfigRecord, RecordDict
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
+import ledgers
 from audition_jobs import Meddler, other_reply
 from commands import truthfl
 from messages import told
@@ -70,7 +71,7 @@ class Job:
 
     def enrolled(self, grid=None):
         """The names of those who are taken in, the rejections, and the sentence that Ben is told."""
-        with open_ledger(self.folder / "ledger.db") as book:
+        with open_ledger(self.folder / "ledger.db", ledgers.KEY) as book:
             shape, server = (8, 8, 1), self.job.server
             roster = Roster(
                 grid or self.grid, book, "j", self.job.clients.name, server, shape, limits=limits_of(self.job)
@@ -194,7 +195,7 @@ def test_one_sample_of_many_is_not_paid_a_fortune(tmp_path, plans):
 def test_what_an_earlier_server_let_in_is_left_out_when_the_command_is_given_again(tmp_path, plans):
     setting = Job(tmp_path, plans)
     ben = setting.people[BEN]
-    with open_ledger(setting.folder / "ledger.db") as book:
+    with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
         name = job_name(book, setting.job, 5)
         let_in = {"name": "Ben", "samples": 1, "public_key": public_line(ben.key), "sample_cost": 1e-29}
         book.append(name, "enrolment", "Ben", let_in)
@@ -339,9 +340,9 @@ def test_an_offer_with_texts_that_steer_a_terminal_is_not_answered(changes, faul
 
 
 def test_tables_and_errors_show_escape_codes_as_letters(tmp_path):
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", ledgers.KEY) as book:
         rejection = {"stage": "enrolment", "round": None, "client": None, "node": "7", "reason": "\x1b[2Jold"}
-        book.append("j\x1b[1m", "job", "job", {})
+        book.append("j\x1b[1m", "job", "job", ledgers.opening())
         book.append("j\x1b[1m", "rejection", "k\x1b[31m", rejection)
     for words in (["ledger", "show", "ledger.db"], ["ledger", "show", "ledger.db", "--rows"], ["ledger", "\x1b[2J"]):
         done = truthfl(*words, cwd=tmp_path)

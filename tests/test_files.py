@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 
 import truthfl
+from participants import an_offer
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.protocol.audit import publish_model
 from truthfl.federation.protocol.operator_folder import kept_draws, write_failure
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
-from truthfl.files import write_file
+from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.learning.images import LabeledImages
 from truthfl.ledger import participant_folder
+from truthfl.ledger.audition_record import note_commitment
+from truthfl.ledger.round_record import RoundRecord, open_rounds
 from truthfl.ledger.signing import new_key, read_key, write_key
 from truthfl.samples.kept_order import in_kept_order
 from truthfl.samples.open_samples import open_samples
@@ -81,7 +84,7 @@ def test_of_several_writers_exactly_one_wins(tmp_path, monkeypatch, links):
 
 def test_a_private_file_is_private_from_its_first_byte_on(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(os, "fsync", lambda handle: seen.append(stat.S_IMODE(os.fstat(handle).st_mode)))
+    monkeypatch.setattr(os, "fsync", lambda handle: seen.append(os.fstat(handle).st_mode))
     before = os.umask(0)
     try:
         write_file(tmp_path / "a", "secret", private=True)
@@ -90,7 +93,8 @@ def test_a_private_file_is_private_from_its_first_byte_on(tmp_path, monkeypatch)
         kept_draws(tmp_path)
     finally:
         os.umask(before)
-    assert seen[:2] == [0o600, 0o600]
+    files = [stat.S_IMODE(mode) for mode in seen if stat.S_ISREG(mode)]
+    assert files[:2] == [0o600, 0o600]
     for name in ("a", "key", "keys/server.key", "secrets.json"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
 
@@ -172,3 +176,46 @@ def test_nothing_else_writes_files_whole():
                 if writes and str(path.relative_to(SOURCE)) not in named:
                     found.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
     assert found == []
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """The paths of files and folders for which somebody waited until they were on the disk."""
+    paths, fsync = [], os.fsync
+
+    def noted(handle):
+        paths.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return paths
+
+
+def test_what_a_participant_signed_and_got_is_on_the_disk_with_its_name(tmp_path, synced):
+    """Of papers, keys and rounds: the content, the name in its folder, and the folder in the one above."""
+    home, key = tmp_path / "home", new_key()
+    home.mkdir()
+    offer = an_offer(key, new_key())
+    participant_folder.put_offer(home, offer)
+    participant_folder.put_answer(home, offer, key, accepted=True)
+    participant_folder.put_final(home, offer, {"document": {}, "signature": ""})
+    participant_folder.put_receipt(home, {"document": {}}, offer.job.name)
+    note_commitment(home, offer.hash, "ab" * 32)
+    with open_rounds(home, offer.hash) as rounds:
+        rounds.append(RoundRecord(0, "ab" * 32, "cd" * 32))
+    names = ("offers", "agreements", "answers", "finals", "receipts", "auditions", "rounds")
+    for name in names:
+        folder = home / name
+        contents = [path for path in synced if path.parent == folder]
+        assert contents, f"nothing in {name} was waited for"
+        assert folder in synced[synced.index(contents[0]) :] or name == "rounds", f"no name in {name} was waited for"
+        assert folder in synced
+    assert synced.count(home) == len(names)  # once for each new folder
+
+
+def test_a_simulation_does_not_wait_for_the_disk(tmp_path, synced):
+    with without_waiting_for_disk():
+        participant_folder.put_offer(tmp_path / "home", an_offer(new_key(), new_key()))
+        with open_rounds(tmp_path / "home", "ab" * 32) as rounds:
+            rounds.append(RoundRecord(0, "ab" * 32, "cd" * 32))
+    assert synced == []

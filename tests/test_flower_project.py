@@ -10,6 +10,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import FedAvgM
 
+from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.errors import TruthflError
 from truthfl.federation.protocol.enrolment import Roster
@@ -57,7 +58,7 @@ def test_the_participants_of_the_example_bring_what_its_job_asks_for(tmp_path, m
     federation.task.write(path, replace(federation.clients_read.take(rows), labels=None))
     kept_key(tmp_path / "key")
     node = {"name": "Ada", "data": str(path), "home": str(tmp_path / "home"), "key": str(tmp_path / "key")}
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         grid = InProcessGrid(example.client, {10: node})
         roster = Roster(grid, book, "j", job.clients.name, job.server, None, task=job.task)
         roster.refresh()

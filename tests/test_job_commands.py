@@ -12,10 +12,12 @@ from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.live_clients import note_labels
 from truthfl.federation.protocol.live_status import OVER, LiveWriter, read_live_status
+from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import job_name
 from truthfl.ledger import participant_folder as papers
-from truthfl.ledger.book import open_ledger
+from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
+from truthfl.ledger.commands import new_command
 from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.server_stage import read_stage
@@ -168,21 +170,46 @@ def test_an_extension_gives_time_to_label_and_is_told(tmp_path, plans):
     assert_all_holds(setting, view)
 
 
-def test_a_command_of_somebody_else_is_ignored_refused_once_and_found(tmp_path, plans):
+def test_a_command_of_somebody_else_is_ignored_told_once_and_found(tmp_path, plans, capfd):
     setting = Commanded(tmp_path, plans)
 
     def forge():
         with open_ledger(setting.folder / "ledger.db") as book:
             name = job_name(book, setting.job, setting.seed)
-            document = {"kind": "end", "job": name, "by": "Eve", "why": "", "at": soon(0)}
-            book.append(name, "command", "1", signed(new_key(), document))
+        with open_ledger(setting.folder / "ledger.db", eve := new_key()) as book:
+            for number in range(1, 4):
+                give = new_command("end", name, "Eve")
+                book.append(name, "command", str(number), signed(eve, give.document()))
 
     view = setting.go(At(setting.grid, "train", 3, forge))
     assert len(view.rounds) == 12
+    assert [e for e in view.rejections if e.document["stage"] == "command"] == []
+    told = [line for line in capfd.readouterr().err.splitlines() if "counts for nothing" in line]
+    assert len(told) == 1
+    assert f"command '1' of job {view.name}, is not signed by the job's operator" in told[0]
+    with open_for_reading(setting.folder / "ledger.db", tell=lambda _: None) as book:
+        assert "the job's operator did not sign it" in check(book.rows()).message
+
+
+def test_an_old_command_is_not_obeyed_again_though_the_operator_signed_it(tmp_path, plans):
+    """Not even in a row that the operator's key signed: each command has its number, and the digest of the last."""
+    setting = Commanded(tmp_path, plans)
+
+    def pause_and_repeat():
+        setting.command("pause")
+        setting.command("resume")
+        key = kept_key(setting.folder / "operator")
+        with open_ledger(setting.folder / "ledger.db", key) as book:
+            name = job_name(book, setting.job, setting.seed)
+            book.append(name, "command", "3", book.entries(name, "command")[0].document)
+
+    view = setting.go(At(setting.grid, "train", 3, pause_and_repeat))
+    assert len(view.rounds) == 12
+    assert [command.kind for _, command in view.valid_commands] == ["pause", "resume"]
     assert [e.document["reason"] for e in view.rejections if e.document["stage"] == "command"] == [
-        "command 1: its signature is not of the job's operator"
+        "command 3: it is command 1, where 3 comes next"
     ]
-    assert "its signature is not of the job's operator" in check(setting.entries()).message
+    assert "it is command 1, where 3 comes next" in check(setting.entries()).message
 
 
 def test_the_live_status_tells_the_stage_and_each_client(tmp_path, plans):

@@ -9,6 +9,7 @@ import pytest
 
 from console_jobs import SEED, ConsoleJob
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY
 from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, require_format, stage_line
 from truthfl.cli.narrator import Narrator
 from truthfl.errors import InputError
@@ -73,7 +74,7 @@ def test_no_secret_is_in_any_line(entries, terms, log_format):
 
 @pytest.mark.parametrize("log_format", [TEXT, JSON])
 def test_what_strangers_wrote_is_made_plain(tmp_path, log_format):
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         bad = {"stage": "round", "round": 1, "client": "A\x1b[2J", "node": None, "reason": "a\nb\u202e"}
         lines = [log_line(book.append("j\x1b", "rejection", "1", bad), None, log_format)]
         lines.append(log_line(book.append("job", "round", "1", {"round": 1}), None, log_format))
@@ -108,7 +109,7 @@ def test_a_round_that_waits_is_a_warning():
 def test_stages_and_pauses_are_printed_among_the_entries(tmp_path, capsys):
     """Each once, however often its deadline is told; by time, between the rows."""
     live = LiveWriter(None, "job")
-    with open_ledger(tmp_path / "ledger.db") as book, Narrator(book, "job", JSON, live):
+    with open_ledger(tmp_path / "ledger.db", KEY) as book, Narrator(book, "job", JSON, live):
         live.begin("enrolling", now())
         live.begin("enrolling", now())
         time.sleep(0.01)

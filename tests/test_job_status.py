@@ -7,6 +7,7 @@ import pytest
 
 from console_jobs import ConsoleJob, wait_for
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY, opening
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import job_watch as watching
@@ -89,7 +90,7 @@ def test_money_by_offers_and_payments(done, tmp_path):
     assert money.settled == sum(one.settled_pay for one in people) == money.due
     copy = tmp_path / "ledger.db"
     copy.write_bytes(done.ledger.read_bytes())
-    with open_ledger(copy) as book:
+    with open_ledger(copy, done.key) as book:
         advance(book, done.name, "Ada", "sent", "TX-1")
         advance(book, done.name, "Cleo", "sent", "TX-2")
         advance(book, done.name, "Cleo", "confirmed")
@@ -189,7 +190,7 @@ def test_a_stage_that_waits_has_a_deadline(tmp_path):
 
 def test_a_server_that_is_gone_does_not_run(done, tmp_path):
     live = replace(read_live_status(done.folder), at=now(), stage="training")
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", done.key) as book:
         for entry in entries_of(done.ledger)[:-20]:  # as far as the middle
             book.append(entry.job, entry.kind, entry.key, entry.document)
         assert live.is_current
@@ -207,7 +208,7 @@ def test_commands_change_what_is_told(done, tmp_path):
     """Pause and removal count when they are the operator's; a stranger's row is passed over."""
     copy = tmp_path / "ledger.db"
     kept = [entry for entry in entries_of(done.ledger) if entry.kind in ("job", "enrolment", "plan", "offer")]
-    with open_ledger(copy) as book:
+    with open_ledger(copy, done.key) as book:
         for entry in kept:
             book.append(entry.job, entry.kind, entry.key, entry.document)
         status = job_status(book, done.name)
@@ -216,7 +217,8 @@ def test_commands_change_what_is_told(done, tmp_path):
             give_command(
                 book, done.name, done.key, lambda k=kind, f=fields: new_command(k, done.name, "her", "why", **f)
             )
-        give_command(book, done.name, new_key(), lambda: new_command("end", done.name, "him", "I say so"))
+        with open_ledger(copy, stranger := new_key(), lambda _: None) as own:
+            give_command(own, done.name, stranger, lambda: new_command("end", done.name, "him", "I say so"))
         status = job_status(book, done.name)
         assert (status.paused, status.ended) == (True, None)
         assert [(one.state, one.reason) for one in status.participants[2:]] == [
@@ -230,7 +232,7 @@ def test_commands_change_what_is_told(done, tmp_path):
 
 def test_rows_of_strangers_are_counted_and_made_plain(tmp_path):
     job = "job"
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         clients = {"name": ["Ada\x1b[2J", "Ben"]}
         book.append(job, "job", "job", {"job": {"clients": clients}, "operator_key": "k"})
         book.append(job, "round", "1", {"round": "one", "missing": 3})
@@ -270,9 +272,9 @@ def test_the_ledger_is_found_by_the_folder(tmp_path, done, monkeypatch):
 
 
 def test_of_a_ledger_that_operators_share_each_folder_shows_its_own_job(tmp_path):
-    with open_ledger(tmp_path / "shared.db") as book:
-        for name in ("hers-1", "his-1"):
-            book.append(name, "job", "job", {})
+    for name, key in (("hers-1", KEY), ("his-1", new_key())):
+        with open_ledger(tmp_path / "shared.db", key) as book:
+            book.append(name, "job", "job", opening(key))
     for job in ("hers-1", "his-1", "next-1"):
         folder = tmp_path / job
         folder.mkdir()

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import kept_jobs
 from truthfl.federation.protocol.kept_jobs import JobSource, choose_job, kept_job, kept_job_names
-from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.operator_folder import lock_folder
 from truthfl.federation.protocol.server import job_name
 from truthfl.ledger.book import open_ledger
@@ -26,14 +26,14 @@ def source(text, *, seed=None, contract=""):
 
 def begun(folder, text, **how):
     """A job that is kept, and whose first row is in the ledger."""
-    with open_ledger(folder / "ledger.db") as book:
+    with open_ledger(folder / "ledger.db", KEY) as book:
         kept = choose_job(folder, book, source(text, **how))
         book.append(kept.name, "job", "job", {"job": kept.job.document()})
     return kept
 
 
 def chosen(folder, text, *, new=False, **how):
-    with open_ledger(folder / "ledger.db") as book:
+    with open_ledger(folder / "ledger.db", KEY) as book:
         return choose_job(folder, book, source(text, **how), new=new)
 
 
@@ -84,20 +84,6 @@ def test_after_completion_the_same_is_shown_and_another_is_refused(tmp_path, tex
         chosen(tmp_path, text.replace("rounds = 30", "rounds = 31"))
 
 
-def test_a_server_that_was_stopped_before_it_sent_the_receipts_goes_on_with_them(tmp_path, text, monkeypatch):
-    first = begun(tmp_path, text)
-    monkeypatch.setattr(kept_jobs, "is_complete", lambda *_: True)
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append(first.name, "receipt", "Ada", {})
-    for stage, complete in ((TESTING, False), (OVER, True)):
-        with LiveWriter(tmp_path, first.name) as live:
-            live.begin(stage)
-        assert chosen(tmp_path, text).complete is complete
-    with LiveWriter(tmp_path, "another") as live:
-        live.begin(TESTING)
-    assert chosen(tmp_path, text).complete
-
-
 def test_files_that_are_not_the_signed_ones_stop_the_job(tmp_path, text):
     first = begun(tmp_path, text)
     kept = tmp_path / "jobs" / first.name / "job.toml"
@@ -115,7 +101,7 @@ def test_files_that_are_not_the_signed_ones_stop_the_job(tmp_path, text):
 def test_a_job_of_an_earlier_version_goes_on(tmp_path, text):
     draws = {"seed": 77, "secret": "ab" * 32}
     (tmp_path / "secrets.json").write_text(json.dumps(draws))
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         job = source(text).job()
         name = job_name(book, job, 77)
         book.append(name, "job", "job", {"job": job.document()})

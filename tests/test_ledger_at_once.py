@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import text
 
-from ledgers import raw, settlement
+from ledgers import KEY, raw, settlement
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.ledger import database as database_module
@@ -26,7 +26,7 @@ def settle_anew(where, start=None):
     """A writer of its own, as another process would be."""
     if start is not None:
         start.wait()
-    with open_ledger(where) as ledger:
+    with open_ledger(where, KEY) as ledger:
         return [entry.hash for entry in ledger.append_all(settlement())]
 
 
@@ -36,7 +36,7 @@ def settle_many_times(where, start, told_back):
 
 def everything_once(where, items):
     with open_for_reading(where) as ledger:
-        entries = ledger.entries()
+        entries = ledger.rows()
     assert [entry.unique_key for entry in entries] == [(item.job, item.kind, item.key) for item in items]
     assert broken_link(entries) is None
     return [entry.hash for entry in entries]
@@ -82,7 +82,7 @@ def test_processes_that_settle_at_once_settle_once(where):
 def test_the_keys_alone_guarantee_it(where, monkeypatch):
     """Without the lock that keeps writers apart, they run into the unique keys, and still settle once."""
     monkeypatch.setattr(database_module, "WRITING", "no lock")
-    open_ledger(where).close()
+    open_ledger(where, KEY).close()
     start = threading.Barrier(8)
     with ThreadPoolExecutor(8) as pool:
         told_back = list(pool.map(lambda _: settle_anew(where, start), range(8)))
@@ -93,7 +93,7 @@ def test_patience_ends(file, monkeypatch):
     monkeypatch.setattr(database_module, "MAX_ATTEMPTS", 3)
     monkeypatch.setattr("truthfl.ledger.sqlite.LOCK_WAIT_S", 0.01)
     holder = sqlite3.connect(file, isolation_level=None)
-    with open_ledger(file) as ledger:
+    with open_ledger(file, KEY) as ledger:
         holder.execute("BEGIN IMMEDIATE")
         busy = told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
         assert busy == f"{file} is too busy (database is locked); try again later."
@@ -119,7 +119,7 @@ def test_several_ledgers_may_be_made_at_once(tmp_path):
 
     def make(number):
         start.wait()
-        with open_ledger(tmp_path / str(number)) as ledger:
+        with open_ledger(tmp_path / str(number), KEY) as ledger:
             return ledger.append("a", "job", "a", {}).sequence
 
     with ThreadPoolExecutor(8) as pool:
@@ -127,7 +127,7 @@ def test_several_ledgers_may_be_made_at_once(tmp_path):
 
 
 def test_a_broken_line_to_the_server_is_made_anew(postgresql_database):
-    with open_ledger(postgresql_database) as ledger:
+    with open_ledger(postgresql_database, KEY) as ledger:
         first = ledger.append("a", "job", "a", {})
         pooled = ledger._database.engine.raw_connection()
         with socket.socket(fileno=os.dup(pooled.driver_connection.fileno())) as line:
@@ -137,7 +137,7 @@ def test_a_broken_line_to_the_server_is_made_anew(postgresql_database):
 
 
 def test_a_server_that_ends_a_connection_is_asked_again(postgresql_database):
-    with open_ledger(postgresql_database) as ledger:
+    with open_ledger(postgresql_database, KEY) as ledger:
         first = ledger.append("a", "job", "a", {})
         engine = raw(postgresql_database)
         with engine.connect() as connection:

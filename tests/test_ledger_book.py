@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from ledgers import raw, settlement
+from ledgers import KEY, raw, settlement
 from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import open_for_reading, open_ledger
@@ -85,13 +85,13 @@ def test_more_items_than_one_question_can_ask_for(ledger):
 
 
 def test_a_ledger_is_there_again_when_opened_again(where):
-    with open_ledger(where) as ledger:
+    with open_ledger(where, KEY) as ledger:
         written = ledger.append_all(settlement())
-    with open_ledger(where) as ledger:
+    with open_ledger(where, KEY) as ledger:
         assert ledger.entries() == written
         assert ledger.append("cats", "receipt", "Ada", {}).previous == written[-1].hash
     with open_for_reading(where) as ledger:
-        assert ledger.entries()[:-1] == written
+        assert ledger.rows()[:-1] == written
 
 
 def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):

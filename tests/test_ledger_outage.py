@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from commands import truthfl
 from cutting_proxy import cutting_proxy
 from known_plans import known_plans  # noqa: F401
-from ledgers import settlement
+from ledgers import KEY, settlement
 from messages import told
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
@@ -86,7 +86,7 @@ def test_a_job_goes_on_when_the_database_is_back(own_postgresql, tmp_path, capfd
 
 def test_many_threads_wait_and_one_of_them_tells(own_postgresql):
     sentences = []
-    with open_ledger(own_postgresql.address, sentences.append) as ledger:
+    with open_ledger(own_postgresql.address, KEY, sentences.append) as ledger:
         ledger.append("cats", "job", "own", {})
         own_postgresql.stop_at_once()
         with ThreadPoolExecutor(8) as pool:
@@ -105,10 +105,10 @@ def test_many_threads_wait_and_one_of_them_tells(own_postgresql):
 def test_an_append_whose_commit_was_not_answered_is_there_once(own_postgresql, tmp_path, server_hears):
     """Whether the server committed or not, is found by the rows' keys when the connection is made anew."""
     address = make_url(own_postgresql.address)
-    open_ledger(own_postgresql.address).close()
+    open_ledger(own_postgresql.address, KEY).close()
     with cutting_proxy(own_postgresql.folder, tmp_path, server_hears=server_hears) as (armed, cut):
         through_proxy = address.set(query={"host": str(tmp_path)}).render_as_string(hide_password=False)
-        with open_ledger(through_proxy) as ledger:
+        with open_ledger(through_proxy, KEY) as ledger:
             armed.set()
             written = ledger.append_all(settlement())
             assert cut.is_set()
@@ -119,7 +119,7 @@ def test_an_append_whose_commit_was_not_answered_is_there_once(own_postgresql, t
 def test_a_writer_that_was_cut_off_does_not_keep_the_others_out(own_postgresql, monkeypatch):
     """Its server does not know that it is gone; its lock ends with its silence."""
     monkeypatch.setattr(postgresql_module, "IDLE_S", 1)
-    with open_ledger(own_postgresql.address) as silent, open_ledger(own_postgresql.address) as other:
+    with open_ledger(own_postgresql.address, KEY) as silent, open_ledger(own_postgresql.address, KEY) as other:
         with suppress(DBAPIError), silent._database.writing():
             began = time.monotonic()
             assert other.append("cats", "job", "own", {}).sequence == 1
@@ -128,7 +128,7 @@ def test_a_writer_that_was_cut_off_does_not_keep_the_others_out(own_postgresql, 
 
 
 def test_waiting_ends_with_the_ledger(own_postgresql):
-    ledger = open_ledger(own_postgresql.address, lambda _: None)
+    ledger = open_ledger(own_postgresql.address, KEY, lambda _: None)
     own_postgresql.stop_at_once()
     with ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(told, ledger.head, kind=ServiceError)
@@ -186,5 +186,5 @@ def test_a_database_that_never_answered_is_not_waited_for(own_postgresql, tmp_pa
             assert len(done.stderr.splitlines()) == 1
             assert not re.search(r"FATAL|psycopg|Error|connection failed|wrong", done.stderr)
             assert time.monotonic() - began < 20
-    with open_ledger(url.set(password="right").render_as_string(hide_password=False)) as ledger:
+    with open_ledger(url.set(password="right").render_as_string(hide_password=False), KEY) as ledger:
         assert ledger.head() is None

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgers import KEY
 from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.book import open_ledger
@@ -36,7 +37,7 @@ AMOUNTS = {"Ada": 1250, "Ben": -300, "a/1": 0}
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger(request, tmp_path):
     where = tmp_path / "ledger.db" if request.param == "sqlite" else request.getfixturevalue("postgresql_database")
-    with open_ledger(where) as opened:
+    with open_ledger(where, KEY) as opened:
         settled = [Item("cats", "settlement", client, {"pay": pay}) for client, pay in AMOUNTS.items()]
         opened.append_all([*settled, *due_items("cats", AMOUNTS, "EUR")])
         yield opened
@@ -44,7 +45,7 @@ def ledger(request, tmp_path):
 
 @pytest.fixture(scope="module")
 def one_ledger(tmp_path_factory):
-    with open_ledger(tmp_path_factory.mktemp("one") / "ledger.db") as opened:
+    with open_ledger(tmp_path_factory.mktemp("one") / "ledger.db", KEY) as opened:
         yield opened
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ledgers import raw
+from ledgers import KEY, raw
 from messages import told
 from truthfl.errors import ServiceError
 from truthfl.ledger.book import open_for_reading, open_ledger
@@ -24,21 +24,21 @@ def folder_bytes(folder):
 def test_reading_changes_nothing(file):
     before = folder_bytes(file.parent)
     with open_for_reading(file) as ledger:
-        assert [entry.document["round"] for entry in ledger.entries()] == [0, 1, 2]
+        assert [entry.document["round"] for entry in ledger.rows()] == [0, 1, 2]
         assert "you may not write to it" in told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
     assert folder_bytes(file.parent) == before
     assert list(before) == ["ledger.db"]
 
 
 def test_reading_beside_a_writer_sees_what_it_writes(file):
-    with open_ledger(file) as writer:
+    with open_ledger(file, KEY) as writer:
         writer.append("cats", "round", "3", {"round": 3})
         before = folder_bytes(file.parent)
         with open_for_reading(file) as reader:
-            assert len(reader.entries()) == 4
+            assert len(reader.rows()) == 4
             assert folder_bytes(file.parent) == before
             writer.append("cats", "round", "4", {"round": 4})
-            assert len(reader.entries()) == 5
+            assert len(reader.rows()) == 5
             assert "you may not write to it" in told(reader.append, "a", "job", "a", {}, kind=ServiceError)
 
 
@@ -46,14 +46,14 @@ def test_reading_what_a_crash_left(file, tmp_path):
     """What was committed is there, though it is not in the main file yet."""
     left = tmp_path / "left"
     left.mkdir()
-    with open_ledger(file) as writer:
+    with open_ledger(file, KEY) as writer:
         writer.append("cats", "round", "3", {"round": 3})
         for suffix in ("", "-wal"):
             shutil.copy(f"{file}{suffix}", left)
     before = folder_bytes(left)
     assert set(before) == {"ledger.db", "ledger.db-wal"}
     with open_for_reading(left / "ledger.db") as reader:
-        assert len(reader.entries()) == 4
+        assert len(reader.rows()) == 4
     assert folder_bytes(left) == before
     assert not (left / "ledger.db-shm").exists()
 
@@ -72,7 +72,7 @@ def test_reading_leaves_no_copy_behind(file, tmp_path, monkeypatch):
 
 def test_a_reader_on_postgresql_cannot_write(postgresql_database):
     assert "holds no ledger; name one that a job wrote" in told(open_for_reading, postgresql_database)
-    open_ledger(postgresql_database).close()
+    open_ledger(postgresql_database, KEY).close()
     with open_for_reading(postgresql_database) as ledger:
         assert "read-only transaction" in told(ledger.append, "a", "job", "a", {}, kind=ServiceError)
 
@@ -122,7 +122,7 @@ def test_addresses_that_are_none(tmp_path):
     cannot = "the ledger's address cannot be read; it must look like postgresql://user@host/database."
     assert told(open_ledger, "://secret") == cannot
     assert told(open_ledger, "postgresql://u:secret@h:port/d") == cannot
-    with open_ledger(f"sqlite:///{tmp_path}/by address.db") as ledger:
+    with open_ledger(f"sqlite:///{tmp_path}/by address.db", KEY) as ledger:
         assert ledger.name == f"{tmp_path}/by address.db"
 
 
@@ -154,7 +154,7 @@ def test_a_table_of_somebody_else_is_left_alone(where):
 
 
 def test_a_ledger_of_another_version_is_left_alone(where):
-    open_ledger(where).close()
+    open_ledger(where, KEY).close()
     engine = raw(where)
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
@@ -164,14 +164,14 @@ def test_a_ledger_of_another_version_is_left_alone(where):
 
 
 def test_a_closed_ledger_says_so(file):
-    ledger = open_ledger(file)
+    ledger = open_ledger(file, KEY)
     ledger.close()
     ledger.close()
     assert told(ledger.entries) == f"the ledger {file} is closed; open it again."
 
 
 def test_a_ledger_is_not_handed_to_a_child(file, monkeypatch):
-    with open_ledger(file) as ledger:
+    with open_ledger(file, KEY) as ledger:
         with monkeypatch.context() as as_child:
             as_child.setattr("os.getpid", lambda: -1)
             assert told(ledger.head) == "this ledger was opened by another process; each must open its own."

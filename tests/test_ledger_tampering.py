@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from commands import truthfl
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.cli import ledger as cli_ledger
 from truthfl.errors import TruthflError
@@ -27,7 +28,8 @@ from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import link_hash, payload_digest
 from truthfl.ledger.receipts import receipt_fault
-from truthfl.ledger.signing import GROUP_ORDER
+from truthfl.ledger.row_keys import row_key, sign_row
+from truthfl.ledger.signing import GROUP_ORDER, write_key
 
 QUICK = PilotDesign(seeds=3, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
 COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
@@ -37,6 +39,7 @@ COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("tampering")
     job = read_job(small_job_file(made, "rounds = 30", "rounds = 5\nstep_size = 0.5"))
+    write_key(KEY, made / "out" / "operator")
     run_job(job, made / "out", design=QUICK)
     return made / "out"
 
@@ -165,13 +168,14 @@ def test_a_row_with_escape_codes_is_shown_without(file_bytes, tmp_path, capsys):
 
 def test_rows_of_unknown_kinds_are_named(entries):
     strange = replace(entries[-1], kind="gift")
-    fault = check([*entries[:-1], replace(strange, hash=link_hash(strange.link()))])
+    own_hash = link_hash(strange.link())
+    fault = check([*entries[:-1], replace(strange, hash=own_hash, signature=sign_row(row_key(KEY), own_hash))])
     assert "gift" in fault.message
     assert "it is of no kind that truthfl writes" in fault.message
 
 
 def rewritten(entries, kind, key, change):
-    """A book in which a row was changed by somebody who recomputes all hashes behind it."""
+    """A book in which a row was changed by an operator who recomputes all hashes behind it, and signs them."""
     made, previous = [], None
     for entry in entries:
         document = deepcopy(entry.document)
@@ -182,7 +186,8 @@ def rewritten(entries, kind, key, change):
         link = entry.link() | {"payload": payload_digest(payload, entry.salt), "previous": before}
         link.pop("hash")
         previous = link_hash(link)
-        made.append(replace(entry, payload=payload, previous=before, hash=previous))
+        signature = sign_row(row_key(KEY), previous)
+        made.append(replace(entry, payload=payload, previous=before, hash=previous, signature=signature))
     return made
 
 

@@ -1,6 +1,7 @@
 """Secure aggregation: the server sees sums, also when people drop out; what participants and operators may not do."""
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
@@ -313,6 +314,36 @@ def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_pat
         assert entry.document["missing"] == ([] if in_sum else ["client 4"])
 
 
+def of_query(reply, action):
+    return reply.metadata.message_type == f"query.{action}"
+
+
+@pytest.mark.parametrize(("action", "waited"), [(MASK_TERMS, []), (MASK_SHARES, [0, 1, 3, 7])])
+def test_somebody_who_leaves_questions_about_masks_open_is_waited_for_in_few_rounds(tmp_path, action, waited):
+    """Who does not confirm the terms of the masks is waited for once, and asked for no report."""
+    job, asked, begun = BareRounds(tmp_path, 5, rounds=12, seconds=0.5), [], time.monotonic()
+    push = job.grid.push_messages
+
+    def noted(messages):
+        sent = list(messages)
+        asked.extend(
+            message.content.config_records["truthfl"]["round"]
+            for message in sent
+            if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1004
+        )
+        return push(sent)
+
+    job.grid.push_messages = noted
+    silent = Meddler(
+        job.grid,
+        lambda reply: [] if of_query(reply, action) and reply.metadata.src_node_id == 1004 else [reply],
+    )
+    _, view = job.go(silent)
+    assert asked == waited
+    assert all(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+    assert time.monotonic() < begun + (0.5 * 6 if action == MASK_TERMS else 1.0 * 10)
+
+
 def garbage(job, node, value=None):
     """A grid on which one participant's masked reports are other numbers, with their own code."""
     rng = np.random.default_rng(3)
@@ -507,7 +538,7 @@ def test_nothing_is_told_before_all_who_are_left_signed_the_same_list(job):
         assert words in told(masks.shares, 1, [], wrong, theirs)
         assert words in told(masks.keys_of_missing, 1, [], wrong)
     assert "another list" in told(masks.keys_of_missing, 1, [4], complete)
-    assert "is not the last one" in told(masks.keys_of_missing, 2, [], complete)
+    assert "round 3 was not answered" in told(masks.keys_of_missing, 2, [], complete)
     told_shares = masks.shares(1, [], complete, theirs)
     assert set(told_shares) == {"shares"}
     assert set(told_shares["shares"]) == set("01234")
@@ -601,7 +632,8 @@ def test_which_lists_a_participant_does_not_sign(job):
     assert "names this participant" in told(masks.signed_list, 1, [0])
     assert "who is not asked" in told(masks.signed_list, 1, [9])
     assert "2 reports would be in the sum" in told(masks.signed_list, 1, [1, 2, 3])
-    assert "is not the last one" in told(masks.signed_list, 0, [1])
+    assert masks.signed_list(0, [1])["missing"] == []  # the list of a round that is over stays
+    assert "another list of who is missing in round 1" in told(masks.keys_of_missing, 0, [1], {})
     assert masks.signed_list(1, [1])["missing"] == [1]
     assert masks.signed_list(1, [2])["missing"] == [1, 2]
     assert "2 reports would be in the sum" in told(masks.signed_list, 1, [3])

@@ -9,6 +9,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord
 from audition_jobs import Meddler
 from bare_rounds import BareRounds
 from coded_replies import recoded
+from ledgers import KEY
 from messages import told
 from participants import Ada, an_offer
 from truthfl.federation.participant.client_app import require_from_operator
@@ -157,7 +158,7 @@ def test_one_connection_does_not_enrol_another_participant(tmp_path):
     job = BareRounds(tmp_path, 2)
     ada, ben = job.people[1000], job.people[1001]
     ben.describe = ada.describe
-    with open_ledger(tmp_path / "ledger.db") as ledger:
+    with open_ledger(tmp_path / "ledger.db", KEY) as ledger:
         roster = Roster(job.grid, ledger, "job-1", ("client 0", "client 1"), job.server, (8, 8, 1))
         roster.refresh()
         reasons = [entry.document["reason"] for entry in ledger.entries("job-1", "rejection")]

@@ -11,6 +11,7 @@ import pytest
 
 from console_jobs import ConsoleJob
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY, opening
 from truthfl.cli.status_output import status_lines
 from truthfl.console.metrics import CONTENT_TYPE, metrics_text
 from truthfl.console.serve_metrics import metrics_app, serve_metrics
@@ -94,8 +95,8 @@ def test_names_only_if_they_are_asked_for(done):
 
 def test_names_that_would_break_the_format(tmp_path):
     name = 'A"d\\a{x="1"} 2'
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append("job", "job", "job", {"job": {"clients": {"name": [name]}}, "operator_key": ""})
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("job", "job", "job", opening(job={"clients": {"name": [name]}}))
         status = job_status(book, "job", LiveStatus("job", at=now(), stage="enrolling"))
     found = parsed(metrics_text(status, by_client=True))
     assert found["truthfl_up"] == 1

@@ -14,7 +14,7 @@ from browsers import launched
 from busy_clock import within
 from console_jobs import ConsoleJob, wait_for
 from known_plans import known_plans  # noqa: F401
-from ledgers import raw
+from ledgers import KEY, opening, raw
 from test_labeling_page import DESKTOP, PHONE, axe, looking
 from truthfl.console.open_operator_page import open_operator_page
 from truthfl.federation.protocol.job_watch import job_watch
@@ -24,6 +24,7 @@ from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import read_time
+from truthfl.ledger.money import amount_text
 
 NOTICED = 3.0  # seconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"
@@ -193,7 +194,9 @@ def test_a_plan_that_waits_is_shown_and_answered(browser, tmp_path, answer):
         with page_of(console_job) as opened, looking(browser, opened.url) as page:
             page.wait_for_selector("#waiting:not([hidden])")
             plan = watched.waiting_plan()
-            assert f"{plan.total_expected:,.2f} {plan.currency} in all" in page.inner_text("#waiting-words")
+            words = page.inner_text("#waiting-words")  # money in whole cents, as the ledger has it
+            assert f"expected pay {amount_text(plan.total_expected, 1)} {plan.currency} in all" in words
+            assert amount_text(plan.offers[0].cost, 1) in page.inner_text("#waiting-offers").split()
             assert page.locator("#waiting-offers tr").count() == 4
             assert axe(page) == []
             give(page, answer, "as we said")
@@ -229,7 +232,7 @@ def test_a_dead_page_is_noticed(browser, done):
 
 def test_a_waiting_round_and_a_dead_server_are_noticed(browser, done, tmp_path):
     """A process that has written that it runs and for whom its round waits, and is killed."""
-    with open_ledger(tmp_path / "ledger.db") as book, open_for_reading(done.ledger) as whole:
+    with open_ledger(tmp_path / "ledger.db", done.key) as book, open_for_reading(done.ledger) as whole:
         for entry in whole.entries()[:-25]:
             book.append(entry.job, entry.kind, entry.key, entry.document)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -251,8 +254,8 @@ def test_a_waiting_round_and_a_dead_server_are_noticed(browser, done, tmp_path):
 
 def test_a_countdown_to_the_deadline(browser, done, tmp_path):
     (tmp_path / "ledger.db").write_bytes(done.ledger.read_bytes())
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append("next", "job", "job", {"job": {"clients": {"name": ["Ada"]}}, "operator_key": ""})
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("next", "job", "job", opening(job={"clients": {"name": ["Ada"]}}))
     deadline = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() + 3700))
     live = LiveStatus("next", at=now(), stage="enrolling", stage_since=now(), deadline=deadline)
     write_file(tmp_path / FILE_NAME, json.dumps(asdict(live)))
@@ -268,8 +271,8 @@ def test_a_countdown_to_the_deadline(browser, done, tmp_path):
 
 def test_what_strangers_write_stays_text(browser, tmp_path):
     evil = "<img src=x onerror=alert(1)>"
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append("job", "job", "job", {"job": {"clients": {"name": [evil]}}, "operator_key": ""})
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("job", "job", "job", opening(job={"clients": {"name": [evil]}}))
         refusal = {"stage": "enrolment", "round": None, "client": None, "node": "1", "reason": evil}
         book.append("job", "rejection", "1", refusal)
     with open_operator_page(tmp_path, None, None, None) as opened, looking(browser, opened.url) as page:
@@ -280,8 +283,8 @@ def test_what_strangers_write_stays_text(browser, tmp_path):
 
 def test_a_thousand_participants(browser, tmp_path):
     names = [f"clinic {number:04}" for number in range(1000)]
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append("job", "job", "job", {"job": {"clients": {"name": names}}, "operator_key": ""})
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("job", "job", "job", opening(job={"clients": {"name": names}}))
     with open_operator_page(tmp_path, None, None, None) as opened, looking(browser, opened.url) as page:
         page.wait_for_selector("#people tr")
         assert page.locator("#people tr").count() == 50

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from browsers import launched
+from ledgers import opening
 from test_labeling_page import axe, looking
 from test_operator_page import give
 from test_operator_page_safety import client_of
@@ -39,19 +40,20 @@ class Desk:
     def __init__(self, folder):
         self.folder, self.key = folder / "served", new_key()
         write_key(self.key, self.folder / "operator")
-        self.append("job", "job", {"job": {"clients": {"name": ["Ada", "Ben"]}}, "operator_key": public_line(self.key)})
+        self.append("job", "job", opening(self.key, job={"clients": {"name": ["Ada", "Ben"]}}))
         self.serve("127.0.0.1")
 
     def serve(self, host, job=JOB):
         key = str(self.folder / "operator")
-        write_serving(self.folder, ServingInfo(job, str(self.folder / "ledger.db"), key, host, 8443))
+        ledger, operator = str(self.folder / "ledger.db"), public_line(self.key)
+        write_serving(self.folder, ServingInfo(job, ledger, key, host, 8443, operator=operator))
 
     def append(self, kind, key, document):
-        with open_ledger(self.folder / "ledger.db") as book:
+        with open_ledger(self.folder / "ledger.db", self.key) as book:
             book.append(JOB, kind, key, document)
 
     def command(self, kind, **fields):
-        with open_ledger(self.folder / "ledger.db") as book:
+        with open_ledger(self.folder / "ledger.db", self.key) as book:
             give_command(book, JOB, self.key, lambda: new_command(kind, JOB, "me", **fields))
 
     def commands(self):
@@ -147,7 +149,7 @@ def test_the_state_of_who_has_not_enrolled(desk):
     assert desk.states() == [("awaited", None), ("awaited", None)]
     invitation = read_invitation(desk.asks().json()["invitation"]["line"])
     assert desk.states() == [("invited", invitation.expires), ("awaited", None)]
-    with open_ledger(desk.folder / "ledger.db") as book:
+    with open_ledger(desk.folder / "ledger.db", desk.key) as book:
         admit(book, JOB, {"name": "Ada", "code": invitation.code, "public_key": public_line(new_key())})
     assert desk.states() == [("admitted", None), ("awaited", None)]
     enrolled(desk)

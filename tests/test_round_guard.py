@@ -80,7 +80,8 @@ def test_each_round_is_answered_once_and_in_order(node):
     node.answer(at(0.5), round=1)  # the same question gets the same answer
     assert len(node.kept()) == 2
     assert "round 2 was answered from another model" in node.refuses(at(0.6), round=1)
-    assert "round 1 is over" in node.refuses(START, round=0)
+    node.answer(at(0.7), round=3)
+    assert "round 3 is over" in node.refuses(at(0.6), round=2)  # it was never answered
 
 
 def test_the_first_model_is_that_of_the_terms(node):
@@ -131,7 +132,7 @@ def test_refused_sums_of_masked_reports_cost_nobody_their_rounds(tmp_path):
 
 
 def test_a_round_that_is_asked_for_again_gets_the_same_report_or_none(node):
-    """A server that was stopped asks again for the round that it had asked for, and never goes back further."""
+    """A server that was stopped asks again for the round that it had asked for; one that lost its model, for all."""
     node.answer(START, round=0)
     node.answer(at(0.3), round=1)
     node.answer(at(0.3), round=1)
@@ -140,7 +141,12 @@ def test_a_round_that_is_asked_for_again_gets_the_same_report_or_none(node):
     with answering(node.home, node.offer, asked, at(0.3), lambda: START) as answer:
         assert "was answered with another report" in told(answer.sent, "cd" * 32)
     assert "was answered from another model" in node.refuses(at(0.3), round=1, changed=0)
-    assert "round 1 is over" in node.refuses(START, round=0)
+    node.answer(START, round=0)
+    assert "round 1 was answered from another model" in node.refuses(at(0.1), round=0)
+    asked = asked_round({"round": 0}, model_digest(START))
+    with answering(node.home, node.offer, asked, START, lambda: START) as answer:
+        assert "round 1 was answered with another report" in told(answer.sent, "cd" * 32)
+    assert "without a reason" in node.refuses(at(0.3), round=2)  # the last round is still the second
     assert [one.sent for one in node.kept()] == ["ab" * 32] * 2
 
 

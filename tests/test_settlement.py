@@ -8,6 +8,7 @@ import pytest
 
 from commands import truthfl
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY
 from small_jobs import small_job_file
 from truthfl.errors import InputError
 from truthfl.federation.protocol.narration import describe_entry
@@ -19,6 +20,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.entry import Item
 from truthfl.ledger.payments import payments
 from truthfl.ledger.settlement import Settled, settle
+from truthfl.ledger.signing import write_key
 from truthfl.ledger.terms import offer_from
 
 pytest_plugins = ["ledger_fixtures"]
@@ -35,6 +37,7 @@ def rows(tmp_path_factory):
     in_euros = 'loss_value = 4000.0\nmargin = 5000.0\nmost_expected_pay = 100\ncurrency = "EUR"\nminor_units = 100'
     path.write_text(path.read_text().replace("loss_value = 4000.0", in_euros))
     job = read_job(path)
+    write_key(KEY, folder / "out" / "operator")
     run_job(job, folder / "out", design=QUICK)
     with open_ledger(folder / "out" / "ledger.db") as book:
         return book.entries()
@@ -48,19 +51,19 @@ def until(rows, kind):
 
 def test_200_who_ask_at_once_pay_everybody_once(where, rows):
     job, expected = rows[0].job, {row.key: row.document for row in rows if row.kind == "settlement"}
-    with open_ledger(where) as book:
+    with open_ledger(where, KEY) as book:
         book.append_all(until(rows, "settlement"))
     start = threading.Barrier(CALLERS)
 
     def ask(_):
         start.wait()
-        with open_ledger(where) as own:
+        with open_ledger(where, KEY) as own:
             return settle(own, job)
 
     with ThreadPoolExecutor(CALLERS) as pool:
         told = list(pool.map(ask, range(CALLERS)))
     assert all(one == [Settled(**document) for document in expected.values()] for one in told)
-    with open_ledger(where) as book:
+    with open_ledger(where, KEY) as book:
         assert [row.document for row in book.entries(job, "settlement")] == list(expected.values())
         assert [row.key for row in book.entries(job, "payment")] == [f"{name}/0" for name in expected]
         assert {one.client: one.amount for one in payments(book, job)} == {k: v["pay"] for k, v in expected.items()}
@@ -69,7 +72,7 @@ def test_200_who_ask_at_once_pay_everybody_once(where, rows):
 
 @pytest.mark.parametrize("kind", ["round", "test"])
 def test_a_job_that_is_not_tested_is_not_settled(tmp_path, rows, kind):
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
         book.append_all(until(rows, kind))
         with pytest.raises(InputError, match="not been trained and tested yet"):
             settle(book, rows[0].job)
@@ -86,7 +89,8 @@ def test_what_the_server_tells_of_pay_is_in_units_of_the_currency(rows):
 
 def test_the_command_settles_and_marks(tmp_path, rows):
     where = tmp_path / "ledger.db"
-    with open_ledger(where) as book:
+    write_key(KEY, tmp_path / "operator")
+    with open_ledger(where, KEY) as book:
         book.append_all(until(rows, "settlement"))
 
     done = truthfl("settle", where, "--json")
@@ -108,7 +112,7 @@ def test_the_command_settles_and_marks(tmp_path, rows):
     assert (first["client"], first["state"], first["reference"]) == ("Ada", "sent", "TX-1")
     done = truthfl("settle", where, "--mark", "sent", "--reference", "TX-2")
     assert done.returncode == 0, done.stderr
-    assert "Ada was left as she is: sent.\nBen was left as she is: not due.\nNo anchor was kept;" in done.stdout
+    assert "Ada was left as she is: sent.\nBen was left as she is: not due.\nAn anchor was added to" in done.stdout
     done = truthfl("settle", where, "--mark", "confirmed", "--client", "Ada", "--json")
     assert [(one["state"], one["reference"]) for one in json.loads(done.stdout)] == [
         ("confirmed", "TX-1"),

@@ -88,7 +88,7 @@ def test_what_a_finished_job_lacks_is_found(tmp_path):
     offer = ada.gets_offer()
     ada.accepts(offer)
     ada.gets_receipt(offer)
-    with open_ledger(tmp_path / "ledger.db") as book:
+    with open_ledger(tmp_path / "ledger.db", ada.operator) as book:
         name = book.jobs()[0]
         before = book.entries()
         book.append(name, "receipt", "Ada", {"digest": ""})

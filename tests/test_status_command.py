@@ -14,6 +14,7 @@ import pytest
 from commands import truthfl as command
 from console_jobs import ConsoleJob
 from known_plans import known_plans  # noqa: F401
+from ledgers import KEY, opening
 from truthfl.cli.status_output import status_lines, status_table
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.federation.protocol.operator_folder import keep_ledger_address
@@ -43,8 +44,8 @@ def test_many_and_long_names_stay_within_a_hundred_columns(tmp_path):
     from rich.console import Console
 
     names = ["Ada " * 40, *(f"hospital-{number}" for number in range(60))]
-    with open_ledger(tmp_path / "ledger.db") as book:
-        book.append("job", "job", "job", {"job": {"clients": {"name": names}}, "operator_key": ""})
+    with open_ledger(tmp_path / "ledger.db", KEY) as book:
+        book.append("job", "job", "job", opening(job={"clients": {"name": names}}))
         reason = {"stage": "enrolment", "round": None, "client": None, "node": "1", "reason": "r" * 300}
         for number in range(9):
             book.append("job", "rejection", str(number), reason)

@@ -24,7 +24,7 @@ from truthfl.ledger.entry import Entry, link_hash, payload_digest
 from truthfl.ledger.merkle_tree import merkle_tree
 from truthfl.ledger.signing import GROUP_ORDER, read_key
 
-COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt")
+COLUMNS = ("at", "job", "kind", "key", "payload", "previous", "hash", "salt", "signature")
 EDITS, FLIPS = 100, 100
 
 
@@ -90,7 +90,7 @@ def other_currency(job: FinishedJob, attack: str) -> Outcome:
         if getattr(entry, "kind", "") == "payment":
             document["currency"] = "lira"
 
-    fault = check(chained_anew(job.entries, in_lira, without="receipt"))
+    fault = check(chained_anew(job.entries, in_lira, without="receipt", key=job.key))
     return outcome(attack, fault is not None, f"check: {fault.message if fault else 'nothing'}")
 
 
@@ -99,7 +99,7 @@ def written_anew(job: FinishedJob, attack: str) -> Outcome:
         if getattr(entry, "kind", "") == "enrolment":
             document["samples"] = 1000
 
-    anew = chained_anew(job.entries, without_a_reason, without="receipt")
+    anew = chained_anew(job.entries, without_a_reason, without="receipt", key=job.key)
     anchor = make_anchor(job.entries[-1], read_key(job.operator_key))
     by_receipt, by_anchor = check_receipt(job.receipt("Cleo"), anew), anchor_fault(anchor, anew)
     alone = "check alone does not see it; " if check(anew) is None else ""
@@ -134,7 +134,10 @@ def dropped_triggers(job: FinishedJob, attack: str) -> Outcome:
 
 def clock_set_back(job: FinishedJob, attack: str) -> Outcome:
     early = chained_anew(
-        job.entries, time=lambda entry: "1999" + entry.at[4:] if entry.kind == "test" else entry.at, without="receipt"
+        job.entries,
+        time=lambda entry: "1999" + entry.at[4:] if entry.kind == "test" else entry.at,
+        without="receipt",
+        key=job.key,
     )
     fault = check(early)
     return outcome(attack, fault is not None, f"check: {fault.message if fault else 'nothing'}")
@@ -169,7 +172,7 @@ def mirrored_signature(job: FinishedJob, attack: str) -> Outcome:
             r, s = decode_dss_signature(b64decode(str(document["signature"])))
             document["signature"] = b64encode(encode_dss_signature(r, GROUP_ORDER - s)).decode()
 
-    fault = check(chained_anew(job.entries, mirror, without="receipt"))
+    fault = check(chained_anew(job.entries, mirror, without="receipt", key=job.key))
     return outcome(
         attack, fault is not None and "signature" in fault.message, f"check: {fault.message if fault else ''}"
     )

@@ -24,6 +24,8 @@ from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.entry import CheckedItem, Entry, entry_after, new_salt
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.row_keys import row_key
+from truthfl.ledger.signing import PrivateKey, read_key
 from truthfl.ledger.terms import Agreement
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
@@ -45,6 +47,7 @@ class FinishedJob:
         self.ledger, self.operator_key = self.folder / "ledger.db", self.folder / "operator"
         with open_for_reading(self.ledger) as ledger:
             self.entries = ledger.entries()
+        self.key = read_key(self.operator_key)
 
     @property
     def agreement(self) -> Agreement:
@@ -84,8 +87,9 @@ def chained_anew(
     *,
     without: str = "",
     time: Callable[[Entry], str] = lambda entry: entry.at,
+    key: PrivateKey,
 ) -> list[Entry]:
-    """The chain written anew by somebody who knows how, with some entries changed, left out or dated otherwise."""
+    """The chain written anew by the operator with this key, with some entries changed, left out or dated otherwise."""
     made: list[Entry] = []
     for entry in entries:
         if entry.kind == without:
@@ -94,5 +98,5 @@ def chained_anew(
         if change is not None:
             change(document, entry)
         item = CheckedItem(entry.job, entry.kind, entry.key, canonical_bytes(document).decode())
-        made.append(entry_after(made[-1] if made else None, item, time(entry), new_salt()))
+        made.append(entry_after(made[-1] if made else None, item, time(entry), new_salt(), row_key(key)))
     return made

@@ -1,6 +1,6 @@
 """The attacks on ledger, money and signed papers, with those of one finished job.
 
-Imports `changed_ledgers`, `false_peers`, `payments`, `second_receipts`.
+Imports `changed_ledgers`, `false_peers`, `payments`, `row_writers`, `second_receipts`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from attacks import changed_ledgers, false_peers, payments, second_receipts
+from attacks import changed_ledgers, false_peers, payments, row_writers, second_receipts
 from attacks.finished_job import FinishedJob
 from attacks.outcomes import Outcome, Stage
 
-JUDGES = changed_ledgers.JUDGES | payments.JUDGES | second_receipts.JUDGES | false_peers.JUDGES
+JUDGES = changed_ledgers.JUDGES | payments.JUDGES | row_writers.JUDGES | second_receipts.JUDGES | false_peers.JUDGES
 
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:

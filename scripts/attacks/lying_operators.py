@@ -84,9 +84,41 @@ def run_other_test(folder: Path, _: set[str]) -> Iterator[Outcome]:
     yield outcome("other-model-tested", held, f"check: {said} Ada is told: {told[0] if told else 'nothing'}")
 
 
+DENIED = {
+    "audition-denied": ("Ben", "by the receipt none was taken", "THE OPERATOR SIGNED THAT IT ARRIVED"),
+    "audition-denied-unsigned": ("Cleo", "by the receipt none was taken", ""),
+}
+
+
+def run_denied(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Run a federation whose operator keeps the models of Ben and Cleo, and writes that they were not opened."""
+    people = tuple(Person(name) for name in ("Ada", "Ben", "Cleo", "Dora", "Emil"))
+    made = Federation(folder, job_text([one.name for one in people], rounds=2, server=SERVER), people)
+    with made.running("auditions denied"):
+        made.wait_for_end()
+    code, checked = ledger_check(made)
+    for attack, (name, found, signed) in DENIED.items():
+        if attack not in names:
+            continue
+        told = [line for line in made.log(name).splitlines() if "DOES NOT HOLD" in line and found in line]
+        (receipt,) = (made.home(name) / "receipts").glob("*.json")
+        with_receipt, said = ledger_check(made, "--receipt", receipt)
+        held = made.pay()[name] == 0 and bool(told) and signed in told[0] and (code, with_receipt) == (0, 1)
+        words = f"{name}, paid 0, is told: {told[:1]} check --receipt: {said}"
+        yield outcome(attack, held, words, otherwise=f"{words} check: {checked} {made.log(name)[-400:]}")
+
+
 STAGE = Stage("operators and spies", ATTACKS | spies.ATTACKS, run)
 OTHER_TEST = Stage(
     "operators: the test",
     {"other-model-tested": "the operator tests another model than the trained one"},
     run_other_test,
+)
+DENIES = Stage(
+    "operators: the audition",
+    {
+        "audition-denied": "the operator has Ben's solo model, and writes that it was not opened in time",
+        "audition-denied-unsigned": "the same with Cleo, who did not get the word that it arrived",
+    },
+    run_denied,
 )

@@ -1,6 +1,6 @@
 """Attacks on what the operator rules her job with: commands in the ledger without her key, her page without its token.
 
-Imports `federation`, `outcomes`, `strangers` and `truthfl`.
+Imports `federation`, `outcomes`, `row_writers`, `strangers` and `truthfl`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from collections.abc import Iterator
 from hashlib import sha256
 from urllib.parse import urlsplit
 
-from attacks.federation import Federation, ledger_check
+from attacks.federation import Federation, ledger_check, truthfl
 from attacks.outcomes import Outcome, outcome
+from attacks.row_writers import BY_NOBODY, slip_in
 from attacks.strangers import connection_of
 from truthfl.federation.deployed.known_keys import LOOK_UP_SECONDS
 from truthfl.federation.deployed.node_connection import NotLetInError
-from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commands import END, REMOVE, new_command
 from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line
 
 ATTACKS = {
     "page-without-token": "another user of the operator's machine asks her page",
-    "command-forged": "who can write the ledger adds commands that the operator did not sign",
+    "command-forged": "who can write the ledger adds commands of their own, and an old one of the operator's",
+    "audition-forged": "who can write the ledger adds commitments and passed auditions",
     "admission-forged": "who can write the ledger adds the admission of his own key",
 }
 PATHS = ("/", "/api/status", "/api/command", "/static/console.js", "/x/api/command", "/?token=", "/x/?token=x")
@@ -48,14 +49,17 @@ def page_without_token(made: Federation, attack: str) -> Outcome:
 
 
 def forge_commands(made: Federation) -> None:
-    """Add rows to the ledger of a running job, which keep its chain whole: end, remove Ada, and nonsense."""
+    """Add rows to the ledger of a running job, which keep its chain whole: end, remove Ada, nonsense, an old pause."""
+    for word in ("pause", "resume"):
+        given = truthfl(word, "--out", "served", "--key", "keys/operator", folder=made.folder)
+        assert given.returncode == 0, given.stderr
     view = made.view()
     end, remove = new_command(END, view.name, "Eve"), new_command(REMOVE, view.name, "Eve", client="Ada")
     unsigned = {"document": remove.document(), "signature": ""}
-    documents = (signed(new_key(), end.document()), unsigned, {"document": [], "signature": 1}, {})
-    with open_ledger(str(made.served / "ledger.db")) as ledger:
-        for number, document in enumerate(documents, start=len(view.commands) + 1):
-            ledger.append(view.name, "command", str(number), document)
+    pause = view.commands[-2].document
+    documents = (pause, signed(new_key(), end.document()), unsigned, {"document": [], "signature": 1}, {})
+    for number, document in enumerate(documents, start=len(view.commands) + 1):
+        slip_in(made.served / "ledger.db", view.name, "command", str(number), document)
     time.sleep(SECONDS_TO_READ)
 
 
@@ -63,8 +67,7 @@ def forged_admission(made: Federation, attack: str) -> Outcome:
     """A row without the code of an invitation lets nobody in."""
     view, key, digest = made.view(), new_key(), sha256(b"x").hexdigest()
     document = {"client": "Cleo", "public_key": public_line(key), "invitation": digest, "code": "x"}
-    with open_ledger(str(made.served / "ledger.db")) as ledger:
-        ledger.append(view.name, "admission", digest, document)
+    slip_in(made.served / "ledger.db", view.name, "admission", digest, document)
     time.sleep(LOOK_UP_SECONDS)
     try:
         connection_of(made, key).greet()
@@ -74,14 +77,38 @@ def forged_admission(made: Federation, attack: str) -> Outcome:
     return outcome(attack, "does not know your key" in said, f"the row does not count: {said}")
 
 
-def forged_commands(made: Federation, attack: str) -> Outcome:
-    """Refused in the ledger, not obeyed, and named by the check."""
+def forge_auditions(made: Federation) -> None:
+    """Say that all have committed themselves and passed with no loss at all, before they have."""
     view = made.view()
-    said = [str(one.document["reason"]) for one in view.rejections if one.document["stage"] == "command"]
+    for person in made.people:
+        offer, digest = "ab" * 32, "cd" * 32
+        committed = {"client": person.name, "offer": offer, "commitment": digest}
+        result = {"client": person.name, "offer": offer, "model": digest, "salt": digest, "solo_loss": 0.0}
+        result |= {"level_shift": 0.0, "passed": True, "reason": None}
+        slip_in(made.served / "ledger.db", view.name, "commitment", person.name, committed)
+        slip_in(made.served / "ledger.db", view.name, "audition", person.name, result)
+
+
+def forged_commands(made: Federation, attack: str) -> Outcome:
+    """Not obeyed, told to the operator, and named by the check; the old pause has no effect either."""
+    view = made.view()
     code, checked = ledger_check(made)
-    held = len(said) == 4 and view.ended is None and view.finished and "Ada" in view.settlements and code == 1
-    words = f"{len(said)} refused, none obeyed: {'; '.join(said[:2])}. check: {checked}"
+    told = [line for line in made.log("serve").splitlines() if "counts for nothing" in line]
+    obeyed = view.ended is not None or len(view.valid_commands) != len(view.commands)
+    held = bool(told) and not obeyed and view.finished and "Ada" in view.settlements and code == 1
+    words = f"none is obeyed; the operator is told: {told[:1]} check: {checked}"
     return outcome(attack, held, words, otherwise=f"{words} {made.log('serve')[-500:]}")
+
+
+def forged_auditions(made: Federation, attack: str) -> Outcome:
+    """The real ones are held, and pay follows from them."""
+    view = made.view()
+    losses = {name: entry.document["solo_loss"] for name, entry in view.auditions.items()}
+    settled = {name: entry.document["solo_loss"] for name, entry in view.settlements.items()}
+    code, checked = ledger_check(made)
+    held = losses == settled and set(losses) >= {"Ada", "Ben"} and all(loss != 0.0 for loss in losses.values())
+    words = f"pay is by the real losses, {losses}. check: {checked}"
+    return outcome(attack, held and code == 1 and BY_NOBODY in checked, words)
 
 
 def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
@@ -92,9 +119,13 @@ def while_running(made: Federation, names: set[str]) -> Iterator[Outcome]:
         yield forged_admission(made, "admission-forged")
     if "command-forged" in names:
         forge_commands(made)
+    if "audition-forged" in names:
+        forge_auditions(made)
 
 
 def afterwards(made: Federation, names: set[str]) -> Iterator[Outcome]:
     """How a job with forged rows ended."""
     if "command-forged" in names:
         yield forged_commands(made, "command-forged")
+    if "audition-forged" in names:
+        yield forged_auditions(made, "audition-forged")

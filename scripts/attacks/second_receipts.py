@@ -47,7 +47,7 @@ def _of_another_loss(job: FinishedJob) -> dict[str, Any]:
         if entry.kind == "test":
             document["loss"] += LOSS_MORE
 
-    tested = chained_anew(job.entries, worse)
+    tested = chained_anew(job.entries, worse, key=job.key)
     view = job_view(tested[0].job, tested)
     offers = {offer.client.name: offer for offer in view.agreement.offers} if view.agreement else {}
 
@@ -56,7 +56,7 @@ def _of_another_loss(job: FinishedJob) -> dict[str, Any]:
             offer = offers[entry.key]
             document.update(settlement_document(settled_from_entries(offer, view)))
 
-    anew = chained_anew(tested, settled)
+    anew = chained_anew(tested, settled, key=job.key)
     return signed_receipt(offers["Cleo"], job_view(view.name, anew), anew, read_key(job.operator_key))
 
 

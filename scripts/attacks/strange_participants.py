@@ -11,7 +11,7 @@ from pathlib import Path
 from attacks import outsiders
 from attacks.federation import Federation, ledger_check, truthfl
 from attacks.jobs import job_text
-from attacks.outcomes import Outcome, Stage, not_defended, outcome
+from attacks.outcomes import Outcome, Stage, outcome
 from attacks.people import Person, chosen
 
 ROUNDS = 7
@@ -60,7 +60,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
                 yield not_taken_in(made, person)
         made.wait_for_end()
     if "report-huge-masked" in names:
-        yield spoiled(made, "report-huge-masked")
+        yield skipped(made, "report-huge-masked", "Lou")
     if "job-goes-on" in names:
         yield goes_on(made, "job-goes-on")
     if "second-job" in names:
@@ -80,17 +80,20 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     return outcome(person.attack, held, f"not taken in: {said[0] if said else log[-300:]}")
 
 
-def spoiled(made: Federation, attack: str) -> Outcome:
-    """Sums that are too long change nothing; masks hide whose report it was, so nobody is named or left out."""
-    rounds = [entry.document for entry in made.view().rounds]
-    left_out = [
-        one for one in rounds if "too long" in str(one.get("refused")) or "has length" in str(one.get("refused"))
+def skipped(made: Federation, attack: str, name: str) -> Outcome:
+    """Sums that are too long are left out: the model stays as it was, and nobody is named or excluded."""
+    view = made.view()
+    refused = [str(entry.document["refused"]) for entry in view.rounds if "refused" in entry.document]
+    unchanged = sum(entry.document["previous"] == entry.document["model"] for entry in view.rounds)
+    named = [
+        reason for one in made.people for reason in made.reasons(one.name) if "exclude" in reason or "spoil" in reason
     ]
-    unchanged = sum(one["previous"] == one["model"] for one in rounds)
-    words = f"sums left out in {len(left_out)} of {ROUNDS} rounds, of which {unchanged} changed nothing"
-    if not left_out or unchanged < len(left_out) or made.reasons("Lou"):
-        return outcome(attack, held=False, happened=f"{words}; {made.reasons('Lou')}")
-    return not_defended(attack, f"{words}: the model takes no harm, the rounds are lost, and nobody is named")
+    words = (
+        f"{unchanged} of {ROUNDS} rounds changed nothing; {name} is paid {made.pay().get(name)}; refused: {refused[:1]}"
+    )
+    return outcome(
+        attack, unchanged == len(refused) == ROUNDS and not named, words, otherwise=f"{words}; named: {named}"
+    )
 
 
 def goes_on(made: Federation, attack: str) -> Outcome:

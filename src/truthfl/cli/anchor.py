@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
 
 OperatorKey = Annotated[
-    Path | None, typer.Option(help="The operator's key, which truthfl keys server wrote; operator beside the ledger.")
+    Path | None,
+    typer.Option(help="The operator's key; the one beside the ledger, or with which a job was served there."),
 ]
 
 
@@ -36,21 +37,35 @@ def anchor(
     from truthfl.ledger.book import open_for_reading
 
     key_file, file = key or usual_key(address), out or usual_anchor_file(address)
-    if key_file is None:
-        raise InputError("there is no key beside the ledger; name the operator's with --key.")
     if file is None:
         raise InputError("the ledger is no file; name the file for its anchors with --out.")
     with open_for_reading(address) as opened_ledger:
         print(keep_head(opened_ledger, key_file, file))
 
 
-def usual_key(address: str) -> Path | None:
-    """The operator's key in the folder of a ledger that is a file; None if there is none."""
+def usual_key(address: str) -> Path:
+    """The operator's key in the folder of a ledger that is a file, or the one with which a job was served there.
+
+    Raise `InputError` if there is none.
+    """
+    from truthfl.federation.protocol.serving_file import read_serving
     from truthfl.ledger.address import read_address
 
     where = read_address(address)
-    file = where.with_name("operator") if isinstance(where, Path) else None
-    return file if file is not None and file.is_file() else None
+    if isinstance(where, Path):
+        serving = read_serving(where.parent)
+        for file in (where.with_name("operator"), *([] if serving is None else [Path(serving.key)])):
+            if file.is_file():
+                return file
+    raise InputError("there is no key beside the ledger; name the operator's with --key.")
+
+
+def operator_line(key: Path | None, address: str) -> str:
+    """The operator's public key, from their key file, public or private, or the usual one."""
+    from truthfl.ledger.signing import public_line, read_key, read_public_line
+
+    file = key or usual_key(address)
+    return read_public_line(file) if file.suffix == ".pub" else public_line(read_key(file))
 
 
 def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
@@ -60,7 +75,7 @@ def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
     file = usual_anchor_file(address)
     if file is None or not file.exists():
         return
-    fault = first_contradiction(read_anchors(file), opened_ledger.entries())
+    fault = first_contradiction(read_anchors(file), opened_ledger.rows())
     if fault is not None:
         raise InputError(f"{opened_ledger.name} is not the ledger of {file}: {fault}; nothing is paid from it.")
 

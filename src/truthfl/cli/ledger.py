@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from truthfl.cli.anchor import OperatorKey, operator_line, require_not_gone_back
 from truthfl.cli.anchor import anchor as keep_anchor
-from truthfl.cli.anchor import require_not_gone_back
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
@@ -53,7 +53,8 @@ def show(
         names = _job_names(opened_ledger, job)
         entries = [entry for entry in opened_ledger.entries() if entry.job in names]
         if json:
-            print_json([entry.link() | {"salt": entry.salt, "document": entry.document} for entry in entries])
+            more = ("salt", "signature", "document")
+            print_json([entry.link() | {name: getattr(entry, name) for name in more} for entry in entries])
             return
         if rows:
             for entry in entries:
@@ -67,7 +68,10 @@ def show(
 @ledger.command()
 def check(
     address: LedgerAddress,
-    receipt: Annotated[Path | None, typer.Option(help="A client's receipt, held against the ledger.")] = None,
+    receipt: Annotated[
+        Path | None,
+        typer.Option(help="A client's receipt, held against the ledger and, in their folder, their record."),
+    ] = None,
     anchor: Annotated[
         Path | None, typer.Option(help="A file of anchors, held against the ledger; LEDGER.anchors if it is there.")
     ] = None,
@@ -89,21 +93,24 @@ def check(
     """
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.checking import check as first_fault
-    from truthfl.ledger.job_view import job_view
+    from truthfl.ledger.job_view import job_view, select_job
 
     own = None if task is None else _named_task(task)
     if (model is None) != (test is None):
         raise InputError("one of --model and --test is given; the loss is recomputed from both.")
     with open_for_reading(address) as opened_ledger:
-        names = _job_names(opened_ledger, job)
-        entries, missing_guards = opened_ledger.entries(), opened_ledger.missing_guards()
+        jobs, entries, missing_guards = opened_ledger.all_jobs(), opened_ledger.rows(), opened_ledger.missing_guards()
+    names = jobs if job is None else [select_job(jobs, job, opened_ledger.name)]
     entry_fault = first_fault(entries)
     fault = None if entry_fault is None else entry_fault.message
     if fault is None and missing_guards:
         fault = f"triggers that forbid changes of rows were removed or changed: {', '.join(missing_guards)}"
+    number = sum(entry.job in names for entry in entries)
     results = [
-        f"{len(entries)} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
+        f"{number} rows of {len(names)} job{'s' if len(names) != 1 else ''}: the chain, signatures and pay hold."
     ]
+    if number < len(entries):
+        results[0] += f" So do those of other jobs in the ledger, {len(entries) - number} in all."
     for name in names if fault is None else ():
         view = job_view(name, [entry for entry in entries if entry.job == name])
         fault, sentence = _loss_fault(view, address, model, test, own)
@@ -129,8 +136,12 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File to write; standard output unless given.")] = None,
     form: Annotated[str, typer.Option("--format", help="csv or json.")] = "csv",
     job: JobName = None,
+    key: OperatorKey = None,
 ) -> None:
     """Payments for a payout provider, each with its permanent idempotency key.
+
+    Only rows that the operator's key signed count, so that nobody is paid for what others wrote into the database; the
+    public key (.pub) will do.
 
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
@@ -140,7 +151,9 @@ def export(
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
         raise InputError(f"format is {form!r}; it must be csv or json.")
-    with open_for_reading(address) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
+    open_for_reading(address).close()  # it is said first if there is no ledger
+    operator = operator_line(key, address)
+    with open_for_reading(address, operator) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         require_not_gone_back(opened_ledger, address)
         names = _job_names(opened_ledger, job)
         text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
@@ -259,10 +272,15 @@ def _anchor_fault(address: str, given: Path | None, entries: Sequence[Entry]) ->
 def _receipt_fault(receipt: Path, entries: Sequence[Entry]) -> str | None:
     from truthfl.ledger.canonical import read_document
     from truthfl.ledger.checking import check_receipt
+    from truthfl.ledger.own_record import record_fault
 
     try:
         text = receipt.read_bytes()
     except OSError as error:
         raise InputError(f"{receipt} cannot be read: {error.strerror}.") from None
-    fault = check_receipt(read_document(text, str(receipt)), entries)
+    document = read_document(text, str(receipt))
+    fault = check_receipt(document, entries)
+    home = receipt.absolute().parent.parent
+    if fault is None and (home / "receipts" / receipt.name).exists() and (home / "offers").is_dir():
+        fault = record_fault(home, document["document"])
     return None if fault is None else f"{receipt}: {fault}"

@@ -37,14 +37,13 @@ def receipt(
         if not jobs:
             raise InputError(f"{ledger.name} has no receipt of {client!r}; it is made when a job is settled.")
         name = select_job(jobs, job, f"{client} in {ledger.name}")
-        entries = ledger.entries()
         with sentence_for_malformed_rows(ledger):
-            view = job_view(name, [entry for entry in entries if entry.job == name])
+            view = job_view(name, ledger.entries(name))
             offers = view.agreement.offers if view.agreement is not None else ()
             offer = next((offer for offer in offers if offer.client.name == client), None)
             if offer is None:
                 raise InputError(f"{client} has no contract in job {name}; truthfl ledger check says what is wrong.")
-            text = canonical_bytes(JobReceipts(view, entries).recorded(offer)).decode()
+            text = canonical_bytes(JobReceipts(view, ledger.rows()).recorded(offer)).decode()
     if out is None:
         print(text)
         return

@@ -32,7 +32,8 @@ def settle(
     """Settle a job that was trained and tested, however often it is called: everybody is paid once.
 
     Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, those that
-    cannot become what is marked stay as they are. An amount of 0 or less is not due.
+    cannot become what is marked stay as they are. An amount of 0 or less is not due. Only rows that the operator's key
+    signed count; other operators' jobs are not touched.
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
@@ -42,13 +43,20 @@ def settle(
     from truthfl.ledger.money import minor_amount_text
     from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments
     from truthfl.ledger.settlement import settle as settle_job
+    from truthfl.ledger.signing import read_key
 
     if mark is not None and mark not in MARKS:
         raise InputError(f"mark is {mark!r}; it must be sent, confirmed or failed.")
     open_for_reading(address).close()  # fails if there is no ledger; open_ledger would make one
-    with open_ledger(address) as ledger, sentence_for_malformed_rows(ledger):
+    key_file = key or usual_key(address)
+    with open_ledger(address, read_key(key_file)) as ledger, sentence_for_malformed_rows(ledger):
         require_not_gone_back(ledger, address)
-        name = select_job(ledger.jobs(), job, ledger.name)
+        jobs = ledger.jobs()
+        if not jobs:
+            raise InputError(
+                f"{ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key."
+            )
+        name = select_job(jobs, job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]
         for payee in client or ():
@@ -61,7 +69,7 @@ def settle(
         elif mark is not None:
             _, skipped = advance_all(ledger, name, mark, reference)
         current = payout_rows(ledger, name)
-        kept = "" if mark is None else _keep_anchor(ledger, address, key)
+        kept = "" if mark is None else _keep_anchor(ledger, address, key_file)
     if json:
         print_json(current)
         return
@@ -78,12 +86,12 @@ def settle(
         print(kept)
 
 
-def _keep_anchor(opened_ledger: Ledger, address: str, key: Path | None) -> str:
+def _keep_anchor(opened_ledger: Ledger, address: str, key_file: Path) -> str:
     """Keep an anchor of what was marked, so that a copy from before it is found; return a sentence on it."""
     from truthfl.ledger.anchors import usual_anchor_file
 
-    key_file, file = key or usual_key(address), usual_anchor_file(address)
-    if key_file is None or file is None:
+    file = usual_anchor_file(address)
+    if file is None:
         return "No anchor was kept; truthfl ledger anchor makes one, by which a return to an older copy is found."
     keep_head(opened_ledger, key_file, file)
     return f"An anchor was added to {file}; keep a copy on another machine."

@@ -18,6 +18,7 @@ from truthfl.federation.protocol.command_rules import (
     STAGES,
     commanded_state,
     extended_until,
+    require_held,
     require_not_paused,
     require_paused,
     require_removable,
@@ -32,12 +33,14 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import (
+    ACCEPT,
     APPROVE,
     DISAPPROVE,
     END,
     EXTEND,
     INVITE,
     PAUSE,
+    REFUSE,
     REMOVE,
     RESUME,
     Command,
@@ -58,6 +61,8 @@ NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has beside
     INVITE: {"client", "days", "address"},
     APPROVE: {"plan"},
     DISAPPROVE: {"plan"},
+    ACCEPT: {"client"},
+    REFUSE: {"client"},
 }
 OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # whom nobody need remove
 
@@ -137,7 +142,7 @@ def give(watched: JobWatch, ledger_address: str, key: PrivateKey | None, request
     if request.plan is not None and (plan is None or digest(plan.document()) != request.plan):
         raise StaleError("another plan waits now, or none; look at that one.")
     invitation = _new_invitation(watched, request) if request.kind == INVITE else None
-    with open_ledger(ledger_address) as ledger:
+    with open_ledger(ledger_address, key) as ledger:
 
         def decide() -> Command:
             view = job_view(watched.job, ledger.entries(watched.job))
@@ -170,7 +175,7 @@ def _own_fields(
     if request.kind == RESUME:
         require_paused(view)
     if request.client is not None:
-        require_removable(view, request.client)
+        (require_removable if request.kind == REMOVE else require_held)(view, request.client)
         return {"client": request.client}
     if request.stage is not None:
         stage, until = extended_until(view, _current(watched), request.stage, request.minutes, None)

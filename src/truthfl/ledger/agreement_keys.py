@@ -26,11 +26,11 @@ AgreementKey = X25519PrivateKey
 ListKey = Ed25519PrivateKey
 
 
-def kept_agreement_key(path: Path, *, sync: bool = True) -> AgreementKey:
+def kept_agreement_key(path: Path) -> AgreementKey:
     """The private key in this file; a new one if there is no file."""
     if not path.exists():
         private = X25519PrivateKey.generate().private_bytes_raw().hex()
-        write_file(path, f"{private}\n", private=True, keep_existing=True, sync=sync)
+        write_file(path, f"{private}\n", private=True, keep_existing=True)
     return read_agreement_key(path)
 
 

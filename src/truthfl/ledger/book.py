@@ -1,9 +1,8 @@
-"""The class Ledger: an append-only table of entries in SQL, unique by (job, kind, key).
+"""The class Ledger: an append-only table of entries in SQL, signed by the operator, one for each (job, kind, key).
 
 Several threads and processes may append the same entry at the same time, or again after a failure: it is stored once,
-because of the table's unique keys; the write lock only avoids retries. If the server of an open ledger's database goes
-away, reading and appending wait until it is back. Imports `address`, `canonical`, `entry`, `outage`,
-`schema`, `database`, `sqlite`, `postgresql`.
+since no two rows can follow the same row. If the server of an open ledger's database goes away, reading and appending
+wait until it is back. Rows that the job's operator did not sign are in the chain, and count for nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import URL, Connection, CursorResult, func, select, tuple_
+from sqlalchemy import URL, Connection, CursorResult, Select, func, select, tuple_
 
 from truthfl.errors import InputError
 from truthfl.ledger.address import read_address
@@ -26,7 +25,9 @@ from truthfl.ledger.database import Database, Result, retry, retry_through_outag
 from truthfl.ledger.entry import CheckedItem, Conflict, Entry, Item, checked_item, entry_after, new_salt
 from truthfl.ledger.outage import Tell, tell_on_standard_error
 from truthfl.ledger.postgresql import postgresql
+from truthfl.ledger.row_signatures import RowSignatures
 from truthfl.ledger.schema import ENTRIES, create_unless_there, missing_guards, require_ledger
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
 
 KEYS_PER_QUERY = 500
@@ -35,41 +36,54 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 Transaction = Callable[[], AbstractContextManager[Connection]]
 
 
-def open_ledger(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledger:
+def open_ledger(where: str | Path, key: PrivateKey | None = None, tell: Tell = tell_on_standard_error) -> Ledger:
     """Open a ledger for writing; create it if it does not exist.
 
     where   path of an SQLite file, or postgresql://user@host/database
-    tell    called with a sentence when the database does not answer any more and is waited for, and when it is back
+    key     the operator's: signs what is appended, and only rows that it signed count
+    tell    called with a sentence when the database does not answer any more and is waited for, when it is back, and
+            when there are rows of a job that its operator did not sign
     """
     address = read_address(where)
     database = postgresql(address, tell, to_write=True) if isinstance(address, URL) else sqlite_to_write(address)
-    return _opened(database, create_unless_there)
+    return _opened(database, create_unless_there, RowSignatures(database.name, tell, key))
 
 
-def open_for_reading(where: str | Path, tell: Tell = tell_on_standard_error) -> Ledger:
-    """Open an existing ledger; nothing is created or changed. `tell` is as in `open_ledger`."""
+def open_for_reading(where: str | Path, operator: str | None = None, tell: Tell = tell_on_standard_error) -> Ledger:
+    """Open an existing ledger; nothing is created or changed.
+
+    operator  a public key: only jobs of this operator count. With None, the row that opens a job says whose it is
+    tell      as in `open_ledger`
+    """
     address = read_address(where)
     database = postgresql(address, tell, to_write=False) if isinstance(address, URL) else sqlite_to_read(address)
-    return _opened(database, require_ledger)
+    return _opened(database, require_ledger, RowSignatures(database.name, tell, operator=operator))
 
 
-def _opened(database: Database, prepare: Callable[[Database], None]) -> Ledger:
+def _opened(database: Database, prepare: Callable[[Database], None], signatures: RowSignatures) -> Ledger:
     try:
         retry(database, lambda: prepare(database))
     except BaseException:
         database.close()
         raise
-    return Ledger(database)
+    return Ledger(database, signatures)
 
 
-def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]:
-    entries = {entry.unique_key: entry for entry in _existing(connection, items)}
+def _append(connection: Connection, items: Sequence[CheckedItem], signatures: RowSignatures) -> list[Entry]:
+    entries = {
+        entry.unique_key: entry
+        for entry in reversed(list(_existing(connection, items)))
+        if _is_signed(connection, entry, signatures)
+    }
     head, new = _head(connection), []
-    now = max(datetime.now(UTC).isoformat(timespec="microseconds"), "" if head is None else head.at)
+    now = datetime.now(UTC).isoformat(timespec="microseconds")
+    if head is not None and _is_signed(connection, head, signatures):  # else anybody could have written its time
+        now = max(now, head.at)
     for item in items:
         existing = entries.get(item.unique_key)
         if existing is None:
-            head = entries[item.unique_key] = entry_after(head, item, now, new_salt())
+            head = entries[item.unique_key] = entry_after(head, item, now, new_salt(), signatures.required_key())
+            signatures.note_own(head)
             new.append(head)
         elif existing.payload != item.payload:
             raise Conflict(
@@ -82,11 +96,26 @@ def _append(connection: Connection, items: Sequence[CheckedItem]) -> list[Entry]
 
 
 def _existing(connection: Connection, items: Sequence[CheckedItem]) -> Iterator[Entry]:
-    """The entries with the unique keys of these items."""
+    """The rows with the unique keys of these items, in order."""
     columns = tuple_(ENTRIES.c.job, ENTRIES.c.kind, ENTRIES.c.key)
     for start in range(0, len(items), KEYS_PER_QUERY):
         keys = [item.unique_key for item in items[start : start + KEYS_PER_QUERY]]
-        yield from _entries(connection.execute(select(ENTRIES).where(columns.in_(keys))))
+        yield from _entries(connection.execute(_genuine().where(columns.in_(keys))))
+
+
+def _is_signed(connection: Connection, entry: Entry, signatures: RowSignatures) -> bool:
+    def job_rows() -> list[Entry]:
+        return _entries(connection.execute(_genuine(entry.job, "job")))
+
+    return signatures.is_signed(entry, job_rows)
+
+
+def _genuine(job: str | None = None, kind: str | None = None) -> Select[Any]:
+    """All rows of a job and kind with numbers that truthfl gives, in order."""
+    query = select(ENTRIES).where(ENTRIES.c.sequence > 0).order_by(ENTRIES.c.sequence)
+    if job is not None:
+        query = query.where(ENTRIES.c.job == job)
+    return query if kind is None else query.where(ENTRIES.c.kind == kind)
 
 
 def _head(connection: Connection) -> Entry | None:
@@ -101,8 +130,9 @@ def _entries(rows: CursorResult[Any]) -> list[Entry]:
 class Ledger:
     """An open ledger. Threads may share one; each process must open its own."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, signatures: RowSignatures) -> None:
         self._database = database
+        self._signatures = signatures
         self._process = os.getpid()
         self._open = True
 
@@ -111,40 +141,64 @@ class Ledger:
         """Path or address of the ledger, without a password."""
         return self._database.name
 
+    def sign_with(self, key: PrivateKey) -> None:
+        """Sign what is appended from now on with this operator's key; only rows that it signed count."""
+        self._signatures = self._signatures.of(key)
+
     def append(self, job: str, kind: str, key: str, payload: Document) -> Entry:
         """The entry with this content; written unless it exists. If the clock was set back, it has the last time."""
         return self.append_all([Item(job, kind, key, payload)])[0]
 
     def append_all(self, items: Sequence[Item]) -> list[Entry]:
         """An entry for each item; missing ones are written in one transaction, all of them or none."""
-        checked = [checked_item(item) for item in items]
-        return self._do(self._database.writing, lambda connection: _append(connection, checked)) if checked else []
+        checked, signatures = [checked_item(item) for item in items], self._signatures
+        if not checked:
+            return []
+        return self._do(self._database.writing, lambda connection: _append(connection, checked, signatures))
 
     def entries(self, job: str | None = None, kind: str | None = None, after: int = 0) -> list[Entry]:
-        """Entries in the order in which they were written.
+        """Signed entries in the order in which they were written; of several with the same key, the first.
 
         job, kind   only entries of this job, of this kind
         after       only entries with a greater sequence number
         """
+        return self._signed(_genuine(job, kind).where(ENTRIES.c.sequence > after))
+
+    def rows(self, job: str | None = None, after: int | None = None) -> list[Entry]:
+        """What is in the table, signed or not, for those who check it or need the whole chain; as `entries`."""
         query = select(ENTRIES).order_by(ENTRIES.c.sequence)
-        if after:  # with 0, manipulated entries with negative numbers are returned too
+        if after is not None:
             query = query.where(ENTRIES.c.sequence > after)
         if job is not None:
             query = query.where(ENTRIES.c.job == job)
-        if kind is not None:
-            query = query.where(ENTRIES.c.kind == kind)
         return self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
 
     def find(self, job: str, kind: str, key: str) -> Entry | None:
-        """The entry with this unique key; None if there is none."""
-        query = select(ENTRIES).where((ENTRIES.c.job == job) & (ENTRIES.c.kind == kind) & (ENTRIES.c.key == key))
-        rows = self._do(self._database.reading, lambda connection: _entries(connection.execute(query)))
+        """The signed entry with this unique key; None if there is none."""
+        rows = self._signed(_genuine(job, kind).where(ENTRIES.c.key == key))
         return rows[0] if rows else None
 
     def jobs(self) -> list[str]:
-        """Names of all jobs with entries, oldest first."""
+        """Names of all jobs with signed entries, oldest first."""
+        return [job for job in self.all_jobs() if self.find(job, "job", "job") is not None or self.entries(job)]
+
+    def all_jobs(self) -> list[str]:
+        """Names of all jobs with rows, signed or not, oldest first."""
         query = select(ENTRIES.c.job).group_by(ENTRIES.c.job).order_by(func.min(ENTRIES.c.sequence))
         return self._do(self._database.reading, lambda connection: list(connection.scalars(query)))
+
+    def unsigned(self, job: str) -> int:
+        """How many rows of the job were read that its operator did not sign."""
+        return self._signatures.unsigned[job]
+
+    def _signed(self, query: Select[Any]) -> list[Entry]:
+        signatures = self._signatures
+
+        def read(connection: Connection) -> list[Entry]:
+            rows = _entries(connection.execute(query))
+            return [entry for entry in rows if _is_signed(connection, entry, signatures)]
+
+        return self._do(self._database.reading, read)
 
     def head(self) -> Entry | None:
         """The last entry."""

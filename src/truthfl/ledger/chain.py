@@ -40,20 +40,18 @@ def fault_at(entry: Entry, message: str) -> Fault:
 
 def broken_link(entries: Iterable[Entry]) -> Fault | None:
     """The first fault in a whole ledger, from its first entry on; None if there is none."""
-    previous, at, keys = GENESIS_HASH, "", set[tuple[str, str, str]]()
+    previous, at = GENESIS_HASH, ""
     for position, entry in enumerate(entries):
         fault = (
-            _text_fault(vars(entry), (*LINK_FIELDS[1:], "salt"))
+            _text_fault(vars(entry), (*LINK_FIELDS[1:], "salt", "signature"))
             or (None if is_salt(entry.salt) else "its salt is not one that truthfl makes")
             or _payload_fault(entry.payload)
             or _link_fault(entry.link(), position + 1, previous)
             or _time_fault(entry, at)
-            or ("an entry before has the same job, kind and key" if entry.unique_key in keys else None)
         )
         if fault:
             return Fault(position, f"entry {position + 1}: {fault}")
         previous, at = entry.hash, entry.at
-        keys.add(entry.unique_key)
     return None
 
 

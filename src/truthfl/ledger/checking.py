@@ -1,8 +1,4 @@
-"""Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported.
-
-Imports `canonical`, `chain`, `command_checks`, `documents`, `entry`, `entry_kinds`, `job_receipts`, `job_view`,
-`money`, `payments`, `receipt_proof`, `receipts`, `round_checks`, `settlement`, `signing`, `solo_evidence`, `terms`.
-"""
+"""Check of a whole ledger: every entry that can be recomputed is, and the first wrong one is reported."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from truthfl.ledger.command_checks import admission_faults, command_faults, end_
 from truthfl.ledger.documents import answer_fault, offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
+from truthfl.ledger.holds import hold_faults
 from truthfl.ledger.job_receipts import ROW_FIELDS, JobReceipts
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
@@ -22,6 +19,7 @@ from truthfl.ledger.payments import payment_fault
 from truthfl.ledger.receipt_proof import ledger_differs
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_checks import final_faults, round_faults, test_faults
+from truthfl.ledger.row_keys import is_row_signed, job_row_key
 from truthfl.ledger.settlement import settled_from_entries, settlement_document
 from truthfl.ledger.signing import bytes_signed_by
 from truthfl.ledger.solo_evidence import level_shifts, passes
@@ -29,16 +27,48 @@ from truthfl.ledger.terms import Offer, offer_from
 
 
 def check(entries: Sequence[Entry]) -> Fault | None:
-    """The first fault in all entries of a ledger; None if there is none."""
+    """The first fault in all rows of a ledger; None if there is none.
+
+    A row that its operator did not sign is named first: what else is found may follow from it.
+    """
     broken = broken_link(entries)
-    if broken is not None:
-        return broken
-    faults = []
-    for job in dict.fromkeys(entry.job for entry in entries):
-        own = [entry for entry in entries if entry.job == job]
-        unknown = [fault_at(entry, "it is of no kind that truthfl writes") for entry in own if entry.kind not in KINDS]
-        faults += unknown or list(_faults(job_view(job, own), entries))
-    return min(faults, key=lambda fault: fault.position, default=None)
+    unsigned, faults = list[Fault](), [] if broken is None else [broken]
+    whole = entries if broken is None else entries[: broken.position]
+    of_job: dict[str, list[Entry]] = {}
+    for entry in whole:
+        of_job.setdefault(entry.job, []).append(entry)
+    for job, rows in of_job.items():
+        own_unsigned, signed = _signed_rows(rows)
+        unsigned += own_unsigned
+        if signed and broken is None:
+            faults += _faults(job_view(job, signed), entries)
+    first, other = (min(found, key=lambda fault: fault.position, default=None) for found in (unsigned, faults))
+    if first is None or other is None:
+        return first or other
+    return Fault(first.position, f"{first.message}; besides, {other.message}")
+
+
+def _signed_rows(rows: Sequence[Entry]) -> tuple[list[Fault], list[Entry]]:
+    """The faults of those rows of one job that count for nothing, and the others."""
+    line = job_row_key(entry for entry in rows if entry.kind == "job")
+    if line is None:
+        return [fault_at(rows[0], "the job itself, with its operator's signature, is not in the ledger before it")], []
+    faults: list[Fault] = []
+    signed: list[Entry] = []
+    keys = set[tuple[str, str, str]]()
+    for entry in rows:
+        if not is_row_signed(line, entry):
+            faults.append(fault_at(entry, "the job's operator did not sign it"))
+        elif not signed and entry.kind != "job":
+            faults.append(fault_at(entry, "the job itself is not in the ledger before it"))
+        elif entry.unique_key in keys:
+            faults.append(fault_at(entry, "an entry before has the same job, kind and key"))
+        elif entry.kind not in KINDS:
+            faults.append(fault_at(entry, "it is of no kind that truthfl writes"))
+        else:
+            signed.append(entry)
+            keys.add(entry.unique_key)
+    return faults, signed
 
 
 def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
@@ -50,7 +80,11 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
     fault = ledger_differs(document, entries)
     if fault is not None:
         return fault
-    rows = [row for row in entries if row.unique_key == (document["job"], "receipt", document["client"])]
+    line = job_row_key(
+        (row for row in entries if (row.job, row.kind) == (document["job"], "job")), document["public_key"]
+    )
+    key = (document["job"], "receipt", document["client"])
+    rows = [row for row in entries if row.unique_key == key and line is not None and is_row_signed(line, row)]
     if not rows:
         return "the ledger has no such receipt"
     recorded = rows[0].document
@@ -60,7 +94,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    before_rounds = (_openings, command_faults, admission_faults, _offers, _answers, _auditions)
+    before_rounds = (_openings, command_faults, admission_faults, _offers, _answers, _auditions, hold_faults)
     for check_kind in (*before_rounds, round_faults, end_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
@@ -79,9 +113,6 @@ def _guarded(faults: Iterator[Fault], view: JobView) -> Iterator[Fault]:
 
 
 def _openings(view: JobView) -> Iterator[Fault]:
-    rows = [*view.enrolments.values(), *view.offers.values(), *view.rounds]
-    if view.job is None and rows:
-        yield fault_at(rows[0], "the job itself is not in the ledger before it")
     for name, entry in view.enrolments.items():
         if entry.document["name"] != name:
             yield fault_at(entry, "it is the enrolment of another client")
@@ -152,8 +183,8 @@ def _auditions(view: JobView) -> Iterator[Fault]:
     for name, entry in view.auditions.items():
         document, committed = entry.document, view.commitments.get(name)
         has_model = document["model"] is not None
-        if has_model != (document["solo_loss"] is not None) or document["passed"] != (document["reason"] is None):
-            yield fault_at(entry, "it has a model and no loss, or did not pass for no reason")
+        if (document["solo_loss"] is not None and not has_model) or document["passed"] != (document["reason"] is None):
+            yield fault_at(entry, "it has a loss and no model, or did not pass for no reason")
         if has_model and (committed is None or committed.sequence > entry.sequence):
             yield fault_at(entry, "its model was not committed to before")
         if document["level_shift"] != shifts[name]:

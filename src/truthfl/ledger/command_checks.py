@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truthfl.ledger.chain import Fault, fault_at
-from truthfl.ledger.commands import END, INVITE, code_digest, command_fault
+from truthfl.ledger.commands import END, INVITE, Command, code_digest, next_fault, read_command
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
 from truthfl.texts import LONGEST_NAME, is_plain
@@ -16,15 +16,16 @@ from truthfl.texts import LONGEST_NAME, is_plain
 
 def command_faults(view: JobView) -> Iterator[Fault]:
     """Faults of commands: their numbers, their form, and whether the job's operator signed them."""
+    operator_key = "" if view.job is None else str(view.job.document["operator_key"])
+    last: Command | None = None
     for number, entry in enumerate(view.commands, start=1):
         if entry.key != str(number):
             yield fault_at(entry, f"it is where command {number} should be")
-        if view.job is None or view.job.sequence > entry.sequence:
-            yield fault_at(entry, "the job itself is not in the ledger before it")
-            continue
-        fault = command_fault(entry.document, view.name, str(view.job.document["operator_key"]))
+        fault = next_fault(entry.document, view.name, operator_key, last)
         if fault is not None:
             yield fault_at(entry, fault)
+        else:
+            last = read_command(entry.document)
 
 
 def admission_faults(view: JobView) -> Iterator[Fault]:

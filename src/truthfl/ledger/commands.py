@@ -1,6 +1,7 @@
 """What the operator does to a job while it runs, as signed rows of the ledger: pause, resume, end, remove, extend …
 
-Imports `coded_text`, `canonical`, `signing` and `texts`; no database, since participants' pages read commands too.
+Each command has its number in the job and the digest of the one before, so that an old one cannot be given again. No
+database is imported, since participants' pages read commands too.
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import coded
 from truthfl.errors import InputError
-from truthfl.ledger.canonical import Document
+from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.signing import signed_by
 from truthfl.texts import LONGEST_NAME, LONGEST_SENTENCE, is_plain
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 PAUSE, RESUME, END, REMOVE, EXTEND = "pause", "resume", "end", "remove", "extend"
 INVITE, APPROVE, DISAPPROVE = "invite", "approve", "disapprove"
+ACCEPT, REFUSE = "accept", "refuse"  # a solo model that is held
 OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides those of all commands
     PAUSE: (),
     RESUME: (),
@@ -31,8 +34,11 @@ OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides tho
     INVITE: ("name", "code_digest", "expires"),
     APPROVE: ("plan",),
     DISAPPROVE: ("plan",),
+    ACCEPT: ("client",),
+    REFUSE: ("client",),
 }
-COMMON_FIELDS = ("kind", "job", "by", "why", "at")
+COMMON_FIELDS = ("kind", "job", "by", "why", "at", "number", "previous")
+FIRST = "0" * 64  # `previous` of the first command
 TIMES = ("at", "until", "expires")
 
 
@@ -45,6 +51,7 @@ class Command:
     why     her reason; may be empty
     at      when, ISO 8601 in UTC
     fields  those of its kind
+    number, previous   its number in the job, from 1, and the digest of the command before
     """
 
     kind: str
@@ -53,10 +60,17 @@ class Command:
     why: str
     at: str
     fields: Mapping[str, str] = field(default_factory=dict)
+    number: int = 1
+    previous: str = FIRST
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> dict[str, Any]:
         """What is signed."""
         return {**{name: getattr(self, name) for name in COMMON_FIELDS}, **self.fields}
+
+    @cached_property
+    def digest(self) -> str:
+        """What the next command has as `previous`."""
+        return digest(self.document())
 
     @property
     def time(self) -> datetime:
@@ -95,13 +109,25 @@ def read_command(signed_command: Document) -> Command:
     return Command(**{name: document[name] for name in COMMON_FIELDS}, fields=own)
 
 
+def next_fault(signed_command: Document, job: str, operator_key: str, last: Command | None) -> str | None:
+    """As `command_fault`, or that the command is not the one after `last`; None for the first."""
+    fault = command_fault(signed_command, job, operator_key)
+    if fault is not None:
+        return fault
+    number, previous = (1, FIRST) if last is None else (last.number + 1, last.digest)
+    document = signed_command["document"]
+    if document["number"] != number:
+        return f"it is command {document['number']}, where {number} comes next"
+    return None if document["previous"] == previous else "it does not have the digest of the command before"
+
+
 def valid_commands(entries: Iterable[Entry], job: str, operator_key: str) -> list[tuple[Entry, Command]]:
-    """Those of these rows that hold a command of the operator's to this job, each with its command."""
-    return [
-        (entry, read_command(entry.document))
-        for entry in entries
-        if command_fault(entry.document, job, operator_key) is None
-    ]
+    """Those of these rows that hold the operator's commands to this job, one after the other, each with its command."""
+    valid: list[tuple[Entry, Command]] = []
+    for entry in entries:
+        if next_fault(entry.document, job, operator_key, valid[-1][1] if valid else None) is None:
+            valid.append((entry, read_command(entry.document)))
+    return valid
 
 
 def code_digest(code: str) -> str:
@@ -130,7 +156,11 @@ def _form_fault(document: Mapping[str, Any], job: str) -> str | None:
         return f"it does not have the parts of the command {kind}"
     if document["job"] != job:
         return coded("fault.command_job", "it is for another job")
+    if type(document["number"]) is not int or document["number"] < 1:
+        return "its number is no whole number from 1 on"
     for name, value in document.items():
+        if name == "number":
+            continue
         longest = LONGEST_SENTENCE if name == "why" else LONGEST_NAME
         if not is_plain(value, longest) or (name != "why" and not value.strip()):
             return f"its {name} is no text of up to {longest} letters without control characters"

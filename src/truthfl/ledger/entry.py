@@ -1,4 +1,4 @@
-"""Items to append, the entries they become, and an entry's hash. Imports `canonical`, `entry_kinds`.
+"""Items to append, the entries they become, and an entry's hash.
 
 An entry's hash covers its link: its fields, with the payload's digest instead of the payload. So a client can check the
 hash chain without seeing the payloads about other clients. The digest is salted: without the entry's random salt, which
@@ -17,6 +17,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes, digest, read_document
 from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
+from truthfl.ledger.row_keys import RowKey, sign_row
 
 HASHED_FIELDS = ("sequence", "at", "job", "kind", "key", "payload", "previous")
 LINK_FIELDS = (*HASHED_FIELDS, "hash")
@@ -52,12 +53,16 @@ def payload_text(payload: Document) -> str:
     return text
 
 
-def entry_after(head: Entry | None, item: CheckedItem, at: str, salt: str) -> Entry:
-    """The entry for this item that follows `head`; None for the first entry. `at` is the time."""
+def entry_after(head: Entry | None, item: CheckedItem, at: str, salt: str, key: RowKey | None = None) -> Entry:
+    """The entry for this item that follows `head`; None for the first entry. `at` is the time.
+
+    key  signs it; without one it is in the chain, and counts for nothing
+    """
     sequence = 1 if head is None else head.sequence + 1
     previous = GENESIS_HASH if head is None else head.hash
-    without_hash = Entry(sequence, at, item.job, item.kind, item.key, item.payload, previous, "", salt)
-    return replace(without_hash, hash=link_hash(without_hash.link()))
+    without_hash = Entry(sequence, at, item.job, item.kind, item.key, item.payload, previous, "", salt, "")
+    own_hash = link_hash(without_hash.link())
+    return replace(without_hash, hash=own_hash, signature="" if key is None else sign_row(key, own_hash))
 
 
 def checked_item(item: Item) -> CheckedItem:
@@ -115,6 +120,7 @@ class Entry:
     previous   hash of the entry before; 64 zeros in the first
     hash       of this entry
     salt       of the payload's digest
+    signature  of the hash, by the row key of the job's operator
     """
 
     sequence: int
@@ -126,6 +132,7 @@ class Entry:
     previous: str
     hash: str
     salt: str
+    signature: str
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -135,6 +142,11 @@ class Entry:
     @property
     def unique_key(self) -> tuple[str, str, str]:
         return self.job, self.kind, self.key
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether the hash is that of the other columns."""
+        return is_salt(self.salt) and self.hash == link_hash(self.link())
 
     def link(self) -> dict[str, Any]:
         """The fields that others may see: with the payload's digest instead of the payload, and without the salt."""

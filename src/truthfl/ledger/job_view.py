@@ -23,6 +23,7 @@ class JobView:
 
     admissions                          by the digest of the invitation's code
     enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
+    holds                               of solo models that are known, or too good to be paid unseen; by client
     offers, answers                     by the offer's key, "version/client"
     starts                              of the rounds: one for each time the server began or went on to train
     commands                            of the operator's, in order
@@ -38,6 +39,7 @@ class JobView:
     offers: dict[str, Entry] = field(default_factory=dict)
     answers: dict[str, Entry] = field(default_factory=dict)
     commitments: dict[str, Entry] = field(default_factory=dict)
+    holds: dict[str, Entry] = field(default_factory=dict)
     auditions: dict[str, Entry] = field(default_factory=dict)
     starts: list[Entry] = field(default_factory=list)
     rounds: list[Entry] = field(default_factory=list)

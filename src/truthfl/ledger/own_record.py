@@ -1,7 +1,4 @@
-"""A receipt compared with what the participant's computer kept: its reports, and the final model she signed for.
-
-Imports `coded_text`, `canonical`, `command_state`, `early_end`, `participant_folder`, `round_record`, `terms`.
-"""
+"""A receipt compared with what the participant's computer kept: the audition, its reports, and the final model."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from pathlib import Path
 
 from truthfl.coded_text import coded, english, listed
 from truthfl.ledger import participant_folder
+from truthfl.ledger.audition_record import audition_record_fault
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.early_end import trained_rounds, was_ended
@@ -25,6 +23,9 @@ NOT_ASKED = coded("fault.not_asked", "you were not asked")
 def record_fault(home: Path, document: Document) -> str | None:
     """How a receipt's document differs from what her computer sent and signed; None if it does not."""
     offer = offer_from(document["offer"])
+    fault = audition_record_fault(home, offer, document)
+    if fault is not None:
+        return fault
     stated = {one["round"]: one for one in document["rounds"]}
     uncounted: list[tuple[int, str]] = []
     for own in rounds_of(home, offer.hash):

@@ -66,7 +66,7 @@ def put_answer(home: Path, offer: Offer, key: PrivateKey, *, accepted: bool) -> 
     existing = read_answer(home, offer)
     if existing is not None:
         return existing
-    agreement = kept_agreement_key(_agreement_file(home, offer), sync=False) if accepted else None
+    agreement = kept_agreement_key(_agreement_file(home, offer)) if accepted else None
     signed_answer = answer(offer, key, accepted=accepted, agreement=agreement)
     fault = answer_fault(signed_answer, offer)
     if fault is not None:
@@ -128,7 +128,7 @@ def put_receipt(home: Path, receipt: dict[str, Any], job: str, content: bytes | 
     content = canonical_bytes(receipt) if content is None else content
     for number in range(1, MOST_RECEIPTS + 1):
         path = home / "receipts" / f"{_checked_file_name(job)}{f'.{number}' if number > 1 else ''}.json"
-        written = write_file(path, content, keep_existing=True, sync=False)
+        written = write_file(path, content, keep_existing=True)
         if written or _read(path) == receipt:
             return path
     raise InputError(f"there are {MOST_RECEIPTS} different receipts of job {job} already; no more are kept.")
@@ -203,8 +203,7 @@ def _checked_file_name(name: str) -> str:
 
 
 def _write(path: Path, document: dict[str, Any], *, keep_existing: bool = False) -> None:
-    """Write a file without waiting for the disk, since a simulation writes very many."""
-    write_file(path, canonical_bytes(document), keep_existing=keep_existing, sync=False)
+    write_file(path, canonical_bytes(document), keep_existing=keep_existing)
 
 
 def _read(path: Path) -> dict[str, Any]:

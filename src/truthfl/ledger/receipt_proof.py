@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from truthfl.coded_text import coded, english
@@ -61,8 +62,16 @@ def entry_tree(view: JobView, entries: Sequence[Entry]) -> EntryTree:
 
 def tree_of(entries: Sequence[Entry], first: int, last: int) -> EntryTree:
     """The tree over the entries with these sequence numbers."""
-    hashes = [bytes.fromhex(entry.hash) for entry in entries if first <= entry.sequence <= last]
+    hashes = [_leaf(entry.hash) for entry in entries if first <= entry.sequence <= last]
     return EntryTree(first, last, merkle_tree(hashes))
+
+
+def _leaf(row_hash: str) -> bytes:
+    """The bytes of a row's hash; among rows that nobody signed, anything may stand in its place."""
+    try:
+        return bytes.fromhex(row_hash)
+    except ValueError:
+        return sha256(row_hash.encode("utf-8", "surrogateescape")).digest()
 
 
 def links_fault(document: Document) -> str | None:

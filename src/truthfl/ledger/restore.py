@@ -120,7 +120,7 @@ def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
 def _check_ledger(path: Path, manifest: Manifest, source: Path) -> None:
     """Raise InputError unless the ledger holds, ends as the manifest says, and contradicts none of its anchors."""
     with open_for_reading(path) as ledger:
-        entries, missing = ledger.entries(), ledger.missing_guards()
+        entries, missing = ledger.rows(), ledger.missing_guards()
     fault = check(entries)
     if fault is not None:
         raise InputError(f"the ledger in {source} does not hold: {fault.message}.")

@@ -1,13 +1,11 @@
 """What a participant's node received and sent in each round of an offer: one line of JSON per report, in her folder.
 
 The file is locked while a report is made, so that of two messages at once the second sees what the first left. A
-process leaves it open for the next round, and reads it again only if it has changed. Imports `model_slots`, `errors`
-and `files`.
+process leaves it open for the next round, and reads it again only if it has changed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE, wait_for_disk
+from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, unlock_handle, wait_for_disk, wait_for_name
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
@@ -58,14 +56,27 @@ class RoundFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.models = ModelSlots(path.removesuffix(".jsonl") + ".models")
+        is_new = not os.path.exists(path)
         self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, PRIVATE_FILE_MODE)
+        if is_new:
+            wait_for_name(Path(path))
         self._read: tuple[int, ...] | None = None  # the file's state when it was read, or written from here
         self._last: RoundRecord | None = None
+        self._earlier: dict[int, RoundRecord] = {}  # of a job whose rounds are repeated; they change no more
 
     @property
     def last(self) -> RoundRecord | None:
         """The last report; None if there is none."""
         return self._last
+
+    def record_of(self, round_: int) -> RoundRecord | None:
+        """The record of this round; None if it was not answered."""
+        if self._last is None or round_ >= self._last.round:
+            return self._last if self._last is not None and self._last.round == round_ else None
+        if round_ not in self._earlier:
+            lines = os.pread(self.handle, os.fstat(self.handle).st_size, 0).split(b"\n")[:-1]
+            self._earlier = {record.round: record for record in (_record(line, self.path) for line in lines)}
+        return self._earlier.get(round_)
 
     def is_current(self) -> bool:
         """Read what others have written since it was last locked; False if another file has taken its place."""
@@ -83,6 +94,7 @@ class RoundFile:
 
     def append(self, record: RoundRecord) -> None:
         line = _encoder.encode(vars(record)).encode() + b"\n"
+        self._earlier = {}
         read, self._read = self._read, None
         try:
             written = os.write(self.handle, line)
@@ -120,7 +132,7 @@ def open_rounds(home: Path, offer_hash: str) -> Iterator[RoundFile]:
     try:
         yield rounds
     finally:
-        fcntl.flock(rounds.handle, fcntl.LOCK_UN)
+        unlock_handle(rounds.handle)
         _put_aside(rounds)
 
 
@@ -131,7 +143,7 @@ def _locked(path: str) -> RoundFile:
             rounds = _aside.pop(path, None)
         try:
             rounds = rounds or _opened(path)
-            fcntl.flock(rounds.handle, fcntl.LOCK_EX)
+            lock_handle(rounds.handle)
             if rounds.is_current():
                 return rounds
             rounds.close()
@@ -147,7 +159,7 @@ def _opened(path: str) -> RoundFile:
     try:
         return RoundFile(path)
     except FileNotFoundError:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
         return RoundFile(path)
 
 

@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
 
 from truthfl.errors import InputError
 
@@ -19,23 +18,6 @@ LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
 MOST_BOUNDS = 100  # in a table of bounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
-DEFAULTS: Mapping[str, object] = {
-    "report_bounds": [],
-    "aggregation": MEAN,
-    "masked": False,
-    "least_participation": 1.0,
-    "rescales": False,
-    "loss_by_rounds": [],
-    "task": None,
-    "instructions": None,
-    "picture_fit": "",
-    "payment_note": "",
-}
-
-
-def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a job's terms without those that have their default."""
-    return {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
 
 
 def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> float:

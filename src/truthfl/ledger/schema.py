@@ -1,18 +1,19 @@
 """The ledger's SQL table, the triggers that forbid changes of rows, and how a database gets them.
 
-Rows are only added, and each holds the hash of the row before. Three unique keys: there is one row for a job, kind and
-key; no two rows follow the same row (`previous`); no row is stored twice (`hash`). Who may write to the file or owns
-the database can drop the triggers; `missing_guards` names those that are missing.
+Rows are only added, and each holds the hash of the row before. Two unique keys: no two rows follow the same row
+(`previous`), and no row is stored twice (`hash`). There is one signed row for a job, kind and key, which `book` sees
+to: a unique key of the database would let a row that nobody signed take the place of the real one. Who may write to the
+file or owns the database can drop the triggers; `missing_guards` names those that are missing.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, UniqueConstraint, inspect, text
+from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text, UniqueConstraint, inspect, text
 
 from truthfl.errors import InputError
 from truthfl.ledger.database import Database
 
-VERSION = "1"
+VERSION = "2"
 VERSION_TABLE = "truthfl_ledger_version"
 
 METADATA = MetaData()
@@ -28,7 +29,8 @@ ENTRIES = Table(
     Column("previous", Text, nullable=False),
     Column("hash", Text, nullable=False),
     Column("salt", Text, nullable=False),
-    UniqueConstraint("job", "kind", "key", name="entries_said_once"),
+    Column("signature", Text, nullable=False),
+    Index("entries_by_key", "job", "kind", "key"),
     UniqueConstraint("previous", name="entries_do_not_fork"),
     UniqueConstraint("hash", name="entries_differ"),
 )
@@ -43,7 +45,6 @@ SQLITE_TRIGGERS = (
     CREATE TRIGGER entries_are_not_replaced BEFORE INSERT ON entries
     WHEN EXISTS (
         SELECT 1 FROM entries WHERE sequence = NEW.sequence OR previous = NEW.previous OR hash = NEW.hash
-        OR (job = NEW.job AND kind = NEW.kind AND key = NEW.key)
     )
     BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END
     """,

@@ -1,17 +1,13 @@
-"""The audition in a receipt: its evidence, what the page says of it, and whether the model is the participant's own.
+"""The audition in a receipt: its evidence, and what the page says of it.
 
-Receipts come from the server and are untrusted. Imports `coded_text`, the ledger, `learning.array_files`,
-`audition_terms` and `shown_text`.
+Receipts come from the server and are untrusted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
-from truthfl.coded_text import coded
 from truthfl.ledger.early_end import counted_loss, was_ended
 from truthfl.ledger.solo_evidence import (
     SoloEvidence,
@@ -68,23 +64,3 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
         "labels": parts[0],
         "computing": parts[1],
     }
-
-
-def own_model_fault(home: Path, document: Mapping[str, Any]) -> str | None:
-    """Whether the receipt's audition is of another model than the one that was trained here; None if it is not.
-
-    Nothing is found if no model is kept in the participant's folder, or none was taken.
-    """
-    from truthfl.ledger.terms import offer_from
-
-    result = document.get("audition", {}).get("result", {})
-    path = home / "auditions" / f"{offer_from(document['offer']).hash}.npz"
-    if result.get("model") is None or not path.exists():
-        return None
-    from truthfl.learning.array_files import read_npz
-
-    model = read_npz(path, ["salt", "model"])["model"]
-    same = sha256(model.astype("<f4").tobytes()).hexdigest() == result["model"]
-    if same:
-        return None
-    return coded("fault.own_model", "its audition is of another model than the one that your computer trained")

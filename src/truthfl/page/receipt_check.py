@@ -1,6 +1,6 @@
 """The check of a receipt by the participant herself: by itself, and against her folder, her record and her key.
 
-Imports `coded_text`, `ledger`, `audition_result`, `numbers`; `learning` when the draws of rounds are checked.
+Imports `coded_text`, `ledger`, `numbers`; `learning` when the draws of rounds are checked.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from truthfl.ledger.own_record import record_fault
 from truthfl.ledger.receipt_rounds import had_no_rounds
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import offer_from
-from truthfl.page.audition_result import own_model_fault
 from truthfl.page.numbers import overflow_allowed
 
 MOST_ROUNDS = 100_000  # of a job that truthfl runs
@@ -50,7 +49,7 @@ def _mismatch(home: Path, receipt: dict[str, Any], key: PrivateKey | None) -> st
         return coded("fault.offer_not_accepted", "its offer is not one that you accepted")
     if key is not None and public_line(key) != offer.client.public_key:
         return coded("fault.offer_other_key", "its offer is to another key than yours")
-    return own_model_fault(home, receipt["document"])
+    return None
 
 
 def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:

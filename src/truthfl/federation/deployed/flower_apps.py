@@ -61,7 +61,8 @@ def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
             change=lambda job: job if strategy is None else with_strategy(job, strategy),
         )
         make_private_folder(folder)
-        with lock_folder(folder), open_ledger(folder / "ledger.db") as ledger:
+        key = kept_key(folder / "operator")
+        with lock_folder(folder), open_ledger(folder / "ledger.db", key) as ledger:
             kept = choose_job(folder, ledger, source, new=bool(config.get("new", False)))
             for difference in kept.differences:
                 log.warning("Job %s goes on as it was begun: in %s, %s.", kept.name, job_file, difference)
@@ -69,7 +70,7 @@ def server_app(job_file: Path, strategy: Strategy | None = None) -> ServerApp:
                 log.warning("Job %s is complete; `new` in the run config begins another.", kept.name)
                 return
             authenticated = bool(config.get("authenticated", False))
-            key, draws = kept_key(folder / "operator"), kept.draws
+            draws = kept.draws
             operator = Operator(ledger, folder, key, draws.secret, draws.seed, authenticated)
             conduct_job(grid, kept.job, kept.name, operator, lambda job, side: job.plan(side), lambda *_: None)
 

@@ -24,6 +24,7 @@ from truthfl.federation.protocol.message_codes import (
     with_document_code,
 )
 from truthfl.federation.protocol.messages import (
+    AUDITION_ARRIVED,
     AUDITION_COMMIT,
     AUDITION_OPEN,
     DOCUMENT,
@@ -171,11 +172,18 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
 
     @app.query(AUDITION_OPEN)
     def open_audition(message: Message, context: Context) -> Message:
-        offer = str(document_in(message).get("offer"))
-        kept = participant_of(context).open_audition(offer)
+        asked = document_in(message)
+        offer = str(asked.get("offer"))
+        kept = participant_of(context).open_audition(offer, asked.get("word"))
         content = document_record({"offer": offer, "salt": kept.salt})
         content.array_records[MODEL] = model_record(kept.model)
         return Message(content, reply_to=message)
+
+    @app.query(AUDITION_ARRIVED)
+    def audition_arrived(message: Message, context: Context) -> Message:
+        told = document_in(message)
+        participant_of(context).keep_arrival(str(told.get("offer")), told.get("word"))
+        return Message(document_record({"kept": True}), reply_to=message)
 
     @app.query(MASK_TERMS)
     def mask_terms(message: Message, context: Context) -> Message:

@@ -14,9 +14,8 @@ from truthfl.errors import InputError
 from truthfl.files import write_file
 from truthfl.learning.array_files import npz_bytes, read_npz
 from truthfl.learning.model import Params
+from truthfl.ledger.audition_record import AUDITIONS
 from truthfl.ledger.commitment import SECRET_BYTES, new_secret
-
-AUDITIONS = "auditions"
 
 
 @dataclass(frozen=True, eq=False)

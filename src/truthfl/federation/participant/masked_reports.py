@@ -43,7 +43,7 @@ from truthfl.ledger.agreement_keys import (
     own_secret,
 )
 from truthfl.ledger.canonical import canonical_bytes, read_document
-from truthfl.ledger.round_record import RoundRecord, open_rounds
+from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
 from truthfl.ledger.terms import Offer
 
 MASKS = "masks"
@@ -115,12 +115,13 @@ class MaskingClient:
     def signed_list(self, round_: int, missing: Collection[int]) -> dict[str, Any]:
         """Sign that these are missing in a round, and whoever was missing on an earlier list.
 
-        Once the shares of the round were told, the answer is the list for which they were told, whatever is asked.
+        Once the shares of the round were told, or a later round was answered, the answer is the list that was signed
+        last, whatever is asked.
         """
         with open_rounds(self.home, self.offer.hash) as rounds:
-            last = self._answered(rounds.last, round_)
+            last = self._answered(rounds, round_)
             wanted = tuple(sorted({*last.missing, *missing}))
-            if last.opened:
+            if last.opened or last is not rounds.last:
                 wanted = last.missing
             self._require_sound(round_, wanted)
             if wanted != last.missing:
@@ -138,7 +139,7 @@ class MaskingClient:
         signatures  by index: of this list, by all peers who are not on it
         """
         with open_rounds(self.home, self.offer.hash) as rounds:
-            last = self._signed(rounds.last, round_, missing, signatures)
+            last = self._signed(rounds, round_, missing, signatures)
         context = self._context(last)
         peers = self.terms.peers_in(round_)
         return {peer: round_key(self._pair(peer), context).hex() for peer in missing if peer in peers}
@@ -155,7 +156,7 @@ class MaskingClient:
         if not isinstance(locked, Mapping):
             raise InputError("the message has no shares.")
         with open_rounds(self.home, self.offer.hash) as rounds:
-            last = self._signed(rounds.last, round_, missing, signatures)
+            last = self._signed(rounds, round_, missing, signatures)
             present = set(self.terms.peers_in(round_)) - set(missing)
             context = self._context(last)
             told, unfit = {str(own): self._own_share(round_, context)}, []
@@ -167,7 +168,7 @@ class MaskingClient:
                     told[str(peer)] = f"{share:x}"
                 except (InputError, ValueError):
                     unfit.append(peer)
-            if not last.opened:
+            if not last.opened and last is rounds.last:
                 rounds.append(replace(last, opened=True))
         return {"shares": told} | ({"unfit": unfit} if unfit else {})
 
@@ -191,16 +192,15 @@ class MaskingClient:
             self.pair_keys[peer] = pair_key(self.key, self.terms.peers[peer].agreement_key, self.terms.group)
         return self.pair_keys[peer]
 
-    def _answered(self, last: RoundRecord | None, round_: int) -> RoundRecord:
-        if last is None or last.round != round_:
-            raise InputError(f"round {round_ + 1} is not the last one that was answered; nothing is told of it.")
-        return last
+    def _answered(self, rounds: RoundFile, round_: int) -> RoundRecord:
+        record = rounds.record_of(round_)
+        if record is None:
+            raise InputError(f"round {round_ + 1} was not answered; nothing is told of it.")
+        return record
 
-    def _signed(
-        self, last: RoundRecord | None, round_: int, missing: Collection[int], signatures: object
-    ) -> RoundRecord:
+    def _signed(self, rounds: RoundFile, round_: int, missing: Collection[int], signatures: object) -> RoundRecord:
         """The record of a round; raise InputError unless this list was signed here and by all peers not on it."""
-        record = self._answered(last, round_)
+        record = self._answered(rounds, round_)
         if tuple(sorted(missing)) != record.missing:
             raise InputError(f"another list of who is missing in round {round_ + 1} was signed here.")
         self._require_sound(round_, record.missing)

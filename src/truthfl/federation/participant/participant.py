@@ -25,6 +25,7 @@ from truthfl.federation.participant.round_guard import Answering, AskedRound, an
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_task import model_of, task_of
 from truthfl.federation.protocol.masking import mask_stream
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.learning.audition_work import audition_model
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.behaviours import behaviour
@@ -37,6 +38,7 @@ from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
 from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
+from truthfl.ledger.audition_record import note_arrival, note_commitment, note_opening
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.terms import Offer, offer_from
@@ -205,14 +207,21 @@ class Participant(Signatory):
                     private_key=None if secret is None else key_of_audition(secret, offer_hash),
                 )
             kept = keep_audition(self.folder, offer_hash, trained)
-        return audition_commitment(offer_hash, kept.salt, kept.model)
+        commitment = audition_commitment(offer_hash, kept.salt, kept.model)
+        note_commitment(self.folder, offer_hash, commitment)
+        return commitment
 
-    def open_audition(self, offer_hash: str) -> KeptAudition:
-        """The salt and the model that she committed herself to."""
+    def open_audition(self, offer_hash: str, word: object) -> KeptAudition:
+        """The salt and the model that was committed to, for an operator who signed that the commitment arrived."""
         kept = read_audition(self.folder, offer_hash)
         if kept is None:
             raise InputError("no model was committed to for this offer.")
+        note_opening(self.folder, self.accepted_offer(offer_hash), model_digest(kept.model), word)
         return kept
+
+    def keep_arrival(self, offer_hash: str, word: object) -> None:
+        """Keep the operator's signed word that the model of the audition arrived."""
+        note_arrival(self.folder, self.accepted_offer(offer_hash), word)
 
     def answering(self, offer_hash: str, asked: AskedRound, common: Params) -> AbstractContextManager[Answering]:
         """Refuse a training message for this round, with this model, unless it comes next; see `round_guard`."""

@@ -2,7 +2,7 @@
 
 An operator who may choose the models that participants train from can make their reports tell more of their data than
 the joint training needs. A server that was stopped asks again for the round that it had asked for, from the same model,
-and gets the same bytes.
+and gets the same bytes. A server that lost its model asks for all rounds again, and gets the same bytes for each.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ class Answering:
         if self.before is None:
             self.keep_model()
             self.rounds.append(replace(self.record, sent=report, missing=tuple(sorted(missing))))
-        elif self.before.sent != report:
+            return cast(RoundRecord, self.rounds.last)
+        if self.before.sent != report:
             raise InputError(
                 f"round {self.record.round + 1:,} was answered with another report; each is answered once."
             )
-        return cast(RoundRecord, self.rounds.last)
+        return self.before
 
 
 @contextmanager
@@ -97,21 +98,35 @@ def answering(
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
-    if participant_folder.has_final(home, offer):
-        raise InputError("the final model of this job is signed for; no more rounds are answered.")
     with open_rounds(home, offer.hash) as rounds:
-        last = rounds.last
+        last, before = rounds.last, _repeated(rounds, asked)
         if last is None:
             _require_no_other_sums(home, offer, seeds_return=seeds_return)
-        record = _next_record(asked, last, masked=offer.job.masked)
-        _require_near(rounds, offer, asked, model, start())
+        if before is None:
+            if participant_folder.has_final(home, offer):
+                raise InputError("the final model of this job is signed for; no more rounds are answered.")
+            record = _next_record(asked, last, masked=offer.job.masked)
+            _require_near(rounds, offer, asked, model, start())
 
         def keep_model() -> None:
             if offer.job.report_bounds:
                 content = np.ascontiguousarray(model, dtype="<f4").data.cast("B")
                 rounds.models.keep(asked.received, content, None if last is None else last.received)
 
-        yield Answering(rounds, record, last if record is last else None, keep_model)
+        yield Answering(rounds, before or record, before, keep_model)
+
+
+def _repeated(rounds: RoundFile, asked: AskedRound) -> RoundRecord | None:
+    """The record of a round that is asked for again; raise InputError if it is over, or from another model."""
+    number, last = asked.round + 1, rounds.last
+    if last is None or asked.round > last.round:
+        return None
+    before = rounds.record_of(asked.round)
+    if before is None:
+        raise InputError(f"round {number:,} is over; each is answered once, in order.")
+    if (asked.received, asked.changed) != (before.received, before.changed):
+        raise InputError(f"round {number:,} was answered from another model; each is answered once, in order.")
+    return before
 
 
 def _require_no_other_sums(home: Path, offer: Offer, *, seeds_return: bool) -> None:
@@ -130,22 +145,15 @@ def _require_no_other_sums(home: Path, offer: Offer, *, seeds_return: bool) -> N
 
 def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -> RoundRecord:
     """The record of a round after the last one; raise InputError if it is not one that may come next."""
-    number = asked.round + 1
     if last is None:
         return RoundRecord(asked.round, asked.received, "", changed=asked.changed)
-    if asked.round < last.round:
-        raise InputError(f"round {number:,} is over; each is answered once, in order.")
-    if asked.round == last.round:
-        if (asked.received, asked.changed) != (last.received, last.changed):
-            raise InputError(f"round {number:,} was answered from another model; each is answered once, in order.")
-        return last
     unchanged = last.unchanged if masked else _unchanged(asked, last)
     fewest = last.changed + int(asked.received != last.received)
     most = fewest if asked.received == last.received else last.changed + asked.round - last.round
     if not fewest <= asked.changed <= most:  # the bound of a round follows from it
         raise InputError(
-            f"the message of round {number:,} counts {asked.changed:,} rounds that changed the model; after those "
-            f"before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
+            f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after "
+            f"those before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
         )
     return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 

@@ -31,6 +31,11 @@ from truthfl.texts import plain
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 LONGEST_JOB_NAME, LONGEST_NEWS, LONGEST_FORM = 300, 1000, 4000
+OTHER_OPERATOR = coded(
+    "news.other_operator",
+    "An offer came that another key than the operator's has signed; it is refused. Ask the operator what happened: a "
+    "new key needs a new invitation.",
+)
 Decide = Callable[[Offer], bool | None]
 
 
@@ -43,6 +48,7 @@ class Signatory:
     folder                      for offers, answers, receipts and news
     decide                      returns whether to accept an offer; None leaves the answer to her page or terminal
     labeling_cost, sample_cost  the costs she states; None states none
+    operator                    the only public key whose offers are answered; "" believes the first offer of a job
     code_keys                   by offer: a cache of `code_key`
     """
 
@@ -53,6 +59,7 @@ class Signatory:
     decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
+    operator: str = ""
     code_keys: dict[str, bytes] = field(default_factory=RecentEntries)
 
     def describe(self) -> dict[str, Any]:
@@ -134,7 +141,10 @@ class Signatory:
         return offer
 
     def _require_known_operator(self, offer: Offer) -> None:
-        """Raise InputError if an earlier offer of the same job is of another operator's key."""
+        """Raise InputError if an offer is of another key than the operator's, or than an earlier offer of its job."""
+        if self.operator and offer.job.operator_key != self.operator:
+            participant_folder.put_news(self.folder, OTHER_OPERATOR, over=False)
+            raise InputError(f"the offer to {self.name} is signed by another key than the operator's; it is refused.")
         earlier = [one.job for one in participant_folder.offers(self.folder) if one.job.name == offer.job.name]
         if any(job.operator_key != offer.job.operator_key for job in earlier):
             raise InputError(f"job {offer.job.name} had offers of another operator's key; this one is refused.")

@@ -1,8 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `model_digest`, `news`, `openings`,
-`coded_text`, `flower_patches.constants`, `learning`, the ledger and Flower.
+in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`held_models`).
 """
 
 from __future__ import annotations
@@ -19,19 +18,36 @@ from truthfl.coded_text import CodedText, amount, coded, decimal, english
 from truthfl.federation.protocol.ask_nodes import allow_replies_of
 from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.held_models import (
+    Tested,
+    hold_models,
+    read_tested,
+    unpaid_reasons,
+    wait_for_decisions,
+)
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.known_models import known_models
 from truthfl.federation.protocol.live_status import AUDITIONING
-from truthfl.federation.protocol.messages import AUDITION_COMMIT, AUDITION_OPEN, query_message
+from truthfl.federation.protocol.messages import (
+    AUDITION_ARRIVED,
+    AUDITION_COMMIT,
+    AUDITION_OPEN,
+    query_message,
+)
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.news import STOPPED
+from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes
+from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.money import amount_text
 from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.solo_evidence import (
     LATE,
     NO_LABELS,
@@ -62,23 +78,34 @@ def hold_auditions(
     agreement: Agreement,
     labeled: Collection[str],
     folder: Path,
-    test: LabeledSamples,
+    side: ServerSide,
     secret: str,
+    key: PrivateKey,
     progress: ShowProgress,
+    seconds_to_decide: float,
 ) -> None:
     """Hold the auditions of all accepted offers, unless the ledger has their results; then tell who did not pass.
 
-    labeled   names of the clients whose labels are there
-    folder    the operator's
-    secret    of the test draw
-    progress  called with the number of clients who have committed themselves
+    labeled            names of the clients whose labels are there
+    folder             the operator's
+    secret             of the test draw
+    key                the operator's: signs what arrived
+    progress           called with the number of clients who have committed themselves
+    seconds_to_decide  how long the operator has to refuse a model that is too good
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.auditions:
-        refusals = Refusals()
-        commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
-        opened = _collect_openings(roster, agreement, commitments, refusals)
-        _record_results(roster, agreement, opened, refusals, folder, test, secret)
+        tested = read_tested(folder, roster.job_name)
+        if tested is None:
+            refusals = Refusals()
+            commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
+            opened = _collect_openings(roster, agreement, commitments, refusals, key)
+            _confirm_openings(roster, agreement, opened, key)
+            tested = _test(roster, agreement, opened, refusals, side.test, secret)
+            known = known_models(roster.ledger, folder, roster.job_name, side, agreement)
+            hold_models(roster, agreement, tested, known, folder)
+        wait_for_decisions(roster, seconds_to_decide)
+        _record_results(roster, agreement, tested, folder)
         view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.rounds:
         _tell_stopped(roster, agreement, view)
@@ -125,9 +152,12 @@ def _collect_commitments(
 
 
 def _collect_openings(
-    roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals
+    roster: Roster, agreement: Agreement, commitments: Mapping[str, str], refusals: Refusals, key: PrivateKey
 ) -> dict[str, Opened]:
-    """Ask those who have committed themselves for salt and model; return those that are sound."""
+    """Ask those who have committed themselves for salt and model; return those that are sound.
+
+    Each gets the operator's signed word that the commitment arrived, without which no model is sent.
+    """
     start = model_of(agreement.terms, roster.task).init(agreement.terms.seed)
     allow_replies_of(roster.grid, start.nbytes)
     opened: dict[str, Opened] = {}
@@ -140,8 +170,28 @@ def _collect_openings(
         return None
 
     waiting = [offer for offer in agreement.offers if offer.client.name in commitments]
-    _ask_until_late(roster, AUDITION_OPEN, waiting, agreement.terms.audition_seconds, take, refusals, NOT_OPENED)
+    words = {
+        offer.client.name: {"word": arrival_word(offer, COMMITTED, commitments[offer.client.name], key)}
+        for offer in waiting
+    }
+    seconds = agreement.terms.audition_seconds
+    _ask_until_late(roster, AUDITION_OPEN, waiting, seconds, take, refusals, NOT_OPENED, more=words)
+    allow_replies_of(roster.grid, 0)
     return opened
+
+
+def _confirm_openings(roster: Roster, agreement: Agreement, opened: Mapping[str, Opened], key: PrivateKey) -> None:
+    """Send those whose model was taken the operator's signed word that it arrived; nobody waits until they have it."""
+    documents = {
+        roster.node_of[name]: {
+            "offer": offer.hash,
+            "word": arrival_word(offer, OPENED, model_digest(opened[name].model), key),
+        }
+        for offer in agreement.offers
+        if (name := offer.client.name) in opened and name in roster.node_of
+    }
+    messages = [query_message(AUDITION_ARRIVED, node, document) for node, document in documents.items()]
+    roster.news.send(messages, NEWS_TIMEOUT)
 
 
 def _ask_until_late(
@@ -153,6 +203,7 @@ def _ask_until_late(
     refusals: Refusals,
     late: str,
     record: Callable[[], None] = lambda: None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """Ask the clients with these offers until all have answered or the time is up.
 
@@ -161,9 +212,10 @@ def _ask_until_late(
     ends the job does not cut this short, since labels are paid by it.
 
     record  called when `take` has had all replies so far
+    more    by client: what their message has besides
     """
     waiting = {offer.client.name: offer for offer in offers}
-    answered: set[str] = set()
+    answered, told = set[str](), more or {}
     clock = roster.stage(AUDITIONING, seconds, ends_with_job=False)
     while waiting:
         for name in set(waiting) & set(roster.control.removed):
@@ -172,7 +224,8 @@ def _ask_until_late(
         offer_at = {roster.node_of[name]: offer for name, offer in waiting.items() if name in roster.node_of}
         left = round(clock.seconds_left, 1)
         messages = [
-            query_message(action, node, {"offer": offer.hash, "seconds_left": left}) for node, offer in offer_at.items()
+            query_message(action, node, {"offer": offer.hash, "seconds_left": left, **told.get(offer.client.name, {})})
+            for node, offer in offer_at.items()
         ]
         for node, reply in roster.ask(messages, timeout=min(REPLY_TIMEOUT, clock.seconds_left), clock=clock):
             offer = offer_at.get(node)
@@ -196,30 +249,39 @@ def _ask_until_late(
             roster.refresh()
 
 
-def _record_results(
+def _test(
     roster: Roster,
     agreement: Agreement,
     opened: Mapping[str, Opened],
     refusals: Refusals,
-    folder: Path,
     test: LabeledSamples,
     secret: str,
-) -> None:
-    """Test the solo models; write them to a file, then all results and refusals to the ledger at once."""
-    offers, model = agreement.offers, model_of(agreement.terms, roster.task)
-    names = [offer.client.name for offer in offers if offer.client.name in opened]
+) -> Tested:
+    """Test the solo models."""
+    names, model = list(opened), model_of(agreement.terms, roster.task)
     losses = tested_losses(model, [opened[name].model for name in names], test, secret)
-    solo_loss: dict[str, float | None] = {offer.client.name: None for offer in offers}
-    solo_loss |= dict(zip(names, losses, strict=True))
+    return Tested(opened, dict(zip(names, losses, strict=True)), refusals.of_client, refusals.again)
+
+
+def _record_results(roster: Roster, agreement: Agreement, tested: Tested, folder: Path) -> None:
+    """Write the solo models to a file, then all results and refusals to the ledger at once."""
+    offers, model = agreement.offers, model_of(agreement.terms, roster.task)
+    view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
+    unpaid = unpaid_reasons(view)
+    solo_loss = {
+        offer.client.name: None if offer.client.name in unpaid else tested.losses.get(offer.client.name)
+        for offer in offers
+    }
     shifts = level_shifts(offers, solo_loss)
     models = np.full((len(offers), len(model.init(agreement.terms.seed))), np.nan, dtype=np.float32)
     results = []
     for row, offer in enumerate(offers):
         name = offer.client.name
-        one = opened.get(name)
+        one = tested.opened.get(name)
         if one is not None:
             models[row] = one.model
         passed = passes(offer, solo_loss[name], shifts[name])
+        reason = unpaid.get(name) or _reason(offer, solo_loss[name], shifts[name], tested.refused.get(name))
         document = {
             "client": name,
             "offer": offer.hash,
@@ -228,13 +290,13 @@ def _record_results(
             "solo_loss": solo_loss[name],
             "level_shift": shifts[name],
             "passed": passed,
-            "reason": None if passed else _reason(offer, solo_loss[name], shifts[name], refusals.of_client.get(name)),
+            "reason": None if passed else reason,
         }
         results.append(Item(roster.job_name, "audition", name, document))
     write_file(solo_file(folder / "models", roster.job_name), npy_bytes(models))
     rejections = [
         _rejection(roster, name, reason, key)
-        for key, reasons in (("first", refusals.of_client), ("again", refusals.again))
+        for key, reasons in (("first", tested.refused), ("again", tested.again))
         for name, reason in reasons.items()
     ]
     roster.ledger.append_all([*rejections, *results])
@@ -294,12 +356,13 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
         if result["passed"] or node is None:
             continue
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
-        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
+        units, currency = offer.job.minor_units, offer.job.currency
+        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / units
         sentence = coded(
             "news.stopped",
             "You did not pass the audition. {reason} You take no part in the joint training and are paid for labels by "
             "the formula: {pay}.",
             reason=_told_reason(offer, result),
-            pay=amount(f"{pay:,.2f} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
+            pay=amount(f"{amount_text(pay, units)} {currency}", pay, units, currency),
         )
         roster.tell([node], sentence, over=False, about=STOPPED)

@@ -27,6 +27,7 @@ from truthfl.federation.protocol.live_status import ENROLLING, LiveWriter
 from truthfl.federation.protocol.messages import ENROL, query_message, reply_in
 from truthfl.federation.protocol.news import NEWS_TIMEOUT, news_messages
 from truthfl.federation.protocol.node_keys import registrations
+from truthfl.federation.protocol.refusal_rows import OTHER, RefusalRows
 from truthfl.federation.protocol.stage_clock import StageClock, hold_while_paused
 from truthfl.federation.protocol.stated_limits import StatedLimits, require_within
 from truthfl.job import ServerSettings
@@ -60,6 +61,7 @@ class Roster:
     challenges     by node that was asked who it is: what its reply must sign
     greetings      those questions
     news           sentences that were sent
+    refusals       counts those that are no client's of a round, for the ledger
     control        the operator's commands
     live           what other processes may know of the running server
     """
@@ -83,9 +85,11 @@ class Roster:
     challenges: dict[int, str] = field(default_factory=dict)
     greetings: OpenQuestions = field(init=False)
     news: OpenQuestions = field(init=False)
+    refusals: RefusalRows = field(init=False)
 
     def __post_init__(self) -> None:
         self.greetings, self.news = OpenQuestions(self.grid), OpenQuestions(self.grid)
+        self.refusals = RefusalRows(self.ledger, self.job_name)
 
     @cached_property
     def known_names(self) -> frozenset[str]:
@@ -185,7 +189,8 @@ class Roster:
                     raise InputError(coded("refusal.other_node", words, name=name))
                 enrolled += self._enrol(node, description)
             except InputError as error:
-                self._reject(node, sentence_of(error))
+                name = registered[node][0] if node in registered else ""
+                self._reject(node, sentence_of(error), name if name in self.known_names else "")
         if enrolled:
             self.ledger.append_all(enrolled)
 
@@ -210,11 +215,12 @@ class Roster:
         tell_newcomer(self, name)
         return [Item(self.job_name, "enrolment", name, description)] if earlier is None else []
 
-    def _reject(self, node: int, reason: str) -> None:
+    def _reject(self, node: int, reason: str, name: str) -> None:
+        """Refuse a node, which is registered for the client of this name, or "" for none."""
         reason = reason if isinstance(reason, CodedText) else english(plain(reason))
-        key = f"enrolment/{node}/{time.time_ns()}"
-        rejection = {"stage": "enrolment", "round": None, "client": None, "node": str(node), "reason": str(reason)}
-        self.ledger.append(self.job_name, "rejection", key, rejection)
+        cause = str(reason.form.get("key", OTHER))
+        rejection = {"round": None, "client": None, "node": str(node), "reason": str(reason)}
+        self.refusals.note("enrolment", name, cause, rejection)
         words = "The operator's server does not take you in: {reason}"
         self.tell([node], coded("news.not_taken", words, reason=reason), over=True)
 

@@ -12,6 +12,7 @@ from typing import Any
 from truthfl.federation.protocol.job_tally import ACCEPTED, JobTally, LedgerRow, RefusedReply, RoundPoint
 from truthfl.federation.protocol.live_status import (
     AUDITIONING,
+    DECIDING,
     ENROLLING,
     LABELING,
     OFFERING,
@@ -94,7 +95,8 @@ class StatusReader:
             self.tally.add(entry)
         own = live if live is not None and live.job == self.tally.job else None
         running = own is not None and own.is_current
-        seen = (self.tally.last, running, None if own is None else replace(own, at=""))
+        self.tally.unsigned = self.ledger.unsigned(self.tally.job)
+        seen = (self.tally.last, self.tally.unsigned, running, None if own is None else replace(own, at=""))
         if self._known is None or self._known[0] != seen:
             self._known = (seen, status_of(self.tally, own, running=running))
         return self._known[1]
@@ -130,7 +132,7 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
         connections=_refused_connections(live),
         rows=tuple(reversed(tally.rows)),
         last_row=tally.last,
-        unreadable_rows=tally.unreadable,
+        unreadable_rows=tally.unreadable + tally.unsigned,
     )
 
 
@@ -149,6 +151,7 @@ def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
         ("test", TESTING),
         ("final", TESTING),
         ("start", TRAINING),
+        ("hold", DECIDING),
         ("commitment", AUDITIONING),
     ):
         if kind in at:

@@ -15,8 +15,9 @@ from typing import Any
 from truthfl.errors import TruthflError
 from truthfl.federation.protocol.approval import PlannedOffer, planned_offer
 from truthfl.federation.protocol.narration import describe_row
+from truthfl.federation.protocol.refusal_rows import new_of_cause
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import INVITE, Command, command_fault, read_command
+from truthfl.ledger.commands import INVITE, Command, next_fault, read_command
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
 from truthfl.ledger.terms import offer_from
@@ -112,6 +113,7 @@ class ClientTally:
     answer: str | None = None
     left_out: str | None = None
     committed: bool = False
+    held: str | None = None  # why the operator decides on her solo model
     audition: dict[str, Any] | None = None  # solo_loss, passed, reason
     asked_listed: int = 0
     missing: int = 0
@@ -163,7 +165,7 @@ class JobTally:
         self.operator_key = ""
         self.commands = CommandState()
         self._given: list[Command] = []
-        self.unreadable = 0
+        self.unreadable = self.unsigned = 0
 
     def add(self, entry: Entry) -> None:
         """Take in the next entry."""
@@ -228,6 +230,11 @@ class JobTally:
     def _add_commitment(self, entry: Entry, _: dict[str, Any]) -> None:
         self.client(entry.key).committed = True
 
+    def _add_hold(self, entry: Entry, document: dict[str, Any]) -> None:
+        if document["known"] is None:
+            loss = number(document["solo_loss"])
+            self.client(entry.key).held = f"a solo loss of {loss:.4f} is too good; accept or refuse it"
+
     def _add_audition(self, entry: Entry, document: dict[str, Any]) -> None:
         result = {"solo_loss": number_or_none(document["solo_loss"]), "passed": document["passed"] is True}
         self.client(entry.key).audition = result | {"reason": plain(document["reason"] or "")}
@@ -250,7 +257,8 @@ class JobTally:
         if stage == "plan":
             self.client(name).left_out = reason
             return
-        self.refused_at[plain(stage)] += 1
+        number = new_of_cause(int(document.get("count", 1)))
+        self.refused_at[plain(stage)] += number
         node = "somebody" if document["node"] is None else f"node {document['node']}"
         who = plain(node if name is None else name)
         round_ = None if document["round"] is None else int(document["round"])
@@ -259,13 +267,13 @@ class JobTally:
             self.strangers.append(refusal)
             return
         client = self.client(name)
-        client.refused += 1
+        client.refused += number
         client.refusals.append(refusal)
         if stage == "offer" and reason == NO_ANSWER:
             client.answer = NO_ANSWER
 
     def _add_command(self, _: Entry, document: dict[str, Any]) -> None:
-        if command_fault(document, self.job, self.operator_key) is None:
+        if next_fault(document, self.job, self.operator_key, self._given[-1] if self._given else None) is None:
             command = read_command(document)
             self._given.append(command)
             self.commands = state_after(self._given)

@@ -19,6 +19,7 @@ from truthfl.federation.protocol.operator_folder import LEDGER_ADDRESS, kept_led
 from truthfl.federation.protocol.plan_files import is_answered, shown_plan
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.ledger.book import Ledger, open_for_reading
+from truthfl.ledger.signing import read_public_line
 
 OWN_LEDGER = "ledger.db"
 
@@ -61,9 +62,19 @@ def job_watch(folder: Path, ledger_address: str | None = None, job: str | None =
 
     Who gives the ledger's address and the job, as its server's own process does, may watch a job that has not begun.
     """
-    with open_for_reading(ledger_address or ledger_address_of(folder)) as ledger:
+    with open_for_reading(ledger_address or ledger_address_of(folder), operator_of(folder)) as ledger:
         known = job is not None and ledger_address is not None
         yield JobWatch(folder, ledger, job if job is not None and known else _chosen(ledger, job, folder))
+
+
+def operator_of(folder: Path) -> str | None:
+    """The public key of the operator of this folder; None if it is not there, or cannot be read."""
+    serving = read_serving(folder)
+    key = folder / "operator" if serving is None or not serving.key else Path(serving.key)
+    try:
+        return read_public_line(key.with_name(f"{key.name}.pub"))
+    except InputError:
+        return None
 
 
 def ledger_address_of(folder: Path) -> str:

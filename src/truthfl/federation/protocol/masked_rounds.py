@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.ask_nodes import OpenQuestions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document, member_of
 from truthfl.federation.protocol.masking import (
@@ -93,6 +94,8 @@ class MaskedRounds:
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
     repeats       the round that an earlier start of the server may have asked for; None if there was none
+    waited_for    by participant: the node at which they were waited for to confirm them; they are not a second time
+    late          questions to those who have not confirmed them in time
     """
 
     roster: Roster
@@ -105,6 +108,11 @@ class MaskedRounds:
     refusals: dict[str, str] = field(default_factory=dict)
     repeats: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
+    waited_for: dict[str, int] = field(default_factory=dict)
+    late: OpenQuestions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = OpenQuestions(self.roster.grid)
 
     @cached_property
     def peers(self) -> dict[int, list[int]]:
@@ -133,9 +141,15 @@ class MaskedRounds:
         return name in self.informed and name in self.roster.node_of and name not in self.roster.control.removed
 
     def send_terms(self, offers: Iterable[Offer]) -> None:
-        """Send the terms of the masks to connected participants, unless they have confirmed them."""
-        removed = self.roster.control.removed
-        new = [one for one in offers if one.client.name in self.roster.node_of and one.client.name not in removed]
+        """Send the terms of the masks to connected participants, unless they have confirmed them.
+
+        Each is waited for once. Who did not answer then is asked again, and the answer is taken when it has come.
+        """
+        removed, node_of = self.roster.control.removed, self.roster.node_of
+        self.waited_for = {name: node for name, node in self.waited_for.items() if name in node_of}
+        refused: dict[str, str] = {}
+        self._note_informed(self._answers({node: name for name, node in node_of.items()}, self.late.replies(), refused))
+        new = [one for one in offers if one.client.name in node_of and one.client.name not in removed]
         by_index = {offer.client.index: self.acceptances[offer.client.name] for offer in self.taking_part}
         documents = {
             offer.client.name: {
@@ -147,11 +161,24 @@ class MaskedRounds:
             for offer in new
             if offer.client.name not in self.informed
         }
-        ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
-        refused: dict[str, str] = {}
-        replies = self.ask(MASK_TERMS, documents, ask, refused) if documents else {}
-        self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
+        fresh = {name: told for name, told in documents.items() if self.waited_for.get(name) != node_of[name]}
+        again = {
+            name: told for name, told in documents.items() if name not in fresh and node_of[name] not in self.late.nodes
+        }
+        if again:
+            self.ask(MASK_TERMS, again, self._ask_later)
+        if fresh:
+            self.waited_for |= {name: node_of[name] for name in fresh}
+            ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
+            self._note_informed(self.ask(MASK_TERMS, fresh, ask, refused))
         self.refusals = {name: why for name, why in (self.refusals | refused).items() if name not in self.informed}
+
+    def _ask_later(self, messages: list[Message]) -> Replies:
+        self.late.send(messages, REPLY_TIMEOUT)
+        return []
+
+    def _note_informed(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.informed |= {name for name, answer in answers.items() if answer.get("kept") is True}
 
     def ask(
         self,
@@ -171,8 +198,14 @@ class MaskedRounds:
             query_message(action, node, with_document_code(self.code_keys[name], OPERATOR, documents[name]))
             for name, node in node_of.items()
         ]
+        return self._answers(name_at, ask(messages) if messages else (), refused)
+
+    def _answers(
+        self, name_at: Mapping[int, str], replies: Iterable[tuple[int, Message]], refused: dict[str, str] | None
+    ) -> dict[str, dict[str, Any]]:
+        """By participant: the documents with their codes in these replies; `refused` as in `ask`."""
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in ask(messages) if messages else ():
+        for node, reply in replies:
             name = name_at.get(node)
             if name is not None and reply.has_error() and reply.error.code == CLIENT_APP_FAILED and refused is not None:
                 refused[name] = plain(f"error: {str(reply.error.reason).strip()}")
@@ -393,16 +426,20 @@ class Sum:
             silent = set(asked) - set(answers)
             if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
                 self.wait.ends()
-                for own in asked if action == MASK_SHARES else silent:
-                    name = self.offers[own].client.name
-                    self.masked.silent.note_opening(name, self.call.round, answered=own in answers)
+                for own in silent:
+                    self.masked.silent.note(self.offers[own].client.name, self.call.round, answered=False)
                 return answers
             self.wait.for_people([self.offers[own].client.name for own in silent])
 
 
-def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> RoundOutcome:
-    """Run a round in which the server sees the sum of the reports only."""
-    round_sum, removed = _collected(masked, params, call, offers), masked.roster.control.removed
+def run_masked_round(
+    masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer], only: Collection[str] | None = None
+) -> RoundOutcome:
+    """Run a round in which the server sees the sum of the reports only.
+
+    only  in a round that is repeated: the names of those who delivered it, all of whom are needed
+    """
+    round_sum, removed = _collected(masked, params, call, offers, only), masked.roster.control.removed
     change, refused = _opened(round_sum)
     taken = set(round_sum.reports)
     if refused is not None:  # whoever was there and was not asked delivers too
@@ -425,23 +462,29 @@ def run_masked_round(masked: MaskedRounds, params: Params, call: RoundCall, offe
     return RoundOutcome(params + change, names, rejected)
 
 
-def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer]) -> Sum:
+def _collected(
+    masked: MaskedRounds, params: Params, call: RoundCall, offers: Sequence[Offer], only: Collection[str] | None
+) -> Sum:
     """The masked reports of a round; while too few are there, the server waits for those who are not connected."""
     by_index = {offer.client.index: offer for offer in offers}
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
-    round_sum.repeated = masked.repeats == call.round
+    round_sum.repeated = only is not None or masked.repeats == call.round
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
+    wanted = offers if only is None else [offer for offer in offers if offer.client.name in only]
+    all_wanted = {offer.client.index for offer in wanted}
 
     def ready() -> list[Offer]:
-        masked.send_terms(offers)
-        return [offer for offer in offers if masked.is_ready(offer)]
+        masked.send_terms(wanted)
+        return [offer for offer in wanted if masked.is_ready(offer)]
 
     def messages(people: Sequence[Offer]) -> list[Message]:
         present = round_sum.left_with({*round_sum.reports, *(offer.client.index for offer in people)})
+        if only is not None and present != all_wanted:
+            return []
         absent = sorted(set(by_index) - present)
         asked = [offer for offer in people if offer.client.index in present]
         round_sum.asked |= {offer.client.index: absent for offer in asked}
@@ -456,13 +499,17 @@ def _collected(masked: MaskedRounds, params: Params, call: RoundCall, offers: Se
             for offer in asked
         ]
 
+    def enough(names: Collection[str]) -> bool:
+        left = round_sum.left_with({*round_sum.reports, *(index_of[name] for name in names)})
+        return bool(left) if only is None else left == all_wanted
+
     round_sum.rejected += collect_reports(
         round_sum.wait,
-        offers,
+        wanted,
         ready,
         messages,
         lambda offer, reply: round_sum.take(offer, reply, len(params)),
-        lambda names: bool(round_sum.left_with({*round_sum.reports, *(index_of[name] for name in names)})),
+        enough,
         masked.silent,
     )
     return round_sum

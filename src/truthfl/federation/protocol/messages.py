@@ -21,7 +21,8 @@ from truthfl.ledger.canonical import canonical_bytes, read_writable_document
 
 # Actions of query messages.
 ENROL, OFFER, LABELS, RECEIPT = "truthfl_enrol", "truthfl_offer", "truthfl_labels", "truthfl_receipt"
-AUDITION_COMMIT, AUDITION_OPEN, NEWS = "truthfl_audition_commit", "truthfl_audition_open", "truthfl_news"
+AUDITION_COMMIT, AUDITION_OPEN = "truthfl_audition_commit", "truthfl_audition_open"
+AUDITION_ARRIVED, NEWS = "truthfl_audition_arrived", "truthfl_news"
 FINAL = "truthfl_final"
 EXAMPLES = "truthfl_examples"
 MASK_TERMS, MASK_LIST = "truthfl_mask_terms", "truthfl_mask_list"

@@ -6,7 +6,6 @@ Imports `approval`, `enrolment`, `example_delivery`, `job_control`, `live_client
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from queue import Empty, Queue
@@ -268,8 +267,8 @@ def _accepted(view: JobView, offer: Offer) -> bool:
 
 
 def _record_rejection(roster: Roster, offer: Offer, reason: str) -> None:
-    rejection = {"stage": "offer", "round": None, "client": offer.client.name, "node": None, "reason": plain(reason)}
-    roster.ledger.append(roster.job_name, "rejection", f"offer/{offer.key}/{time.time_ns()}", rejection)
+    rejection = {"round": None, "client": offer.client.name, "node": None, "reason": plain(reason)}
+    roster.refusals.note("offer", offer.key, reason.partition(":")[0], rejection)
 
 
 def _connected_nodes(roster: Roster, names: Iterable[str]) -> list[int]:

@@ -11,7 +11,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from queue import Empty, Queue
@@ -22,55 +22,71 @@ from typing import Any
 import numpy as np
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.files import write_file
 from truthfl.learning.model import Params
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
 
+REPEAT = "remove it, and all rounds are repeated from the first with those who delivered them"
+KINDS = ("round", "rejection")  # of a checkpoint's items
 BATCH_SECONDS = 0.25  # the rounds of this time are written together
 MOST_ROUNDS = 45  # that wait for the ledger
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The model after `rounds` rounds, and the items that may not be in the ledger yet.
-
-    validation  what validation remembers of the rounds
-    """
+    """The model after `rounds` rounds, and the items that may not be in the ledger yet."""
 
     rounds: int
     params: Params
     items: tuple[Item, ...]
-    validation: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write atomically: one line of JSON with a digest of the model, then the model's bytes."""
+    """Write atomically: a digest of all that follows, one line of JSON, then the model's bytes."""
     model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()
     header = {
         "rounds": checkpoint.rounds,
         "items": [vars(item) for item in checkpoint.items],
-        "validation": checkpoint.validation,
-        "digest": sha256(model_bytes).hexdigest(),
-        "bytes": len(model_bytes),
     }
-    write_file(path, json.dumps(header).encode() + b"\n" + model_bytes)
+    content = json.dumps(header).encode() + b"\n" + model_bytes
+    write_file(path, sha256(content).hexdigest().encode() + b"\n" + content)
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
     """Return the checkpoint in this file; None if there is no such file."""
     try:
-        line, _, model_bytes = path.read_bytes().partition(b"\n")
-        header = json.loads(line)
-        if sha256(model_bytes).hexdigest() != header["digest"]:
+        own_digest, _, content = path.read_bytes().partition(b"\n")
+        if sha256(content).hexdigest().encode() != own_digest:
             raise ValueError
+        line, _, model_bytes = content.partition(b"\n")
+        header = json.loads(line)
         items = tuple(Item(**item) for item in header["items"])
         params = np.frombuffer(model_bytes, dtype="<f4").astype(np.float32)
-        return Checkpoint(int(header["rounds"]), params, items, dict(header["validation"]))
+        return Checkpoint(int(header["rounds"]), params, items)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
-        raise InputError(f"the checkpoint {path} is damaged; remove it to train from the start.") from None
+        raise InputError(f"the checkpoint {path} is damaged; {REPEAT}.") from None
+
+
+def required_fit(path: Path, checkpoint: Checkpoint, job: str, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raise InputError unless a checkpoint is of this job and fits its ledger; nothing is appended before.
+
+    rows  the ledger's documents of rounds, by number
+    """
+    if any(item.job != job or item.kind not in KINDS for item in checkpoint.items):
+        raise InputError(f"the checkpoint {path} has rows of another job, or of kinds that no round has; {REPEAT}.")
+    known = {item.payload.get("round"): item.payload for item in checkpoint.items if item.kind == "round"} | dict(rows)
+    missing = next((number for number in range(1, checkpoint.rounds + 1) if number not in known), None)
+    if missing is not None:
+        raise InputError(
+            f"the checkpoint {path} is of {checkpoint.rounds:,} rounds, and the ledger has no round {missing:,}: it is "
+            f"an older one. Put the newer one back; or {REPEAT}."
+        )
+    if checkpoint.rounds and known[checkpoint.rounds]["model"] != model_digest(checkpoint.params):
+        raise InputError(f"the checkpoint {path} has another model than the ledger's; {REPEAT}.")
 
 
 class Recorder:
@@ -97,13 +113,13 @@ class Recorder:
         if error is None and self.failure is not None:
             raise self.failure
 
-    def put(self, rounds: int, params: Params, items: list[Item], validation: Mapping[str, Any]) -> None:
+    def put(self, rounds: int, params: Params, items: list[Item]) -> None:
         """Write a checkpoint after `rounds` rounds, queue the last one's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
         self.waiting.append(items)
         waiting = tuple(item for one in list(self.waiting) for item in one)
-        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting, validation))
+        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting))
         self.queue.put(items)
 
     def _write_queue(self) -> None:

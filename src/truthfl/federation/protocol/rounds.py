@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.federation.protocol.recorder import Recorder, read_checkpoint
+from truthfl.federation.protocol.recorder import Recorder, read_checkpoint, required_fit
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
@@ -36,6 +37,7 @@ from truthfl.ledger.entry import Item
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 
+SECONDS_BETWEEN_REPEATS = 1.0
 EVALUATIONS = 20  # how often the model is evaluated on the test set during training
 
 
@@ -104,27 +106,36 @@ def train_rounds(
 ) -> Params:
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
+    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models.
+
     progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
-    validation = training.validation
+    known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     roster.control.poll(at_once=True)
-    if finished == training.rounds or not _may_go_on(roster):
+    if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
     again = len(roster.ledger.entries(roster.job_name, "start")) > 1
-    masked, silent = training.masked_rounds(roster, finished if again else None), SilentPeople()
+    masked, silent = training.masked_rounds(roster, max(finished, len(known)) if again else None), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
-            if not _may_go_on(roster):
+            row = known.get(round_ + 1)
+            if not _may_go_on(roster) and row is None:
                 break
             began, removed = server_use(roster.grid), roster.control.removed
             offers = offers_in_round(training.taking_part, round_)
             if any(offer.client.name not in roster.node_of and offer.client.name not in removed for offer in offers):
                 roster.refresh()
             roster.refresh_sometimes()
+            if row is not None:
+                params = repeated_round(roster, training, masked, params, call, offers, row)
+                call, digest = call.next(changed=digest != row["model"]), row["model"]
+                recorder.put(round_ + 1, params, [])
+                progress(round_ + 1)
+                continue
             if masked is None:
                 outcome = run_round(roster, training, params, call, offers, silent)
             else:
@@ -139,7 +150,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
+            recorder.put(round_ + 1, params, items)
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -154,7 +165,7 @@ def _judged(
     weights = {offer.client.name: training.weight_of(offer) for offer in offers}
     taken = [weights[name] for name in outcome.taken]
     noise = noise_of(list(weights.values()), taken, rescales=training.agreement.terms.rescales)
-    fault = training.validation.judge(before, outcome.params, call.changed, noise)
+    fault = training.validation.judge(before, outcome.params, call.round, noise)
     return outcome if fault is None else replace(outcome, params=before, refused=fault)
 
 
@@ -198,15 +209,20 @@ def run_round(
     call: RoundCall,
     offers: tuple[Offer, ...],
     silent: SilentPeople,
+    only: Collection[str] | None = None,
 ) -> RoundOutcome:
-    """Run a round in which the server sees single reports."""
+    """Run a round in which the server sees single reports.
+
+    only  in a round that is repeated: the names of those who delivered it, all of whom are needed
+    """
+    wanted = offers if only is None else tuple(offer for offer in offers if offer.client.name in only)
     terms, removed = training.agreement.terms, roster.control.removed
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
     reports: dict[str, Params] = {}
 
     def ready() -> list[Offer]:
-        return [one for one in offers if one.client.name in roster.node_of and one.client.name not in removed]
+        return [one for one in wanted if one.client.name in roster.node_of and one.client.name not in removed]
 
     def messages(people: Sequence[Offer]) -> list[Message]:
         return [
@@ -233,11 +249,11 @@ def run_round(
 
     rejected = collect_reports(
         RoundWait(roster, call.round, terms.round_seconds),
-        offers,
+        wanted,
         ready,
         messages,
         take,
-        lambda names: bool(reports) or bool(names),
+        lambda names: (bool(reports) or bool(names)) if only is None else {*reports, *names} >= set(only),
         silent,
     )
     removed = roster.control.removed
@@ -262,11 +278,63 @@ def run_round(
             )
         return combined, noise_of(weight.tolist(), weight[taken].tolist(), rescales=terms.rescales)
 
-    if training.validation is None or not changes:
+    if training.validation is None or not changes or only is not None:
         return RoundOutcome(combine(changes)[0], list(changes), rejected)
-    result = take_single_reports(training.validation, params, changes, weights, combine, call.changed)
+    result = take_single_reports(training.validation, params, changes, weights, combine, call.round)
     rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
     return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
+
+
+def repeated_round(
+    roster: Roster,
+    training: TrainingRun,
+    masked: MaskedRounds | None,
+    params: Params,
+    call: RoundCall,
+    offers: tuple[Offer, ...],
+    row: Mapping[str, Any],
+) -> Params:
+    """The model after a round that is in the ledger, from the reports that were taken then, which are asked for again.
+
+    Participants answer with the same bytes, and nobody else's report takes the place of one that was taken. So the
+    server waits until everybody who delivered is there, however long that takes.
+
+    row  the ledger's document of the round
+    """
+    if model_digest(params) != row["previous"]:
+        raise InputError(
+            f"round {call.round + 1:,} in the ledger starts from another model than the one that was made again; "
+            "the job cannot go on. The operator can begin another one with --new."
+        )
+    if row["model"] == row["previous"]:
+        return params
+    missing = set(row["missing"])
+    delivered = {offer.client.name for offer in offers if offer.client.name not in missing}
+    while True:
+        removed = sorted(delivered & set(roster.control.removed))
+        if removed:
+            raise InputError(
+                f"round {call.round + 1:,} cannot be repeated without {', '.join(removed)}, whose report is in it, and "
+                "who is removed; the model of the job is lost. The operator can begin another one with --new."
+            )
+        if masked is None:
+            outcome = run_round(roster, training, params, call, offers, SilentPeople(), delivered)
+        else:
+            outcome = run_masked_round(masked, params, call, offers, delivered)
+        if outcome.refused is None and set(outcome.taken) == delivered:
+            break
+        for name, _, reason in outcome.rejected:
+            if name in delivered and reason.startswith("error:"):
+                raise InputError(f"round {call.round + 1:,} cannot be repeated: {name} answers with an {reason}")
+        roster.live.set_waits(delivered - set(outcome.taken) or delivered, call.round + 1)
+        time.sleep(SECONDS_BETWEEN_REPEATS)
+        roster.refresh()
+    if model_digest(outcome.params) != row["model"]:
+        raise InputError(
+            f"round {call.round + 1:,} gives another model than that in the ledger, though the reports are the same; "
+            "the job cannot go on. The operator can begin another one with --new."
+        )
+    return outcome.params
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
@@ -274,7 +342,7 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     checkpoint = read_checkpoint(training.checkpoint_file)
     if checkpoint is None:
         return training.model.init(training.agreement.terms.seed), 0
+    rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
+    required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)
-    if training.validation is not None:
-        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds

@@ -1,0 +1,187 @@
+"""A server whose model is lost repeats the rounds in its ledger: the same people, the same bytes, the same models."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audition_jobs import Meddler
+from bare_rounds import BareRounds
+from messages import told
+from truthfl.errors import InputError
+from truthfl.federation.protocol import rounds as rounds_module
+from truthfl.federation.protocol.model_digest import model_digest
+from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
+from truthfl.federation.protocol.rounds import train_rounds
+from truthfl.ledger.book import Ledger
+from truthfl.ledger.entry import Item
+from truthfl.ledger.round_record import rounds_of
+
+STOPPED_AFTER = 3
+
+
+class StoppedError(Exception):
+    """The server is gone."""
+
+
+@pytest.fixture(params=[True, False], ids=["masked", "bare"])
+def job(request, tmp_path, monkeypatch):
+    """A job of five people, one of whom is away in round 2, that was stopped after three of five rounds."""
+    made = BareRounds(tmp_path, 5, rounds=5, masked=request.param, seconds=0.3)
+    put = Recorder.put
+
+    def put_or_stop(self, rounds, *more):
+        put(self, rounds, *more)
+        if rounds == STOPPED_AFTER:
+            raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "put", put_or_stop)
+        with pytest.raises(StoppedError):
+            made.go(without(made.grid, 1002, {2})[0])
+    return made
+
+
+def without(grid, node, numbers):
+    """A grid on which these reports of a node are lost on their way, counted from 1."""
+    sent = []
+
+    def change(reply):
+        if reply.metadata.src_node_id != node or reply.metadata.message_type != "train":
+            return [reply]
+        sent.append(reply)
+        return [] if len(sent) in numbers else [reply]
+
+    return Meddler(grid, change), sent
+
+
+def lose(job):
+    (job.folder / "checkpoint").unlink()
+
+
+def test_a_job_without_its_checkpoint_is_trained_from_the_start(job):
+    before = {name: rounds_of(person.folder, offer) for name, person, offer in answered(job)}
+    lose(job)
+    params, view = job.resumed()
+    assert [entry.document["round"] for entry in view.rounds] == [1, 2, 3, 4, 5]
+    assert [entry.document["round"] for entry in view.starts] == [1, 1]  # that it began anew is recorded
+    assert view.rounds[-1].document["model"] == model_digest(params)
+    after = {name: rounds_of(person.folder, offer) for name, person, offer in answered(job)}
+    assert all(after[name][: len(records)] == records for name, records in before.items())
+    assert view.rounds[1].document["missing"] == ["client 2"]
+
+
+def answered(job):
+    for person in job.people.values():
+        offer = next((person.folder / "rounds").glob("*.jsonl")).stem
+        yield person.name, person, offer
+
+
+def test_rounds_can_be_repeated_again_and_again(job):
+    lose(job)
+    again, view = job.resumed()
+    kept = read_checkpoint(job.folder / "checkpoint")
+    assert (kept.rounds, kept.params.tobytes()) == (5, again.tobytes())
+    lose(job)  # after the last round
+    params, same = job.resumed()
+    assert params.tobytes() == again.tobytes()
+    assert [entry.document for entry in same.rounds] == [entry.document for entry in view.rounds]
+
+
+def test_a_repeat_waits_for_everybody_who_delivered(job, monkeypatch):
+    """Nobody's report takes the place of another, and without one there is another model."""
+    monkeypatch.setattr(rounds_module, "SECONDS_BETWEEN_REPEATS", 0.01)
+    lose(job)
+    grid, sent = without(job.grid, 1001, {1, 2})
+    _, view = job.resumed(grid)
+    assert len(sent) == 7  # twice in vain
+    assert len(view.rounds) == 5
+    assert "client 1" not in view.rounds[0].document["missing"]
+
+
+def test_a_round_is_not_repeated_without_somebody_who_was_removed(job, monkeypatch):
+    lose(job)
+    train = train_rounds
+
+    def with_removal(roster, *more):
+        roster.control.state = replace(roster.control.state, removed={"client 0": "removed by the operator"})
+        return train(roster, *more)
+
+    monkeypatch.setattr("bare_rounds.train_rounds", with_removal)
+    with pytest.raises(InputError, match="round 1 cannot be repeated without client 0, whose report is in it"):
+        job.resumed()
+
+
+def test_another_model_is_not_answered_in_a_repeat(job, monkeypatch):
+    lose(job)
+    run, first = rounds_module.run_masked_round, rounds_module.run_round
+
+    def from_another(run):
+        return lambda one, two, *more: run(one, *((two + 1, *more) if job.masked else (two, more[0] + 1, *more[1:])))
+
+    monkeypatch.setattr(rounds_module, "run_masked_round", from_another(run))
+    monkeypatch.setattr(rounds_module, "run_round", from_another(first))
+    with pytest.raises(InputError, match=r"cannot be repeated: client 0 answers with an error: .*from another model"):
+        job.resumed()
+
+
+@pytest.mark.parametrize("place", [0, 70, 90, -1])
+def test_a_checkpoint_with_a_changed_byte_appends_nothing(job, place):
+    file = job.folder / "checkpoint"
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+    before = rows(job)
+    assert told(job.resumed) == (
+        f"the checkpoint {file} is damaged; remove it, and all rounds are repeated from the first with those who "
+        "delivered them."
+    )
+    assert rows(job) == before
+
+
+def rows(job):
+    from truthfl.ledger.book import open_for_reading
+
+    with open_for_reading(job.folder / "ledger.db") as ledger:
+        return ledger.rows()
+
+
+def test_a_checkpoint_is_held_against_the_ledger(job):
+    file = job.folder / "checkpoint"
+    kept, before = read_checkpoint(file), rows(job)
+    phantom = Item("phantom", "rejection", "x", {"stage": "round"})
+    for wrong, sentence in (
+        (replace(kept, items=(phantom,)), "has rows of another job"),
+        (replace(kept, items=(replace(phantom, job="job-1", kind="settlement"),)), "has rows of another job"),
+        (replace(kept, params=kept.params + 1), "has another model than the ledger's"),
+        (replace(kept, rounds=5, items=()), "is of 5 rounds, and the ledger has no round 4: it is an older one"),
+    ):
+        write_checkpoint(file, wrong)
+        assert sentence in told(job.resumed)
+        assert rows(job) == before
+
+
+def test_an_older_checkpoint_is_caught_up(job):
+    """The rounds since then are repeated."""
+    write_checkpoint(job.folder / "checkpoint", Checkpoint(0, start_of(job), ()))
+    _, view = job.resumed()
+    assert len(view.rounds) == 5
+
+
+def start_of(job):
+    return np.asarray(job.training.model.init(0), dtype=np.float32)
+
+
+def test_rounds_that_the_ledger_lost_with_the_checkpoint_are_answered_again(job, monkeypatch):
+    """A crash before rows were written: participants answer with the same bytes, so the same rows are made."""
+    expected, _ = job.resumed()
+    lose(job)
+    entries = Ledger.entries
+
+    def without_last(self, *which, **more):
+        found = entries(self, *which, **more)
+        return [row for row in found if (row.kind, row.key) not in (("round", "4"), ("round", "5"))]
+
+    monkeypatch.setattr(Ledger, "entries", without_last)
+    params, _ = job.resumed()
+    assert params.tobytes() == expected.tobytes()
