@@ -17,6 +17,7 @@ from truthfl.federation.simulated.participants import grid_of, simulated_partici
 from truthfl.job import read_job
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.signing import public_line
 
 SEED, HELD_AT, PATIENCE = 2, 38, 120
 WIDE = {"viewport": {"width": 1280, "height": 900}}
@@ -98,8 +99,9 @@ def running(folder, absent=()):
     job = read_job(folder / "job.toml")
     with open_ledger(folder / "ledger.db") as ledger:
         name = job_name(ledger, job, SEED)
-        write_serving(folder, ServingInfo(name, ledger.name, str(folder / "operator"), "fl.example.org", 8443))
         key, secret = kept_key(folder / "operator"), secret_from_seed(SEED)
+        where = (name, ledger.name, str(folder / "operator"), "fl.example.org", 8443)
+        write_serving(folder, ServingInfo(*where, operator=public_line(key)))
         approve = lambda plan: ask_by_file(folder, plan, wait=True)  # noqa: E731
         operator = Operator(ledger, folder, key, secret, SEED, approve=approve)
         people = simulated_participants(job, job.simulated_federation(), folder)

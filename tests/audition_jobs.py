@@ -78,11 +78,10 @@ class Setting:
         self.people = simulated_participants(self.job, self.scene, self.folder)
         self.grid = grid_of(self.people)
 
-    def go(self, grid=None):
+    def go(self, grid=None, *, simulated=False):
         with open_ledger(self.folder / "ledger.db") as book:
-            operator = Operator(
-                book, self.folder, kept_key(self.folder / "operator"), secret_from_seed(self.seed), self.seed
-            )
+            key = kept_key(self.folder / "operator")
+            operator = Operator(book, self.folder, key, secret_from_seed(self.seed), self.seed, simulated=simulated)
             name = job_name(book, self.job, self.seed)
             return conduct_job(grid or self.grid, self.job, name, operator, self.plans, lambda *_: None)
 

@@ -11,6 +11,7 @@ from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import secret_from_seed
+from truthfl.ledger.signing import public_line
 
 SEED = 3
 PATIENCE = 60  # seconds
@@ -34,9 +35,8 @@ class ConsoleJob:
         self.key, self.ledger = kept_key(folder / "operator"), folder / "ledger.db"
         with open_ledger(self.ledger) as book:
             self.name = job_name(book, self.job, SEED)
-        write_serving(
-            folder, ServingInfo(self.name, str(self.ledger), str(folder / "operator"), "fl.example.org", 8443)
-        )
+        where = (self.name, str(self.ledger), str(folder / "operator"), "fl.example.org", 8443)
+        write_serving(folder, ServingInfo(*where, operator=public_line(self.key)))
 
     def person(self, name):
         return next(one for one in self.people.values() if one.name == name)

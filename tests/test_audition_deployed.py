@@ -1,6 +1,5 @@
 """An audition and masked rounds on Flower's processes: the same models, results and pay as in one process."""
 
-import json
 import os
 import pty
 import signal
@@ -15,6 +14,7 @@ from ports import free_port
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 240
@@ -97,9 +97,9 @@ def test_deployed_as_in_one_process(tmp_path):
     found = job_view(rows[0].job, rows)
     assert found.delivered == dict.fromkeys(PASS, ROUNDS)
     for name in PASS:
-        (rounds,) = (tmp_path / f"{name}-home" / "masked-rounds").glob("*.jsonl")
-        told = [json.loads(line) for line in rounds.read_text(encoding="utf-8").splitlines()]
-        assert [(one["round"], len(one["peers"])) for one in told] == [(number, 2) for number in range(ROUNDS)]
+        offer = next(offer for offer in found.agreement.offers if offer.client.name == name)
+        kept = rounds_of(tmp_path / f"{name}-home", offer.hash)
+        assert [(one.round, one.missing, one.opened) for one in kept] == [(n, (), True) for n in range(ROUNDS)]
     assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
     truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:

@@ -6,8 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from audition_jobs import audition_job_file
 from truthfl import Evidence, InputError
 from truthfl.job import read_job
+from truthfl.learning import audition_planning
 from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
 from truthfl.learning.audition_pilot import label_numbers, numbers_around
 from truthfl.learning.audition_work import audition_model, audition_samples
@@ -18,6 +20,7 @@ from truthfl.learning.datasets import small_digits
 from truthfl.learning.federated import Federated
 from truthfl.learning.honest_runs import honest_runs
 from truthfl.learning.partition import iid_partition, paper_partition
+from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.recipe import Recipe, changed_recipe, recipe_of
 from truthfl.learning.softmax import SoftmaxRegression
 from truthfl.learning.solo_groups import losses_of_groups
@@ -216,6 +219,43 @@ def test_an_audition_is_planned_on_the_pilot(planned):
         assert details.labels[plan.clients.name.index("Cleo")] < details.labels[plan.clients.name.index("Ada")]
     losses = [details.at_labels(factor)[0] for factor in (0.5, 1.0, 2.0)]
     assert losses == sorted(losses, reverse=True)
+
+
+@pytest.fixture
+def tight(tmp_path, monkeypatch):
+    """A job whose budget goes to labels and to batches, and the numbers of labels of the pilots of its plan."""
+    changes = ("rounds = 12\n", "rounds = 40\n"), ("sample_cost = 0.01", "sample_cost = 0.2")
+    path = audition_job_file(
+        tmp_path, *changes, ("loss_value = 20000.0", "loss_value = 20000.0\nbudget = 1000\nmost_pay = 10.0")
+    )
+    ran, planned_at = [], audition_planning._planned_at
+
+    def noted(side, *others):
+        ran.append(side.pilot.partition.sizes.tolist())
+        return planned_at(side, *others)
+
+    monkeypatch.setattr(audition_planning, "_planned_at", noted)
+    return read_job(path), ran
+
+
+def test_labels_are_stated_that_the_pilot_was_run_with(tight):
+    """Under a budget, a pilot with more labels may show prices of batches that leave fewer, and the other way round."""
+    job, ran = tight
+    plan = job.plan(job.server_side(), PilotDesign(seeds=2, honest_seeds=8))
+    labels = plan.contract.labels
+    assert len(ran) > 2  # the second pilot was not the last: its labels led to others
+    assert (np.maximum(labels / ran[-1], ran[-1] / labels) <= audition_planning.MOST_CHANGE).all()
+    assert plan.side.pilot.partition.sizes.tolist() == labels.tolist()
+    assert plan.clients.dataset_size.tolist() == labels.tolist()
+
+
+def test_a_plan_that_does_not_settle_is_no_plan(tight, monkeypatch):
+    job, ran = tight
+    monkeypatch.setattr(audition_planning, "MOST_CHANGE", 1.0)
+    sentence = "after 5 pilots the plan still asks for other numbers of labels than its pilot was run with, at last 50 "
+    with pytest.raises(InputError, match=f"{sentence}after 46: try another budget or loss_value, or give more"):
+        job.plan(job.server_side(), PilotDesign(seeds=2, honest_seeds=8))
+    assert len(ran) == audition_planning.MOST_PILOTS
 
 
 def test_label_cost_and_labeling_cost_are_two_ways_to_say_the_same(planned, tmp_path):

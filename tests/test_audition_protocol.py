@@ -29,6 +29,7 @@ from truthfl.federation.protocol.messages import (
     document_record,
     model_record,
 )
+from truthfl.federation.protocol.narration import describe_row
 from truthfl.federation.protocol.offers import WORTH_LESS
 from truthfl.federation.protocol.operator_folder import fixed_draws
 from truthfl.federation.simulated.audition_payoff import federation_of_asked, simulated_payoffs
@@ -55,6 +56,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.commitment import audition_commitment, draw_seed, secret_from_seed
 from truthfl.ledger.documents import signed
 from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.round_record import RoundRecord, open_rounds
 from truthfl.ledger.row_keys import row_key, sign_row
 from truthfl.ledger.signing import read_key
 from truthfl.ledger.solo_evidence import NOT_OPENED
@@ -192,7 +194,7 @@ def test_liars_are_stopped_and_told_and_the_others_go_on(stopped):
         assert over is False
         assert f"The model has a loss of {row['solo_loss']:.2f}; " in sentence
         assert "once in 10,000 times" in sentence
-        assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,.2f} cent.")
+        assert sentence.endswith(f"are paid for labels by the formula: {settled['pay']:,} cent.")
         assert row["reason"] in sentence
 
 
@@ -527,7 +529,7 @@ def signed_anew(entries, setting):
         ("audition", "Ada", other("level_shift", 0.5), "the level's shift is"),
         ("audition", "Ben", no_longer_stopped, "whether she passed is not what her offer says"),
         ("audition", "Ben", other("offer", "ab" * 32), "it is of another client or offer"),
-        ("audition", "Ben", other("model", None), "it has a model and no loss"),
+        ("audition", "Ben", other("model", None), "it has a loss and no model"),
         ("commitment", "Cleo", other("client", "Ada"), "it is of another client or offer"),
         ("settlement", "Ada", other("level_shift", 0.5), "recomputed it is"),
         ("settlement", "Ada", other("solo_loss", 0.1), "recomputed it is"),
@@ -896,6 +898,45 @@ def test_rounds_that_cannot_be_run_without_her_are_not_taken_from_the_others(tmp
         assert settled["computing_pay"] == pytest.approx(min(max(amount, 0.0), terms["joint_cap"]))
         assert abs(expected - found.test.document["loss"]) < 0.5 * losses[1], "expected is what can be, after one round"
         assert receipt_fault(receipt_of(setting, name)) is None
+
+
+def test_where_two_of_three_pass_there_are_no_masked_rounds_and_receipts_hold(tmp_path):
+    """The contract promised sums of at least three: all are told, labels are paid, and the model stays the first."""
+    job = replace(audition_job(tmp_path, round_seconds=0.02), privacy=PrivacySettings(secure_aggregation=True))
+    clients = {name: values[:3] for name, values in job.document()["clients"].items()}
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    labels = setting.people[BEN].labels
+    setting.people[BEN].labels = lambda offer: np.full_like(labels(offer), 3)
+    found = setting.go()
+    assert held(setting, found) is None
+    assert (found.rounds, len(found.taking_part.offers)) == ([], 2)
+    (told,) = [entry.document for entry in found.rejections]
+    assert told["reason"] == "only Ada, Cleo passed, and masked reports need 3: there are no training rounds"
+    assert "training refused: only Ada, Cleo" in describe_row(
+        next(entry for entry in setting.entries() if entry.kind == "rejection"), None
+    )
+    for person in setting.people.values():
+        receipt = receipt_of(setting, person.name)
+        assert own_receipt_fault(person.folder, receipt, person.key) is None
+        sentence = papers.news(person.folder)[0]
+        assert ("no training rounds" in sentence) == (person.name != "Ben")
+        settled = found.settlements[person.name].document
+        assert (settled["delivered"], settled["asked"]) == (0, 0)
+        assert (settled["label_pay"] > 0) == (person.name != "Ben")
+    ada = next(person for person in setting.people.values() if person.name == "Ada")
+    receipt = receipt_of(setting, "Ada")
+    offer = found.agreement.offers[0]
+    with open_rounds(ada.folder, offer.hash) as rounds:  # had she sent a report, she would know better
+        rounds.append(RoundRecord(0, "ab" * 32, "cd" * 32))
+    fault = own_receipt_fault(ada.folder, receipt, ada.key)
+    assert fault == "your computer sent 1 reports that are not counted (round 1: you were not asked)"
+
+
+def test_two_get_no_offers_with_masks(tmp_path):
+    job = replace(audition_job(tmp_path), privacy=PrivacySettings(secure_aggregation=True))
+    clients = {name: values[:2] for name, values in job.document()["clients"].items()}
+    setting = Setting(tmp_path, Plans(), job=job.with_clients(type(job.clients)(**clients)))
+    assert "secure_aggregation is true, and 2 would take part; masked reports need 3" in told(setting.go)
 
 
 def test_one_label_outside_of_the_classes_is_told_to_its_author_before_she_signs(tmp_path, honest):

@@ -125,7 +125,7 @@ def test_each_backup_of_a_running_job_has_a_checkpoint_that_fits_its_ledger(job,
         place = tmp_path / str(number)
         assert truthfl("restore", tmp_path / f"{number}.tar", "--out", place).returncode == 0
         written = {int(row.key) for row in script.entries(place) if row.kind == "round"}
-        (file,) = (path for path in (place / "checkpoints").iterdir() if path.suffix != ".limits")
+        (file,) = (one for one in (place / "checkpoints").iterdir() if one.suffix != ".limits")
         checkpoint = read_checkpoint(file)
         pending = {int(item.key) for item in checkpoint.items if item.kind == "round"}
         assert written | pending == set(range(1, checkpoint.rounds + 1))
@@ -151,7 +151,7 @@ def test_what_is_in_it_and_that_it_comes_back(served, tmp_path):
             f"folder/{name}"
             for name in ("ledger.db", "jobs/cats/secrets.json", "agreement-keys/cats", "models/cats.npy")
         ),
-        *("keys/operator", "keys/operator.pub"),
+        *("keys/operator", "keys/operator.pub", "keys/.gitignore"),
     }
     assert {name: digest for name, (digest, _) in manifest["files"].items()} == digests
     done = truthfl("restore", target, "--out", back, "--keys", keys_back)

@@ -137,7 +137,7 @@ def test_keys_for_a_server(tmp_path):
     done = CliRunner().invoke(keys, ["server", "--host", "fl.example.org", "--out", str(tmp_path / "keys")])
     assert (done.exit_code, "fl.example.org, localhost" in done.output) == (0, True)
     names = {path.name for path in (tmp_path / "keys").iterdir()}
-    assert names == {"operator", "operator.pub", "ca.crt", "server.crt", "server.key"}
+    assert names == {".gitignore", "operator", "operator.pub", "ca.crt", "server.crt", "server.key"}
     read_certificates(tmp_path / "keys", "fl.example.org")
     before = (tmp_path / "keys" / "ca.crt").read_bytes()
     (tmp_path / "keys" / "server.key").unlink()

@@ -180,7 +180,7 @@ def test_old_jobs_and_offers_stay_what_they_are(tmp_path):
     (tmp_path / "examples" / "7" / "a.png").write_bytes(picture_bytes(21))
     assert job.document() != before
     offer = an_offer(new_key(), new_key())
-    assert "instructions" not in offer.job.document()
+    assert offer.job.document()["instructions"] is None
 
 
 def test_instructions_in_an_offer(tmp_path, section):

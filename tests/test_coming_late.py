@@ -10,12 +10,15 @@ from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
-from truthfl.federation.protocol import enrolment
+from truthfl.federation.protocol import enrolment, receipt_delivery
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.live_status import LABELING
 from truthfl.federation.protocol.messages import ENROL, LABELS, query_message
+from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.receipt_delivery import without_receipt
+from truthfl.federation.protocol.server import Operator, deliver_receipts
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import FIRST_NODE
 from truthfl.ledger import participant_folder
@@ -25,6 +28,7 @@ from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.page.receipt_check import own_receipt_fault
 
 DORA = FIRST_NODE + 3
 
@@ -211,3 +215,33 @@ def test_a_command_takes_effect_while_the_server_waits_for_a_reply(tmp_path, pla
         assert 0.5 <= time.monotonic() - begun < 20.0
         timer.join()
     assert {node for node, _ in replies} == {FIRST_NODE, FIRST_NODE + 1, FIRST_NODE + 2}
+
+
+def late_receipts(setting, grid, seconds):
+    """Who gets a receipt from a server that is started again when the job is over."""
+    got = []
+    with open_ledger(setting.folder / "ledger.db") as book:
+        (name,) = book.jobs()
+        operator = Operator(book, setting.folder, kept_key(setting.folder / "operator"), "", 0)
+        deliver_receipts(grid, setting.job, name, operator, seconds, got.append)
+        return got, without_receipt(book, name)
+
+
+def test_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp_path, plans, monkeypatch):
+    monkeypatch.setattr(receipt_delivery, "SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    setting = Setting(tmp_path, plans, job=audition_job(tmp_path, round_seconds=0.2))
+    dora = setting.people[DORA]
+    found = setting.go(Comings(setting.grid, DORA, lambda grid: grid.trained < 20))
+    assert found.finished
+    assert participant_folder.receipts(dora.folder) == []
+    assert late_receipts(setting, Comings(setting.grid, DORA, lambda _: False), 0.1) == ([], ["Dora"])
+    begun = time.monotonic()
+    there = Comings(setting.grid, DORA, lambda _: time.monotonic() > begun + 0.2)
+    assert late_receipts(setting, there, 30.0) == (["Dora"], [])
+    assert time.monotonic() < begun + 20.0
+    (receipt,) = participant_folder.receipts(dora.folder)
+    assert own_receipt_fault(dora.folder, receipt, dora.key) is None
+    with open_ledger(setting.folder / "ledger.db") as book:
+        assert check(book.entries()) is None
+    assert late_receipts(setting, there, 30.0) == ([], [])

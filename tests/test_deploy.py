@@ -79,6 +79,7 @@ def test_the_unit_gives_words_that_serve_knows():
     settings = unit_settings()
     _, command, *words = shlex.split(settings["Service", "ExecStart"][0])
     assert command == "serve"
+    assert "--yes" not in words, "nothing is offered before the operator has seen the plan"
     assert {word for word in words if word.startswith("--")} <= options_of("serve")
     variables = set(re.findall(r"\$\{?([A-Z]+)\b(?!_)", " ".join(words)))
     given = set(re.findall(r"^([A-Z]+)=", (DEPLOY / "job.env").read_text(), flags=re.MULTILINE))
@@ -92,7 +93,7 @@ def test_the_server_has_all_it_needs_in_what_the_unit_hands_it(tmp_path):
     done = truthfl("keys", "server", "--out", tmp_path)
     assert done.returncode == 0
     credentials = {one.partition(":")[0] for one in unit_settings()["Service", "LoadCredential"]}
-    assert {path.name for path in tmp_path.iterdir()} == credentials
+    assert {path.name for path in tmp_path.iterdir()} == credentials | {".gitignore"}
 
 
 def instructions():
@@ -227,7 +228,9 @@ def test_the_guides_backup_restore_and_anchor(tmp_path):
     for name in ("operator", "operator.pub"):
         shutil.copy(tmp_path / "served" / name, tmp_path / "keys")
     commands = [words[1:] for words in guide_commands() if words[0] == "truthfl"]
-    assert [words[0] for words in commands] == ["backup", "ledger", "restore", "ledger"]
+    assert [words[0] for words in commands] == ["approve", "backup", "ledger", "restore", "ledger"]
+    assert {word for word in commands[0] if word.startswith("--")} <= options_of("approve")
+    del commands[0]
     for words in commands:
         done = truthfl_here(*words)
         assert done.returncode == 0, done.stderr + done.stdout

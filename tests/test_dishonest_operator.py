@@ -14,6 +14,7 @@ from ledgers import KEY, opening
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
+from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
 from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -36,6 +37,7 @@ from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.terms import FORMAT
 from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
 
@@ -64,7 +66,7 @@ class Federation:
     def go(self, name="digits-1", change=None):
         grid = grid_of(self.people)
         with open_ledger(self.folder / "ledger.db") as ledger:
-            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED)
+            operator = Operator(ledger, self.folder, self.key, secret_from_seed(SEED), SEED, simulated=True)
             grid = grid if change is None else Meddler(grid, change)
             return conduct_job(grid, self.job, name, operator, self.make_plan, lambda *_: None)
 
@@ -261,11 +263,31 @@ def test_offers_are_signed_and_others_are_refused(finished):
     assert "is no offer" in told(ada.answer_offer, forged)
     stolen = {"document": unsigned.document(), "signature": offer.signature}
     assert "its signature is not of the operator's key" in told(ada.answer_offer, stolen)
-    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": 3})
+    assert "this is no offer" in told(ada.answer_offer, unsigned.document() | {"format": FORMAT + 1})
     other = new_key()
     assert "another operator's key" in told(signed_offer, unsigned, other)
     elsewhere = changed(offer, operator_key=public_line(other))
     assert "had offers of another operator's key" in told(ada.answer_offer, signed_offer(elsewhere, other).envelope())
+
+
+def test_an_offer_of_another_key_than_the_invitations_is_refused_and_told(tmp_path, monkeypatch):
+    said, put_news = [], participant_folder.put_news
+
+    def heard(home, words, **how):
+        said.append((home, words))
+        put_news(home, words, **how)
+
+    monkeypatch.setattr(participant_folder, "put_news", heard)
+    federation = Federation(tmp_path, answer_seconds=0.5)
+    federation.make_plan = lambda job, side: job.plan(side, QUICK)
+    ada = federation.people[ADA]
+    ada.operator, federation.people[BEN].operator = public_line(new_key()), public_line(federation.key)
+    found = federation.go()
+    assert participant_folder.offers(ada.folder) == []
+    assert {home for home, words in said if words == OTHER_OPERATOR} == {ada.folder}
+    assert found.finished
+    assert "Ada" not in found.settlements
+    assert "Ben" in found.settlements
 
 
 def test_zeros_every_round_and_round_a_million_are_refused(federation, monkeypatch):
@@ -360,6 +382,21 @@ def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
     cleo = federation.people[ADA + 2]
     assert fault_of(cleo, receipt_of(cleo)) is None
     assert check(federation.entries()) is None
+    federation.found = found
+    lists = {"3": (["Ada"], []), "5": ([], ["Dora"])}  # of the rounds; what Cleo's computer signed, and what is written
+    for number, (signed_for, written) in lists.items():
+
+        def lie(kind, key, document, number=number, signed_for=signed_for, written=written):
+            if (kind, key) == ("round", number):
+                assert document["missing"] == signed_for
+                document["missing"] = written
+            return kind, key, document
+
+        (tmp_path / number).mkdir()
+        fault, receipt = retold(federation, tmp_path / number, lie, "Cleo")
+        assert (fault, receipt_fault(receipt)) == (None, None)
+        words = f"other people are missing in round {number} than on the list that your computer signed"
+        assert fault_of(cleo, receipt) == words
 
 
 def test_the_command_makes_a_receipt_again(finished):

@@ -10,7 +10,7 @@ from small_jobs import small_job_file
 from test_enrolment_limits import Job
 from truthfl.cli.plan_approval import print_plan_summary, sentences
 from truthfl.errors import InputError
-from truthfl.federation.protocol.approval import summary_from
+from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary, summary_from
 from truthfl.federation.protocol.plan_files import ask_by_file, shown_plan
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -70,12 +70,6 @@ def test_factors_are_positive_numbers(field, value):
         ServerSettings(**{field: value})
 
 
-def test_factors_stand_in_a_jobs_document_only_if_they_are_changed():
-    """So that the names of earlier jobs stay."""
-    assert not {"warn_pay_over_cost", "warn_pay_over_worth"} & set(ServerSettings().document())
-    assert ServerSettings(warn_pay_over_cost=9.0).document()["warn_pay_over_cost"] == 9.0
-
-
 def test_worth_of_all_work_is_that_of_the_fall_from_the_untrained_models_loss(tmp_path):
     job = read_job(small_job_file(tmp_path, "rounds = 30", "rounds = 3\nstep_size = 0.5"))
     plan = job.plan(job.server_side(), QUICK)
@@ -133,6 +127,28 @@ def test_the_plan_as_json_has_the_sums(tmp_path):
         assert bool(economics["warnings"]) == (economics["expected_pay"] > 3 * economics["cost"]) == (kind == "lceme")
 
 
+@pytest.mark.parametrize(
+    ("currency", "minor_units", "amounts"),
+    [
+        ("JPY", 1, ("1,000", "1,501", "3,000", "90,000")),
+        ("EUR", 100, ("1,000.40", "1,500.60", "3,000.25", "90,000.12")),
+        ("TND", 1000, ("1,000.400", "1,500.600", "3,000.250", "90,000.125")),
+    ],
+)
+def test_the_plan_to_approve_has_the_decimals_of_its_currency(capsys, currency, minor_units, amounts):
+    offer = PlannedOffer("Ada", 50, 20, cost=1000.4, expected_pay=1500.6, most=3000.25, worth=2000.0)
+    plan = PlanSummary("j", 1, "audition", currency, minor_units, True, (offer,), {}, 90_000.125, 2.3, 3.0, 1.0)
+    print_plan_summary(plan)
+    cost, expected, most, worth = amounts
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"Ada 50 20 {cost} {expected} 1.50 {most}" in words
+    assert f"total 50 {cost} {expected} 1.50 {most}" in words
+    assert f"Expected pay is {expected} {currency} in all" in words
+    assert f"never more than {most}" in words
+    assert f"is worth {worth} to you" in words
+    assert f"costs {cost}." in words
+
+
 def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     """In the summary that she approves, which survives its file; on standard error and in results.json of a run."""
     job = Job(tmp_path, lambda job, side: job.plan(side, QUICK), warn_pay_over_cost=2.0)
@@ -141,6 +157,9 @@ def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     plan = seen[0]
     assert summary_from(json.loads(json.dumps(plan.document()))) == plan
     assert ask_by_file(tmp_path, plan, wait=False)
+    assert any("lies tried on pilot data" in sentence for sentence in plan.warnings)  # as truthfl plan says it
+    assert view.plans[-1].document["warnings"] == list(plan.warnings)
+    assert set(plan.warnings) < set(sentences(plan))
     assert shown_plan(tmp_path) == plan
     recorded = view.plans[-1].document
     assert plan.worth == recorded["worth_of_all"]
@@ -151,7 +170,7 @@ def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     assert "warn_pay_over_cost is 2." in " ".join(sentences(plan))
     print_plan_summary(plan)
     shown = capsys.readouterr().out
-    assert f"All work together is worth {plan.worth:,.2f} to you" in " ".join(shown.split())
+    assert f"All work together is worth {plan.worth:,.0f} to you" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 100
     done = truthfl("run", small_job_file(tmp_path), "--out", tmp_path / "run", "--json")
     assert "truthfl: Beware: expected pay is " in done.stderr

@@ -2,6 +2,8 @@
 
 import socket
 import sqlite3
+import subprocess
+import sys
 
 import httpx
 import numpy as np
@@ -62,7 +64,11 @@ JOIN = ["join", "--name", "Ada", "--key", "key", "--data", "ada.npz", "--accept"
         (["run", "job.toml", "--out", "file/out"], 3, "file/out cannot be written to (Not a directory)"),
         (["share", "job.toml", "--out", "file/out"], 3, "cannot be written to"),
         (["keys", "participant", "Ben", "--out", "file/out"], 3, "cannot be written"),
-        (["label", "--data", "pictures", "--home", "file/home", "--no-browser"], 3, "labels.db cannot be opened"),
+        (
+            ["label", "--data", "pictures", "--home", "file/home", "--no-browser"],
+            3,
+            "file/home cannot be made private: Not a directory",
+        ),
         (["label", "--data", "pictures", "--home", "h", "--export", "file/x.csv"], 3, "x.csv cannot be written"),
         (["run", "job.toml", "--ledger", "file/ledger.db"], 3, "cannot be made: File exists"),
         (["run", "job.toml", "--ledger", "postgresql://nobody@127.0.0.1:1/x"], 3, "cannot be used as a ledger"),
@@ -99,7 +105,7 @@ def test_files_of_other_contents_are_input_and_what_cannot_be_reached_is_not(fol
         LabelStore(folder / "key")
     with pytest.raises(InputError, match="cannot be read as a file of labels"):
         labels_of(folder / "key", ["a"], ["b"])
-    with pytest.raises(ServiceError, match="cannot be opened"):
+    with pytest.raises(ServiceError, match="cannot be made private"):
         LabelStore(folder / "file" / "labels.db")
     LabelStore(folder / "labels.db").close()
     monkeypatch.setattr(label_store, "LOCK_WAIT_S", 0.05)
@@ -160,3 +166,29 @@ def test_papers_that_cannot_be_read_are_told_on_the_page(tmp_path):
     paper.mkdir()
     assert "cannot be read: Is a directory" in documents_summary(ada.home)["trouble"]
     assert offer_in_force(ada.home) is None
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "truthfl join ada.invitation --data pictures --accept",
+        "truthfl label --data pictures",
+        "truthfl keys participant Ada",
+        "truthfl serve job.toml",
+        "import truthfl.flower",
+        "import truthfl.federation.deployed.node_app",
+        "import truthfl.ledger.round_record",
+    ],
+)
+def test_a_system_without_file_locks_is_one_sentence_wherever_one_starts(folder, start):
+    """On Windows there is no module fcntl."""
+    is_command = start.startswith("truthfl ")
+    code = f"import truthfl.cli.entry; sys.argv = {start.split()}; truthfl.cli.entry.main()" if is_command else start
+    words = [sys.executable, "-c", f"import sys; sys.modules['fcntl'] = None; {code}"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    sentence = "this program runs on POSIX systems, such as Linux and macOS; on Windows, use it in WSL."
+    if is_command:
+        assert (done.returncode, done.stderr) == (2, f"truthfl: {sentence}\n")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[-1].endswith(f": {sentence}")
+    assert not (folder / "keys").exists()

@@ -5,7 +5,8 @@ import pytest
 
 from commands import truthfl
 from small_jobs import small_job_file
-from truthfl.ledger.signing import new_key, write_key
+from truthfl.federation.deployed.invitation import Invitation
+from truthfl.ledger.signing import new_key, public_line, write_key
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +18,8 @@ def folder(tmp_path_factory):
     np.savez(made / "words.npz", images=np.zeros((2, 8, 8), np.uint8), labels=np.array(["cat", "dog"]))
     (made / "junk.npz").write_text("junk")
     write_key(new_key(), made / "ada")
+    invited = Invitation("127.0.0.1:1", "Ada", "code", "2999-01-01T00:00:00+00:00", public_line(new_key()))
+    (made / "Ada.invitation").write_text(invited.text())
     (made / "junk").write_text("junk")
     return made
 
@@ -32,7 +35,10 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
         (["serve", "job.toml", "--yes", "--keys", "keys"], "server.crt cannot be read"),
         (["serve", "job.toml", "--participants", "nowhere"], "which is no folder"),
         (["serve", "job.toml", "--yes", "--host", "0.0.0.0", "--out", "served"], "needs TLS"),
-        (["serve", "job.toml", "--out", "served"], "there is no terminal to ask you at; say --yes"),
+        (["serve", "job.toml", "--out", "served", "--running"], "there is no terminal to ask you at; say --yes"),
+        (["serve", "job.toml", "--yes", "--linger", "-1"], "linger is -1; it must be a number of minutes from 0"),
+        (["approve", "--out", "nowhere"], "no server in nowhere waits for approval now"),
+        (["approve", "--yes", "--decline"], "--yes and --decline are both given"),
         (["serve", "job.toml", "--seed", "-1"], "seed is -1"),
         ([*JOIN, "--server", "nohost", "--data", "ada.npz", "--accept"], "it must be HOST:PORT"),
         ([*JOIN, "--server", "127.0.0.1:1", "--data", "junk", "--accept"], "junk is of no known kind"),
@@ -51,6 +57,11 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
             [*JOIN, "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept", "--sample-cost", "nan"],
             "sample-cost is nan",
         ),
+        (
+            ["join", "Ada.invitation", "--data", "ada.npz", "--accept", "--accept-if-it-pays", "--home", "none"],
+            "--accept and --accept-if-it-pays are both given",
+        ),
+        (["join", "Ada.invitation", "--data", "ada.npz", "--no-page", "--home", "none"], "there is no terminal"),
         ([*JOIN[:4], "junk", "--server", "127.0.0.1:1", "--data", "ada.npz", "--accept"], "junk is no private key"),
         (["keys", "participant", "../x"], "is no name for a key"),
         (["ledger", "check", "junk"], "it is no SQLite file"),
@@ -66,3 +77,4 @@ def test_bad_input_is_one_sentence(folder, words, told):
     assert done.stderr.startswith("truthfl: ")
     assert "Traceback" not in done.stderr
     assert not (folder / "gone.db").exists()
+    assert not (folder / "none").exists(), "no key is made for options that contradict each other"

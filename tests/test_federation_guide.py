@@ -109,7 +109,7 @@ def invited(folder, invites):
 def test_the_guide_from_keys_to_payment(prepared, tmp_path):
     folder, serve, invites, joins, after = copied(prepared, tmp_path)
     with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
-        wait_for(folder, "waiting for 3 clients", started)
+        wait_for(folder, "waiting for 4 clients", started)
         invited(folder, invites)
         refuse_stranger(folder, serve[serve.index("--port") + 1])
         second = truthfl(folder, *serve)
@@ -132,11 +132,11 @@ def test_the_guide_from_keys_to_payment(prepared, tmp_path):
     rows = entries_of(folder)
     assert check(rows) is None
     found = job_view(rows[0].job, rows)
-    assert found.delivered == {"Ada": 5, "Cleo": 5}
-    assert [entry.document["passed"] for entry in found.auditions.values()] == [True, False, True]
+    assert found.delivered == {"Ada": 5, "Cleo": 5, "Dora": 5}
+    assert [entry.document["passed"] for entry in found.auditions.values()] == [True, False, True, True]
     assert found.settlements["Ben"].document["pay"] == 0
     assert found.payments[-1].document["state"] == "sent"
-    assert (folder / "payout.csv").read_text(encoding="utf-8").count("\n") == 4
+    assert (folder / "payout.csv").read_text(encoding="utf-8").count("\n") == 5
 
 
 def refuse_stranger(folder, port):
@@ -153,8 +153,9 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
     folder, serve, invites, joins, _ = copied(prepared, tmp_path)
     job = (folder / "digits.toml").read_text(encoding="utf-8").replace("round_seconds = 120", "round_seconds = 8")
     (folder / "digits.toml").write_text(job.replace("rounds = 5", "rounds = 100"), encoding="utf-8")
+    shutil.copy(folder / "shares" / "Dora.npz", folder / "shares" / "Ben.npz")  # so that three are left without Cleo
     with ended_whatever_happens({"serve": start(folder, serve, "serve")}) as started:
-        wait_for(folder, "waiting for 3 clients", started)
+        wait_for(folder, "waiting for 4 clients", started)
         invited(folder, invites)
         for name, words in joins.items():
             started[name] = start(folder, words, name)
@@ -165,12 +166,20 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
         changed = job.replace("rounds = 5", "rounds = 7").replace("round_seconds = 8", "round_seconds = 12")
         (folder / "digits.toml").write_text(changed, encoding="utf-8")
         started["again"] = start(folder, serve, "again")
+        end = time.monotonic() + SECONDS
+        while "Cleo has no receipt yet. This server delivers until" not in (folder / "again.log").read_text():
+            assert (started["again"].poll(), time.monotonic() < end) == (None, True)
+            time.sleep(0.1)
+        assert "Ada delivered 100" in (folder / "again.log").read_text()  # the result does not wait for Cleo
+        started["late"] = start(folder, joins["Cleo"], "late")
+        assert "It holds." in finish(started["late"], folder, "late")
         said = finish(started["again"], folder, "again")
         assert started["again"].returncode == 0, said
+        assert "Cleo has got the receipt." in said
         assert "as it was begun" in said
         assert "digits.toml differs: training.rounds was 100 and is 7." in said
         assert "server.round_seconds was 8" in said
-        for name in ("Ada", "Ben"):
+        for name in ("Ada", "Ben", "Dora"):
             assert "It holds." in finish(started[name], folder, name)
         shown = truthfl(folder, *serve)
         assert shown.returncode == 2

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +17,12 @@ from scipy import stats
 
 from messages import told
 from small_jobs import small_job_file
+from truthfl.adversary.lie_point import KINDS
 from truthfl.reporting.figure import Figure, Panel, Series, exact_series, figure_csv, mean_interval, series
-from truthfl.reporting.plots import INK, figure_pictures, panel_svg
+from truthfl.reporting.plots import INK, STYLES, figure_pictures, page_svg, panel_svg
+from truthfl.reporting.report import STYLE
+from truthfl.studies.size.size_picture import drawn as size_picture
+from truthfl.studies.verify.verification_report import drawn as verification_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 SAMPLES = hnp.arrays(float, st.tuples(st.integers(2, 12), st.integers(1, 5)), elements=st.floats(-1e6, 1e6))
@@ -115,6 +121,50 @@ def test_a_panel_in_a_page_takes_the_colours_of_the_page():
     ids = [node.get("id") for node in ET.fromstring(text).iter() if node.get("id")]
     assert len(ids) == len(set(ids))
     assert all(name.startswith("f4p0-") for name in ids)
+
+
+def a_verification_picture():
+    """Of all kinds of lies."""
+    lies = [SimpleNamespace(kind=kind, gain=0.1, low=0.0, high=0.2) for kind in KINDS]
+    verdicts = [SimpleNamespace(rule=rule, pay_over_cost=1.2, by_kind=lies) for rule in ("audition", "flat")]
+    return page_svg(verification_picture(verdicts, INK, narrow=True), "v")
+
+
+def a_size_picture():
+    of_rule = SimpleNamespace(
+        spread_over_cost=1.0, pay_over_cost=2.0, gain_over_cost=SimpleNamespace(value=0.1, low=0, high=0.2)
+    )
+    worth = SimpleNamespace(value=9.0, low=8.0, high=10.0)
+    sizes = [SimpleNamespace(clients=n, worth=worth, cost=5.0, lceme=of_rule, audition=of_rule) for n in (3, 10)]
+    return page_svg(size_picture(SimpleNamespace(sizes=sizes, laws={}), INK, narrow=True), "s")
+
+
+def luminance(colour):
+    shares = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (share / 12.92 if share <= 0.04 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("picture", ["panel", "verification", "sizes"])
+def test_all_that_is_drawn_in_a_page_is_visible_on_light_and_on_dark(picture):
+    lines = tuple(series(f"line {k}", [1, 2], np.ones((3, 2)) + k) for k in range(len(STYLES)))
+    made = {
+        "panel": lambda: panel_svg(Panel("All styles", "x", "y", lines), "p"),
+        "verification": a_verification_picture,
+        "sizes": a_size_picture,
+    }
+    text = made[picture]()
+    drawn = re.sub(r"clip-path[^;\"]*", "", text).lower()
+    assert "black" not in drawn
+    assert "white" not in drawn
+    colours = set(re.findall("#[0-9a-f]{6}", drawn))
+    papers = re.findall(r"--paper: (#[0-9a-f]{6})", STYLE)
+    assert len(papers) == 2
+    for paper in papers:
+        for colour in colours:
+            low, high = sorted((luminance(paper), luminance(colour)))
+            assert (high + 0.05) / (low + 0.05) > 2, (colour, paper)
+    assert drawn.count("currentcolor") > 10
 
 
 def test_pictures_are_the_same_every_time():

@@ -10,12 +10,14 @@ from importlib import import_module
 from pathlib import Path
 
 import flwr
+import numpy as np
 import pytest
-from flwr.app import Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import truthfl
-from truthfl.errors import ServiceError
+from truthfl.errors import InputError, ServiceError
 from truthfl.flower_patches import flower_part as room
+from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
 from truthfl.flower_patches.message_ids import set_message_id, set_origin
 from truthfl.flower_patches.shorter_polling import MODULE, shorten_object_polling
 from truthfl.flower_patches.task_identity import set_task_identity
@@ -182,3 +184,31 @@ def test_a_command_prints_the_sentence_and_nothing_else(tmp_path):
     said = sentence("flwr.common.constant.ErrorCode.NODE_UNAVAILABLE")
     assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", f"truthfl: {said}\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def hostile(count):
+    """Contents that take much more memory and time to read than their bytes."""
+    array = Array("float32", (1,), "numpy.ndarray", b"")
+    yield {"c": ConfigRecord({str(number): number for number in range(count)})}
+    yield {"c": ConfigRecord({"list": ["a"] * 10 * count})}
+    yield {str(number): ConfigRecord() for number in range(count)}
+    yield {"a": ArrayRecord({str(number): array for number in range(count)})}
+
+
+def test_of_a_reply_little_is_read_besides_its_arrays():
+    set_task_identity(1)
+    numbers = np.arange(1_000_000, dtype=np.float32)
+    model = {"a": ArrayRecord({"params": Array(numbers)}), "c": ConfigRecord({"text": "x" * 9000})}
+    content = message_bytes(Message(RecordDict(model), 7, "train"))
+    read = message_from_bytes(content, 10_000).content
+    assert (read["a"]["params"].numpy() == numbers).all()
+    assert read["c"] == model["c"]
+    for broken in (content[:-1], content[: len(content) // 2], content[5:], b"\xff" * 100, b"\x0b\x0c"):
+        with pytest.raises(InputError, match=r"cannot be read|longer than what is read"):
+            message_from_bytes(broken, 10_000)
+    for made in hostile(20_000):
+        content = message_bytes(Message(RecordDict(made), 7, "train"))
+        assert len(content) > 80_000
+        with pytest.raises(InputError, match="besides arrays, the message is longer than what is read"):
+            message_from_bytes(content, 10_000)
+        assert len(message_from_bytes(content).content) == len(made)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ledgers import opening
 from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import LINE_START, Invitation, read_invitation
+from truthfl.federation.deployed.inviting import enrolment_warning
 from truthfl.federation.deployed.known_keys import KnownKeys
 from truthfl.federation.deployed.meeting_place import meeting_place
 from truthfl.ledger.admissions import admit, code_digest, keys_by_admission, new_code
@@ -23,7 +24,10 @@ from truthfl.ledger.documents import signed
 from truthfl.ledger.signing import new_key, public_line, read_key, write_key
 
 JOB = "j-1"
-ADA = Invitation("fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:00", "-----BEGIN CERTIFICATE-----\n")
+OPERATOR = public_line(new_key())
+ADA = Invitation(
+    "fl.example.org:8443", "Ada", "code", "2030-01-01T00:00:00+00:00", OPERATOR, "-----BEGIN CERTIFICATE-----\n"
+)
 
 
 @pytest.fixture
@@ -100,7 +104,7 @@ def test_who_is_known_by_file_or_admission_also_while_the_server_runs(job, tmp_p
     with pytest.raises(InputError, match="not of this server's job"):
         known.admit(asks("Zoe", invite(job, "Zoe"), new_key()))
     known.admit(asks("../Eve", invite(job, "../Eve"), new_key()))
-    assert {path.name for path in (tmp_path / "people").iterdir()} == {"Ben", "Ben.pub"}
+    assert {path.name for path in (tmp_path / "people").iterdir()} == {".gitignore", "Ben", "Ben.pub"}
 
 
 def test_an_invitation_admits_where_the_folder_of_keys_cannot_be_written_to(job):
@@ -147,6 +151,8 @@ def test_as_file_and_as_line(tmp_path, monkeypatch):
         (LINE_START + "AAAA", "is no invitation"),
         (ADA.text().replace('"Ada"', '"A\\u0007da"'), "without control characters"),
         (ADA.text().replace('"Ada"', "7"), "is no invitation"),
+        (ADA.text().replace(OPERATOR, "ssh-rsa AAAA"), "the operator's key in the invitation is no public key"),
+        (ADA.text().replace(f'  "operator": "{OPERATOR}",\n', ""), "is no invitation"),
     ],
 )
 def test_what_is_no_invitation(tmp_path, content, said):
@@ -163,14 +169,23 @@ def test_any_line_is_read_or_refused_in_a_sentence(text):
 
 def test_joining_by_invitation_makes_the_key_once(tmp_path):
     (tmp_path / "file").write_text(ADA.text(), encoding="utf-8")
-    first = meeting_place(str(tmp_path / "file"), None, None, None, None, tmp_path / "home")
+    first = meeting_place(str(tmp_path / "file"), None, None, None, None, None, tmp_path / "home")
     key = public_line(read_key(first.key))
-    again = meeting_place(str(tmp_path / "file"), None, None, None, None, tmp_path / "home")
+    again = meeting_place(str(tmp_path / "file"), None, None, None, None, None, tmp_path / "home")
     assert (again.host, again.port, again.name) == ("fl.example.org", 8443, "Ada")
     assert public_line(read_key(again.key)) == key
     assert again.root.read_text() == ADA.root
+    assert again.operator == OPERATOR
     assert (tmp_path / "home").stat().st_mode & 0o077 == 0
     with pytest.raises(InputError, match="--name is given beside an invitation"):
-        meeting_place(str(tmp_path / "file"), None, "Ben", None, None, tmp_path / "home")
+        meeting_place(str(tmp_path / "file"), None, "Ben", None, None, None, tmp_path / "home")
     with pytest.raises(InputError, match="--server is missing"):
-        meeting_place(None, None, "Ben", None, None, tmp_path / "home")
+        meeting_place(None, None, "Ben", None, None, None, tmp_path / "home")
+
+
+def test_the_operator_is_warned_of_invitations_that_outlive_enrolment():
+    assert enrolment_warning([], 300.0) is None
+    assert enrolment_warning(["Ada"], 604_800.0) is None
+    said = enrolment_warning([f"P{number}" for number in range(12)], 300.0)
+    assert "P9 and 2 more can be invited" in said
+    assert "good for 7 days unless you say otherwise, but the job takes people in for 300 seconds" in said

@@ -38,7 +38,7 @@ def test_plan_prints_every_client_and_the_total():
 
 def test_plan_json_is_the_librarys_result():
     told = json.loads(run("plan", EXAMPLE_FILE, "--json").stdout)
-    job = read_job(EXAMPLE_FILE)
+    job = read_job(str(EXAMPLE_FILE))
     model = job.loss_model()
     batches = optimal_batch_sizes(job.clients, model, job.training, loss_value=job.server.loss_value)
     contract = lceme(job.clients, model, job.training, batches)

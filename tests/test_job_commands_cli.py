@@ -1,18 +1,23 @@
-"""`truthfl pause`, `resume`, `extend`, `remove`, `end` at the operator's terminal: what they write, say and refuse."""
+"""Commands to a job at the operator's terminal: what they write, say and refuse."""
 
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
 from ledgers import opening
 from truthfl.cli.app import main
-from truthfl.federation.protocol.live_status import LABELING, LiveWriter
+from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary
+from truthfl.federation.protocol.job_control import commanded_answer
+from truthfl.federation.protocol.live_status import APPROVING, LABELING, LiveWriter
+from truthfl.federation.protocol.plan_files import ask_by_file
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import digest
 from truthfl.ledger.commands import time_text
-from truthfl.ledger.signing import new_key, write_key
+from truthfl.ledger.signing import new_key, public_line, write_key
 
 
 class Desk:
@@ -64,7 +69,14 @@ def test_by_means_minutes_and_nobodys_name(desk):
 
 def test_an_invitation_that_cannot_be_kept_is_not_signed(desk):
     serving = ServingInfo(
-        "job-1", str(desk.folder / "ledger.db"), str(desk.folder / "operator"), "127.0.0.1", 1, "", "people"
+        "job-1",
+        str(desk.folder / "ledger.db"),
+        str(desk.folder / "operator"),
+        "127.0.0.1",
+        1,
+        "",
+        "people",
+        "ecdsa-sha2",
     )
     write_serving(desk.folder, serving)
     code, said = desk.says("invite", "Ada", "--file", "/proc/Ada.invitation")
@@ -210,3 +222,58 @@ def test_the_ledger_shows_what_was_commanded(desk):
     assert "job job-1: ended by the operator before there was a contract" in shown
     assert "command of Olga: pause: noon" in shown
     assert "command of Olga: end" in shown
+
+
+def waiting_plan(desk):
+    """A server that waits with a plan for the operator's word."""
+    offer = PlannedOffer("Ada", 20, 5, 10.0, 20.0, 30.0)
+    plan = PlanSummary(
+        "job-1", 1, "audition", "EUR", True, (offer,), {}, None, None, 3.0, 1.0, ("Beware: of the dog.",)
+    )
+    assert ask_by_file(desk.folder, plan, wait=False)
+    live = LiveWriter(desk.folder, "job-1")
+    live.begin(APPROVING)
+    live._write()
+    return plan
+
+
+@pytest.mark.parametrize("answer", ["--yes", "--decline"])
+def test_a_plan_is_approved_from_another_terminal(desk, answer):
+    plan = waiting_plan(desk)
+    code, said = desk.says("approve", answer)
+    assert code == 0
+    assert "Beware: of the dog." in said
+    (given,) = desk.commands()
+    assert (given["kind"], given["plan"]) == ("approve" if answer == "--yes" else "disapprove", digest(plan.document()))
+    with open_ledger(desk.folder / "ledger.db") as book:
+        (began,) = book.entries("job-1", "job")
+        key = began.document["operator_key"]
+        in_ledger = partial(commanded_answer, book, "job-1", key)
+        assert ask_by_file(desk.folder, plan, wait=True, in_ledger=in_ledger) is (answer == "--yes")
+        other = public_line(new_key())
+        assert commanded_answer(book, "job-1", other, digest(plan.document())) is None
+        assert commanded_answer(book, "job-1", key, digest({})) is None
+
+
+def test_what_is_not_approved(desk):
+    code, said = desk.says("approve", "--yes")
+    assert (code, "waits for approval now" in said) == (2, True)
+    waiting_plan(desk)
+    code, said = desk.says("approve")
+    assert (code, "say --yes or --decline" in said) == (2, True)
+    live = LiveWriter(desk.folder, "job-1")
+    live.begin(LABELING)
+    live._write()
+    code, said = desk.says("approve", "--yes")
+    assert (code, "waits for approval now" in said, desk.commands()) == (2, True, [])
+
+
+def test_a_solo_model_is_decided_on_only_while_it_waits(desk):
+    desk.refuses("no solo model of 'Ada' waits for a decision; nobody's does now.", "accept", "Ada")
+    document = {"client": "Ben", "offer": "ab", "model": "cd", "solo_loss": 0.1, "level_shift": 0.0, "known": None}
+    desk.append("hold", "Ben", document)
+    desk.refuses("no solo model of 'Ada' waits for a decision; those of Ben do.", "refuse", "Ada")
+    code, said = desk.says("refuse", "Ben", "--why", "it is a public model")
+    assert (code, said) == (0, f"Job job-1: the solo model of Ben is not paid.{LATER}")
+    assert desk.commands()[-1]["kind"] == "refuse"
+    desk.refuses("no solo model of 'Ben' waits for a decision; nobody's does now.", "accept", "Ben")

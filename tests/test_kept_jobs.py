@@ -10,7 +10,6 @@ from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import kept_jobs
 from truthfl.federation.protocol.kept_jobs import JobSource, choose_job, kept_job, kept_job_names
-from truthfl.federation.protocol.live_status import OVER, TESTING, LiveWriter
 from truthfl.federation.protocol.operator_folder import lock_folder
 from truthfl.federation.protocol.server import job_name
 from truthfl.ledger.book import open_ledger
@@ -83,20 +82,6 @@ def test_after_completion_the_same_is_shown_and_another_is_refused(tmp_path, tex
     assert (again.name, again.complete) == (first.name, True)
     with pytest.raises(InputError, match=r"is complete, and job.toml describes another one \(training"):
         chosen(tmp_path, text.replace("rounds = 30", "rounds = 31"))
-
-
-def test_a_server_that_was_stopped_before_it_sent_the_receipts_goes_on_with_them(tmp_path, text, monkeypatch):
-    first = begun(tmp_path, text)
-    monkeypatch.setattr(kept_jobs, "is_complete", lambda *_: True)
-    with open_ledger(tmp_path / "ledger.db", KEY) as book:
-        book.append(first.name, "receipt", "Ada", {})
-    for stage, complete in ((TESTING, False), (OVER, True)):
-        with LiveWriter(tmp_path, first.name) as live:
-            live.begin(stage)
-        assert chosen(tmp_path, text).complete is complete
-    with LiveWriter(tmp_path, "another") as live:
-        live.begin(TESTING)
-    assert chosen(tmp_path, text).complete
 
 
 def test_files_that_are_not_the_signed_ones_stop_the_job(tmp_path, text):

@@ -97,10 +97,10 @@ def test_the_page_knows_of_labels_of_other_classes(page, tmp_path, data):
     with closing(LabelStore(tmp_path / "home" / "labels.db")) as store:
         store.decide(Decision("other-nonce", open_samples(data).ids[2], "label", "fox"))
     work = page.get("/api/work").json()
-    assert (work["other_classes"], work["labels"]) == ({"fox": 1}, [-1] * 4)
+    assert (work["other_classes"], work["labels"]) == ({"fox": [2]}, [-1] * 4)
     assert page.said(position=2, action="label", label=0, seen=-1).status_code == 200  # she was told of it
     page.said("undo")
-    assert page.get("/api/work").json()["other_classes"] == {"fox": 1}
+    assert page.get("/api/work").json()["other_classes"] == {"fox": [2]}
 
 
 def label_command(*arguments, **more):

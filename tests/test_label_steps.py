@@ -1,4 +1,4 @@
-"""Steps of several decisions, which are undone together; files of version 1; conflicts between two who decide."""
+"""Steps of several decisions, which are undone together; files of other versions; conflicts between two who decide."""
 
 import sqlite3
 from contextlib import closing
@@ -6,42 +6,9 @@ from contextlib import closing
 import pytest
 
 from messages import told
-from truthfl.samples.handmade_labels import labels_of
 from truthfl.samples.label_names import other_labels, other_labels_in_words
 from truthfl.samples.label_state import LabelState
 from truthfl.samples.label_store import Decision, LabelConflictError, LabelStore
-
-VERSION_1 = """
-CREATE TABLE decisions (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    nonce  TEXT NOT NULL UNIQUE,
-    at     TEXT NOT NULL,
-    how    TEXT NOT NULL CHECK (how IN ('page', 'import')),
-    sample TEXT NOT NULL,
-    action TEXT NOT NULL CHECK (action IN ('label', 'skip', 'flag', 'unflag', 'undo')),
-    label  TEXT CHECK ((label IS NOT NULL) = (action = 'label')),
-    undoes INTEGER UNIQUE REFERENCES decisions CHECK ((undoes IS NOT NULL) = (action = 'undo'))
-);
-CREATE INDEX decisions_of_sample ON decisions (sample);
-CREATE TRIGGER no_change BEFORE UPDATE ON decisions
-    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
-CREATE TRIGGER no_removal BEFORE DELETE ON decisions
-    BEGIN SELECT RAISE(ABORT, 'decisions are only added'); END;
-CREATE VIEW standing AS
-    SELECT * FROM decisions AS made WHERE action != 'undo'
-    AND NOT EXISTS (SELECT 1 FROM decisions AS undo WHERE undo.undoes = made.number);
-CREATE VIEW labels AS
-    SELECT sample, label FROM
-        (SELECT sample, label, max(number) FROM standing WHERE action IN ('label', 'skip') GROUP BY sample)
-    WHERE label IS NOT NULL;
-PRAGMA user_version = 1;
-INSERT INTO decisions (nonce, at, how, sample, action, label) VALUES
-    ('nonce-1', '2025-01-01T00:00:00.000+00:00', 'page', 'a', 'label', 'cat'),
-    ('nonce-2', '2025-01-01T00:00:01.000+00:00', 'page', 'a', 'label', 'dog'),
-    ('nonce-3', '2025-01-01T00:00:02.000+00:00', 'import', 'b', 'label', 'cat');
-INSERT INTO decisions (nonce, at, how, sample, action, undoes) VALUES
-    ('nonce-4', '2025-01-01T00:00:03.000+00:00', 'page', 'a', 'undo', 2);
-"""
 
 
 @pytest.fixture
@@ -58,25 +25,16 @@ def anything(*_):
     return True
 
 
-def test_a_file_of_version_1_is_brought_up_to_date_and_keeps_everything(tmp_path):
+def test_a_file_of_another_version_is_left_as_it_is(tmp_path):
     path = tmp_path / "labels.db"
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript(VERSION_1)
-        before = database.execute("SELECT * FROM decisions").fetchall()
-    for _ in range(2):
-        with closing(LabelStore(path)) as store:
-            assert labels(store) == {"a": "cat", "b": "cat"}
     with closing(LabelStore(path)) as store:
-        store.decide_together("step-nonce", {"a": "dog", "b": "dog"}, anything)
-        assert labels(store) == {"a": "dog", "b": "dog"}
-        store.undo("undo-nonce-1", {"a", "b"})
-        assert store.undo("undo-nonce-2", {"a", "b"}).sample == "a"  # her own first label
-        assert store.undo("undo-nonce-3", {"a", "b"}) is None  # what was imported then is no step
-        assert labels(store) == {"a": None, "b": "cat"}
+        store.decide(Decision("nonce-1", "a", "label", "cat"))
     with closing(sqlite3.connect(path)) as database:
-        assert [row[:8] for row in database.execute("SELECT * FROM decisions LIMIT 4")] == before
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
-    assert labels_of(path, ["b"], ["cat", "dog"]).tolist() == [0]
+        database.execute("PRAGMA user_version = 3")
+    before = path.read_bytes()
+    sentence = f"{path} is another program's file, or another version's; name another folder."
+    assert told(LabelStore, path) == sentence
+    assert path.read_bytes() == before
 
 
 def test_a_step_is_made_once_and_undone_whole(store):

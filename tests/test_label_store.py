@@ -167,7 +167,7 @@ def test_files_that_are_no_labels(tmp_path):
         database.execute("create table mine (x)")
     assert "another program's" in told(LabelStore, tmp_path / "other.db")
     (tmp_path / "file").write_text("")
-    assert "cannot be opened" in told(LabelStore, tmp_path / "file" / "labels.db", kind=ServiceError)
+    assert "cannot be made private" in told(LabelStore, tmp_path / "file" / "labels.db", kind=ServiceError)
 
 
 STEPS = st.lists(

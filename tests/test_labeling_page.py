@@ -7,18 +7,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
 from browsers import Watch, launched
 from participants import Ada, an_offer, draw_pictures
+from truthfl.cli.join import _open_page
+from truthfl.federation.participant.node_settings import ASK, Settings
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import answer_fault
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.open_page import open_page
 from truthfl.samples.handmade_labels import labels_of
-from truthfl.samples.label_store import LabelStore
+from truthfl.samples.label_store import Decision, LabelStore
 from truthfl.samples.open_samples import open_samples
 
 DIGITS = tuple("0123456789")
@@ -581,3 +583,63 @@ def test_a_receipt_without_accuracy_is_shown(browser, tmp_path):
         assert "loss" not in facts + page.inner_text("#lead")
         assert "right in" not in facts + page.inner_text("#lead")
         assert "NaN" not in facts
+
+
+def test_before_an_offer_no_classes_are_asked_for_that_are_not_the_jobs(browser, tmp_path):
+    """As `truthfl join` opens the page: nothing can be labeled until the offer comes, and then with its classes."""
+    ada = Ada(tmp_path)
+    data = draw_pictures(tmp_path / "data", 3)
+    write_key(ada.key, tmp_path / "own-key")
+    settings = Settings("Ada", str(data), str(ada.home), str(tmp_path / "own-key"), ASK, 1.0, 0.01)
+    with ExitStack() as stack, looking(browser, "about:blank") as page:
+        opened = _open_page(stack, settings, True, None)
+        page.goto(opened.url)
+        page.wait_for_selector("#no-classes:not([hidden])")
+        assert "come with the job’s offer" in page.inner_text("#no-classes")
+        assert page.is_hidden("#controls")
+        assert axe(page) == []
+        for key in ("1", "ArrowRight", "ArrowLeft", " ", "Enter", "?"):
+            page.keyboard.press(key)
+        page.watch.expected = "409"
+        page.goto(opened.url.rpartition("/")[0] + "/review")
+        page.wait_for_selector("#groups button")
+        page.goto(opened.url.rpartition("/")[0] + "/label")
+        page.wait_for_selector("#no-classes:not([hidden])")
+        ada.accepts(ada.gets_offer(samples=2, classes=("cat", "dog")))
+        page.wait_for_selector(showing(0))
+        assert page.is_hidden("#no-classes")
+        press(page, "d")
+    assert [row[1:3] for row in decisions(ada.home)] == [("label", "dog")]
+
+
+def test_warnings_go_with_their_cause(browser, tmp_path):
+    """Labels of other classes that were replaced, a file that is there again."""
+    data, home = draw_pictures(tmp_path / "data", 4), tmp_path / "home"
+    ids = open_samples(data).ids
+    with closing(LabelStore(home / "labels.db")) as store:
+        for number, (sample, name) in enumerate(((ids[0], "fox"), (ids[1], "elk"))):
+            store.decide(Decision(f"nonce-{number}", sample, "label", name))
+    gone = (data / "00003.png").read_bytes()
+    with open_page(home, open_samples(data), ("cat", "dog")) as opened, looking(browser, "about:blank") as page:
+        page.goto(opened.url)
+        page.wait_for_selector(showing(0))
+        assert "fox, elk" in page.inner_text("#other-classes")
+        press(page, "c")
+        assert "elk" in page.inner_text("#other-classes")
+        assert "fox" not in page.inner_text("#other-classes")
+        press(page, " ", showing(2))
+        assert page.is_hidden("#other-classes")
+        press(page, "Backspace", showing(1))  # the skip is taken back, and the label is there again
+        assert "elk" in page.inner_text("#other-classes")
+        press(page, "d")
+        assert page.is_hidden("#other-classes")
+        (data / "00003.png").unlink()
+        page.watch.expected = "422"
+        page.reload()
+        page.wait_for_selector(showing(2))
+        press(page, "c", DONE)
+        assert page.inner_text("#unreadable summary") == "1 cannot be read and is passed over"
+        (data / "00003.png").write_bytes(gone)
+        page.reload()
+        page.wait_for_selector(showing(3))
+        assert page.is_hidden("#unreadable")

@@ -5,7 +5,8 @@ import pytest
 from messages import told
 from participants import an_offer
 from small_jobs import SMALL_JOB
-from truthfl.job import read_job
+from truthfl.errors import InputError
+from truthfl.job import ServerSettings, read_job
 from truthfl.ledger.money import amount_text, decimal_places, minor_amount_text, minor_money
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import offer_from
@@ -57,3 +58,20 @@ def test_an_offer_with_money_that_is_none_is_refused(name, value, what):
     document = an_offer(new_key(), new_key()).document()
     document["job"][name] = value
     assert told(offer_from, document).startswith(f"this is no offer: {what}")
+
+
+@pytest.mark.parametrize(
+    ("currency", "units"),
+    [("EUR", 100), ("CHF", 100), ("JPY", 1), ("KWD", 1000), ("cent", 1), ("points", 1), ("eur", 1), ("ÄÖÜ", 1)],
+)
+def test_minor_units_follow_from_the_currency_unless_the_job_says_otherwise(currency, units):
+    assert ServerSettings(currency=currency).minor_units == units
+    assert ServerSettings(currency=currency, minor_units=7).minor_units == 7
+    with pytest.raises(InputError, match="minor_units"):
+        ServerSettings(currency=currency, minor_units=0)
+
+
+def test_the_job_warns_of_labels_that_cannot_be_made_in_time():
+    (warning,) = ServerSettings(label_seconds=300.0).label_time_warnings(109)
+    assert "up to 109 labels at 3 seconds each take 327 seconds, and label_seconds is 300" in warning
+    assert ServerSettings(label_seconds=327.0).label_time_warnings(109) == []

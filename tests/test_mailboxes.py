@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from truthfl.federation.deployed import mailboxes as module
 from truthfl.federation.deployed.mailboxes import Mailboxes
 
-ADA, BEN = 7, 8
+ADA, BEN, MOST = 7, 8, 1000
 
 
 def test_a_message_is_delivered_until_it_is_answered():
     boxes = Mailboxes()
-    boxes.put(ADA, "a", "first")
-    boxes.put(ADA, "b", "second")
-    boxes.put(BEN, "c", "third")
+    boxes.put(ADA, "a", "first", MOST)
+    boxes.put(ADA, "b", "second", MOST)
+    boxes.put(BEN, "c", "third", MOST)
     number, message = boxes.next_after(ADA, 0)
     assert message == "first"
     assert boxes.next_after(ADA, 0) == (number, message)  # the response may have been lost
@@ -28,7 +28,7 @@ def test_a_message_is_delivered_until_it_is_answered():
 
 def test_nobody_answers_for_another_and_nobody_twice():
     boxes = Mailboxes()
-    boxes.put(ADA, "a", "question")
+    boxes.put(ADA, "a", "question", MOST)
     assert not boxes.put_reply(BEN, "a", b"forged")
     assert not boxes.put_reply(ADA, "b", b"unasked")
     assert boxes.put_reply(ADA, "a", b"answer")
@@ -40,9 +40,9 @@ def test_nobody_answers_for_another_and_nobody_twice():
 def test_who_waits_is_woken():
     boxes, woken = Mailboxes(), []
     boxes.begin_waiting(ADA, lambda: woken.append("Ada"))
-    boxes.put(BEN, "b", "not hers")
+    boxes.put(BEN, "b", "not hers", MOST)
     assert woken == []
-    boxes.put(ADA, "a", "hers")
+    boxes.put(ADA, "a", "hers", MOST)
     assert woken == ["Ada"]
     started = time.monotonic()
     threading.Timer(0.05, lambda: boxes.put_reply(ADA, "a", b"answer")).start()
@@ -59,8 +59,8 @@ def test_who_is_connected_and_what_is_lost(monkeypatch):
 
     assert boxes.connected() == set()
     boxes.begin_waiting(ADA, wake)
-    boxes.put(ADA, "a", "question")
-    boxes.put(BEN, "b", "question")
+    boxes.put(ADA, "a", "question", MOST)
+    boxes.put(BEN, "b", "question", MOST)
     assert (boxes.connected(), boxes.lost(["a", "b"])) == ({ADA}, ["b"])
     boxes.end_waiting(ADA, wake)
     assert boxes.connected() == {ADA}  # she answers, or connects again
@@ -84,13 +84,39 @@ def test_with_many_nodes_a_request_may_wait_longer_for_the_server():
 
 def test_what_is_withdrawn_is_neither_delivered_nor_answered():
     boxes = Mailboxes()
-    boxes.put(ADA, "a", "question")
-    boxes.put(ADA, "b", "question")
+    boxes.put(ADA, "a", "question", MOST)
+    boxes.put(ADA, "b", "question", MOST)
     boxes.put_reply(ADA, "b", b"answer")
     boxes.withdraw(["a", "b", "unknown"])
     assert boxes.next_after(ADA, 0) is None
     assert not boxes.put_reply(ADA, "a", b"late")
     assert boxes.take_replies(["a", "b"]) == {}
+
+
+def test_how_long_a_reply_may_be_is_known_while_somebody_waits_for_it():
+    boxes = Mailboxes()
+    boxes.put(ADA, "a", "question", 100)
+    assert [boxes.most_bytes(node, one) for node, one in ((ADA, "a"), (BEN, "a"), (ADA, "b"))] == [100, 0, 0]
+    boxes.put_reply(ADA, "a", b"answer")
+    assert boxes.most_bytes(ADA, "a") == 0
+
+
+def test_replies_have_one_budget_of_memory(monkeypatch):
+    monkeypatch.setattr(module, "MOST_HELD_BYTES", 100)
+    boxes = Mailboxes()
+    for message_id in "abc":
+        boxes.put(ADA, message_id, "question", MOST)
+    assert boxes.make_room(60)
+    assert not boxes.make_room(60)
+    boxes.give_room_back(60)
+    boxes.put_reply(ADA, "a", b"x" * 60)
+    boxes.put_reply(ADA, "b", b"x" * 30)
+    assert not boxes.make_room(60)
+    boxes.take_replies(["a"])
+    boxes.withdraw(["b", "c"])
+    assert boxes.held_bytes == 0
+    assert boxes.make_room(500), "a reply that is longer than the budget is read alone"
+    assert not boxes.make_room(501)
 
 
 @settings(max_examples=60)
@@ -103,7 +129,7 @@ def test_each_node_gets_its_messages_once_each_in_order(steps):
     for count, (node, step) in enumerate(steps):
         if step == "put":
             sent[node].append(f"m{count}")
-            boxes.put(node, f"m{count}", f"m{count}")
+            boxes.put(node, f"m{count}", f"m{count}", MOST)
         elif step == "next" and (found := boxes.next_after(node, last[node])):
             last[node] = found[0]
             received[node].append(found[1])

@@ -1,13 +1,15 @@
 """Secure aggregation: the server sees sums, also when people drop out; what participants and operators may not do."""
 
 import json
+import time
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
-from flwr.app import RecordDict
-from hypothesis import HealthCheck, given, settings
+from flwr.app import ConfigRecord, RecordDict
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
@@ -35,20 +37,24 @@ from truthfl.federation.protocol.masking import (
     threshold,
     unlocked_share,
 )
-from truthfl.federation.protocol.message_codes import CODE, PARTICIPANT, with_document_code
+from truthfl.federation.protocol.message_codes import CODE, OPERATOR, PARTICIPANT, with_document_code
 from truthfl.federation.protocol.messages import (
     MASK_KEYS,
     MASK_LIST,
     MASK_SHARES,
+    MASK_TERMS,
     MODEL,
     PARAMS,
     ROUND,
     document_in,
     document_record,
     model_record,
+    query_message,
 )
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
-from truthfl.ledger.documents import signed
+from truthfl.ledger import participant_folder
+from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
 from truthfl.ledger.signing import new_key
 
@@ -280,7 +286,9 @@ def test_who_never_comes_back_costs_the_others_none_of_their_rounds(tmp_path, mo
     assert (params == job.training.model.init(0)).all()
 
 
-def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_path):
+@pytest.mark.parametrize("action", ["train", MASK_SHARES])
+def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_path, action):
+    """Also who sends reports, and then nothing that opens the sums."""
     job = BareRounds(tmp_path, 5, rounds=20, seconds=0.05)
     asked = []
     push = job.grid.push_messages
@@ -295,9 +303,45 @@ def test_somebody_connected_who_stays_silent_is_waited_for_in_few_rounds(tmp_pat
         return push(sent)
 
     job.grid.push_messages = noted
-    _, view = job.go(Meddler(job.grid, lambda reply: [] if of_training(reply, 1004) else [reply]))
+
+    def silent(reply):
+        return reply.metadata.src_node_id == 1004 and reply.metadata.message_type.endswith(action)
+
+    _, view = job.go(Meddler(job.grid, lambda reply: [] if silent(reply) else [reply]))
     assert asked == [0, 1, 3, 7, 15]
-    assert all(entry.document["missing"] == ["client 4"] for entry in view.rounds)
+    for number, entry in enumerate(view.rounds):
+        in_sum = action == MASK_SHARES and number in asked
+        assert entry.document["missing"] == ([] if in_sum else ["client 4"])
+
+
+def of_query(reply, action):
+    return reply.metadata.message_type == f"query.{action}"
+
+
+@pytest.mark.parametrize(("action", "waited"), [(MASK_TERMS, []), (MASK_SHARES, [0, 1, 3, 7])])
+def test_somebody_who_leaves_questions_about_masks_open_is_waited_for_in_few_rounds(tmp_path, action, waited):
+    """Who does not confirm the terms of the masks is waited for once, and asked for no report."""
+    job, asked, begun = BareRounds(tmp_path, 5, rounds=12, seconds=0.5), [], time.monotonic()
+    push = job.grid.push_messages
+
+    def noted(messages):
+        sent = list(messages)
+        asked.extend(
+            message.content.config_records["truthfl"]["round"]
+            for message in sent
+            if message.metadata.message_type == "train" and message.metadata.dst_node_id == 1004
+        )
+        return push(sent)
+
+    job.grid.push_messages = noted
+    silent = Meddler(
+        job.grid,
+        lambda reply: [] if of_query(reply, action) and reply.metadata.src_node_id == 1004 else [reply],
+    )
+    _, view = job.go(silent)
+    assert asked == waited
+    assert all(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+    assert time.monotonic() < begun + (0.5 * 6 if action == MASK_TERMS else 1.0 * 10)
 
 
 def garbage(job, node, value=None):
@@ -340,6 +384,59 @@ def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_pa
     np.testing.assert_allclose(params, plain, atol=1e-6)
     assert {entry.document["client"] for entry in view.rejections} == {"client 3"}
     assert "mask does not fit" in view.rejections[0].document["reason"]
+
+
+def dies_in(reply, number):
+    if of_training(reply) and in_round(reply, number):
+        raise KeyboardInterrupt
+    return [reply]
+
+
+@pytest.mark.parametrize("named", [[0], [99], [0, 1, 2, 4]])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_nobody_has_others_left_out_by_a_list_of_their_own(tmp_path, named, number):
+    """Not even in the first round after a second start, in which lists may be longer than the server knows."""
+    job, changed = BareRounds(tmp_path, 5, rounds=3), []
+    if number == 1:
+        with pytest.raises(KeyboardInterrupt):
+            job.go(Meddler(job.grid, lambda reply: dies_in(reply, 1)))
+
+    def change(reply):
+        if not (of_training(reply, 1003) and in_round(reply, number)):
+            return [reply]
+        masks = masks_of(job, 3)
+        with open_rounds(masks.home, masks.offer.hash) as rounds:
+            forged = masks.list_signature(rounds.last, tuple(named))
+        fields = dict(reply.content.config_records[ROUND]) | forged
+        content = RecordDict({MODEL: reply.content.array_records[MODEL], ROUND: ConfigRecord(fields)})
+        changed.append(number)
+        return [recoded(job.people[1003].folder, other_reply(content, reply))]
+
+    _, view = (job.resumed if number == 1 else job.go)(Meddler(job.grid, change))
+    assert changed == [number]
+    assert [entry.document["missing"] for entry in view.rounds] == [["client 3"] * (n == number) for n in range(3)]
+    assert {entry.document["client"] for entry in view.rejections} == {"client 3"}
+    assert all("refused" not in entry.document for entry in view.rounds)
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_whose_shares_fit_nobody_is_named_and_the_round_changes_nothing(tmp_path, count):
+    job = BareRounds(tmp_path, count, rounds=2)
+
+    def change(reply):
+        if not (of_training(reply, 1002) and in_round(reply, 0)):
+            return [reply]
+        fields = dict(reply.content.config_records[ROUND])
+        fields["shares"] = "00" * (len(fields["shares"]) // 2)
+        report = reply.content.array_records[MODEL]
+        content = RecordDict({MODEL: report, ROUND: ConfigRecord(fields)})
+        return [recoded(job.people[1002].folder, other_reply(content, reply))]
+
+    _, view = job.go(Meddler(job.grid, change))
+    first, second = (entry.document for entry in view.rounds)
+    assert (first["missing"], first["refused"]) == (["client 2"], "too few told what opens the sum")
+    assert [entry.document["reason"] for entry in view.rejections] == ["the shares of its own mask do not fit"]
+    assert (second["missing"], "refused" in second) == ([], False)
 
 
 def test_a_server_that_dies_between_two_steps_opens_the_same_sums_when_it_is_back(tmp_path):
@@ -481,6 +578,54 @@ def test_of_one_peer_a_participant_tells_the_shared_mask_or_the_share_never_both
     assert len(lists) <= 1
 
 
+LISTS = [missing for size in range(3) for missing in combinations(range(5), size)]
+PEOPLE = [people for size in range(1, 6) for people in combinations(range(5), size)]
+ASKS = st.lists(
+    st.tuples(st.sampled_from(["list", "keys", "shares"]), st.sampled_from(PEOPLE), st.sampled_from(LISTS)), max_size=10
+)
+HALVES = [("shares", (2, 3), ()), ("list", (0, 1), (2, 3)), ("keys", (0, 1), (2, 3)), ("shares", (0, 1), (2, 3))]
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(True, HALVES)
+@example(False, HALVES)
+@given(st.booleans(), ASKS)
+def test_no_lists_open_a_sum_of_fewer_than_the_terms_say_less_those_who_tell_their_keys(job, colluding, asks):
+    """Whoever is asked to sign whatever and to tell whatever: of five, sums of three are seen; of two, if one tells."""
+    number = 1 + max(record.round for record in rounds_of(job.people[1000].folder, masks_of(job, 0).offer.hash))
+    signatures, locked = answered(job, number)
+    by_list = {(): signatures}
+    hidden = {frozenset(pair) for pair in combinations(range(5), 2)}
+    holders = {owner: set() for owner in range(5)}
+    fifth = masks_of(job, 4)
+    with open_rounds(fifth.home, fifth.offer.hash) as rounds:
+        record = rounds.last
+    for action, people, missing in asks:
+        if colluding:
+            by_list.setdefault(missing, {})[4] = fifth.list_signature(record, missing)["signature"]
+        for own in people:
+            theirs = {i: one for i, one in by_list.get(missing, {}).items() if i not in missing}
+            with suppress(InputError):
+                if action == "list":
+                    answer = masks_of(job, own).signed_list(number, missing)
+                    by_list.setdefault(tuple(answer["missing"]), {})[own] = answer["signature"]
+                elif action == "keys":
+                    told_keys = masks_of(job, own).keys_of_missing(number, missing, others(theirs, own))
+                    hidden -= {frozenset((own, peer)) for peer in told_keys}
+                else:
+                    sent = {str(owner): locked[owner][own] for owner in range(5) if owner != own}
+                    for owner in masks_of(job, own).shares(number, missing, others(theirs, own), sent)["shares"]:
+                        holders[int(owner)].add(own)
+    honest = set(range(4 if colluding else 5))
+    while honest:
+        together = {honest.pop()}
+        while more := {one for one in honest if any(frozenset((one, other)) in hidden for other in together)}:
+            together |= more
+            honest -= more
+        if all(len(holders[owner] | ({4} if colluding else set())) >= threshold(5) for owner in together):
+            assert len(together) >= threshold(5) - colluding
+
+
 def test_which_lists_a_participant_does_not_sign(job):
     answered(job, 1)
     masks = masks_of(job, 0)
@@ -538,6 +683,20 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         (None, "do not have their parts"),
     ):
         assert words in told(masks.keep_terms, wrong)
+    first = masks.terms.peers[1]
+    for member, words in (
+        (replace(first, index=-1), "otherwise than from 0 on"),  # whose share would be the seed itself
+        (replace(first, index=2**255 - 20), "otherwise than from 0 on"),  # the same modulo the prime
+        (replace(first, participation=0.5), "a peer is asked in 0.5 of the rounds"),
+    ):
+        rest = {name: one for name, one in peers.items() if name != "1"}
+        named = rest | {str(member.index): peers["1"] | {"participation": member.participation}}
+        members = [masks.terms.own, member, *(masks.terms.peers[i] for i in (2, 3, 4))]
+        group, papers = group_digest("job-1", members), acceptances | {str(member.index): acceptances["1"]}
+        assert words in told(masks.keep_terms, changed(peers=named, group=group, acceptances=papers))
+    own = replace(masks.offer, client=replace(masks.offer.client, index=-1), original=None)
+    group = group_digest("job-1", [replace(masks.terms.own, index=-1), *masks.terms.peers.values()])
+    assert "otherwise than from 0 on" in told(mask_terms_from, changed(offer=own.hash, group=group), own, keys)
     sound = changed(
         peers=two,
         threshold=3,
@@ -545,6 +704,34 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         members=3,
     )
     assert "other terms of the masks were signed" in told(masks.keep_terms, sound)
+
+
+def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
+    """Here other terms were kept before, as a dishonest operator would have them."""
+    job = BareRounds(tmp_path, 5, rounds=2)
+    push, sent = job.grid.push_messages, []
+
+    def changed(messages):
+        made = []
+        for message in messages:
+            if message.metadata.message_type.endswith(MASK_TERMS) and message.metadata.dst_node_id == 1002:
+                document = {key: value for key, value in document_in(message).items() if key != CODE}
+                document["terms"]["document"]["weight"] *= 2
+                key = job.people[1002].code_key(document["offer"])
+                message = query_message(MASK_TERMS, 1002, with_document_code(key, OPERATOR, document))
+                sent.append(message)
+            made.append(message)
+        return push(made)
+
+    job.grid.push_messages = changed
+    _, view = job.go()
+    assert sent
+    reason = "error: the operator of the accepted offer did not sign the terms of the masks."
+    assert {(one.document["client"], one.document["reason"]) for one in view.rejections} == {("client 2", reason)}
+    told_owner = participant_folder.news(job.people[1002].folder)[0]
+    assert told_owner == f"Your computer refused a message of the operator: {reason.removeprefix('error: ')}"
+    assert [entry.document["missing"] for entry in view.rounds] == [["client 2"]] * 2
+    assert all("refused" not in entry.document for entry in view.rounds)
 
 
 def test_where_fewer_than_three_take_part_there_are_no_masked_rounds(tmp_path):
@@ -561,3 +748,43 @@ def test_a_node_never_sends_a_bare_report_under_a_masked_contract(tmp_path):
     job.go(taking_part=2)
     masks = masks_of(job, 0)
     assert "no terms of the masks came" in told(masks.masked, np.ones(650, np.float32), AskedRound(0, 0, 0, "ab" * 32))
+
+
+def test_rounds_are_answered_under_one_offer_with_the_same_batches(job):
+    """A second offer of the job, to all but one, would give two sums whose difference is that one's report."""
+    person, first = job.people[1000], job.training.agreement.offers[0]
+    deployed = replace(person, noise_secret=b"n" * 32)
+    start = job.training.model.init(0)
+
+    def asked_under(offer, who):
+        offer = signed_offer(replace(offer, original=None, signature=""), job.operator)
+        participant_folder.put_offer(who.folder, offer)
+        participant_folder.put_answer(who.folder, offer, who.key, accepted=True)
+        with who.answering(offer.hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+            return answer.record.round
+
+    def changed(**terms):
+        return replace(first, job=replace(first.job, **terms))
+
+    for bare in ({}, {"masked": False}):
+        assert "single reports" in told(asked_under, changed(version=2, **bare), person)
+        assert "rounds of job job-1 with the same seed" in told(asked_under, changed(name="job-2", **bare), deployed)
+    assert asked_under(changed(name="job-2", seed=8), deployed) == 0
+    assert asked_under(changed(name="job-3"), person) == 0, "simulations repeat a job exactly"
+
+
+def test_reports_without_masks_after_an_offer_with_masks_are_accepted_by_people_alone(job):
+    """`--accept` and its like decline: what was promised holds until somebody was asked in words."""
+    person, first = job.people[1000], job.training.agreement.offers[0]
+
+    def offered(**terms):
+        offer = replace(first, job=replace(first.job, **terms), original=None, signature="")
+        return signed_offer(offer, job.operator)
+
+    answer = person.answer_offer(offered(version=2, masked=False).envelope())
+    assert answer["document"]["kind"] == "refusal"
+    assert "sends reports without masks" in participant_folder.news(person.folder)[0]
+    assert person.answer_offer(offered(version=3).envelope())["document"]["kind"] == "acceptance"
+    assert person.answer_offer(offered(name="job-2", masked=False).envelope())["document"]["kind"] == "acceptance"
+    asked = replace(person, decide=lambda _: None)
+    assert asked.answer_offer(offered(version=4, masked=False).envelope()) is None

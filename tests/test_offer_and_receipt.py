@@ -181,7 +181,7 @@ def test_an_offer_that_cannot_be_paid_is_neither_shown_nor_accepted(ada, changes
 
 
 def test_a_desk_with_nothing_on_it(ada):
-    nothing = dict.fromkeys(("offer", "answer", "receipt", "news", "job", "connection")) | {"news_about": ""}
+    nothing = dict.fromkeys(("offer", "answer", "receipt", "news", "job", "connection"))
     assert documents_summary(ada.home) == nothing
     assert document_views.offer_view(ada.home, ada.key, None, None) == {"offer": None}
     assert document_views.receipt_view(ada.home) == {"receipt": None}

@@ -24,6 +24,7 @@ from truthfl.files import write_file
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import read_time
+from truthfl.ledger.money import amount_text
 
 NOTICED = 3.0  # seconds in which a dead server must be noticed
 OVER = "#stages li.now >> text=over"
@@ -193,7 +194,9 @@ def test_a_plan_that_waits_is_shown_and_answered(browser, tmp_path, answer):
         with page_of(console_job) as opened, looking(browser, opened.url) as page:
             page.wait_for_selector("#waiting:not([hidden])")
             plan = watched.waiting_plan()
-            assert f"{plan.total_expected:,.2f} {plan.currency} in all" in page.inner_text("#waiting-words")
+            words = page.inner_text("#waiting-words")  # money in whole cents, as the ledger has it
+            assert f"expected pay {amount_text(plan.total_expected, 1)} {plan.currency} in all" in words
+            assert amount_text(plan.offers[0].cost, 1) in page.inner_text("#waiting-offers").split()
             assert page.locator("#waiting-offers tr").count() == 4
             assert axe(page) == []
             give(page, answer, "as we said")

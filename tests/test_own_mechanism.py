@@ -1,16 +1,19 @@
 """A contract of one's own, written here and nowhere else: planned, verified, offered, paid, received and checked."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from audition_jobs import audition_job_file
 from small_jobs import small_job_file
+from test_audition_contract import inputs as audition_inputs
 from test_audition_contract import measurement as audition_measurement
 from truthfl import (
+    Audition,
     Clients,
     Evidence,
     InputError,
@@ -25,6 +28,7 @@ from truthfl import (
     unregister,
     work_cost,
 )
+from truthfl.cli.audition_output import expected_pay, largest_gain
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
@@ -33,6 +37,7 @@ from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.checking import check
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.signing import read_key
+from truthfl.mechanism.audition_plan import plan_as
 from truthfl.mechanism.mechanism import require_collected, require_sound
 from truthfl.mechanism.strategies import Strategies
 from truthfl.page.document_views import offer_view, receipt_view
@@ -120,6 +125,120 @@ def test_a_contract_that_plans_nothing_cannot_be_verified(bonus, tmp_path, monke
     monkeypatch.delattr(bonus, "plan")
     with pytest.raises(InputError, match=re.escape("the contract 'cost and bonus' has no plan; it can be studied")):
         verify_job(job, tmp_path, quick=True, workers=1)
+
+
+@pytest.fixture
+def thanks():
+    """The pay of an audition, for half of the labels, and something for everybody who passes."""
+
+    @dataclass(frozen=True, eq=False)
+    class AuditionAndThanks(Audition):
+        kind: ClassVar[str] = "audition and thanks"
+        formula: ClassVar[str] = "as of an audition, and thanks for who passes"
+
+        thanks: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            usual = Audition.plan(inputs)
+            terms = {field.name: getattr(usual, field.name) for field in fields(usual)}
+            labels = np.floor(usual.labels / 2)
+            terms |= {"labels": labels, "total_labels": np.full(len(labels), labels.sum())}
+            return cls(**terms, thanks=np.full(len(labels), 77.0))
+
+        def label_pay(self, seen, passed=None):
+            passed = self.passes(seen) if passed is None else passed
+            return super().label_pay(seen, passed) + np.where(passed, self.thanks, 0.0)
+
+        def pay_range(self, lowest_loss, highest_loss):
+            low, high = super().pay_range(lowest_loss, highest_loss)
+            return low, high + self.thanks
+
+    register(AuditionAndThanks)
+    yield AuditionAndThanks
+    unregister("audition and thanks")
+
+
+def test_a_contract_of_ones_own_pays_by_solo_models(thanks, tmp_path):
+    """It is planned, offered, paid, received and checked, and never replaced by the built-in audition."""
+    more = ('"audition"', '"audition and thanks"'), ("loss_value = 20000.0", "loss_value = 20000.0\nmost_pay = 10.0")
+    job = read_job(audition_job_file(tmp_path, *more))
+    plan = job.plan(job.server_side(), QUICK)
+    own = plan.contract
+    assert isinstance(own, thanks)
+    assert own.name == "audition and thanks"
+    assert own.labels.tolist() == plan.clients.dataset_size.tolist() == plan.side.pilot.partition.sizes.tolist()
+    assert expected_pay(plan)[0] == pytest.approx(own.label_base + 77)
+    assert largest_gain(plan) is None  # of the built-in contract alone there is a formula
+
+    outcome = run_job(job, tmp_path / "run", design=QUICK)
+    terms = outcome.agreement.terms
+    assert (terms.contract, terms.formula) == ("audition and thanks", thanks.formula)
+    assert [offer.client.samples for offer in outcome.agreement.offers] == own.labels.tolist()
+    with open_for_reading(tmp_path / "run" / "ledger.db") as book:
+        assert check(book.entries()) is None
+        settled = {entry.key: entry.document for entry in book.entries(kind="settlement")}
+    assert len(settled) == 4
+    for offer in outcome.agreement.offers:
+        found = settled[offer.client.name]
+        assert found["label_pay"] >= 77.0
+        assert found["pay"] == round(found["label_pay"] + found["computing_pay"])
+    ada = tmp_path / "run" / "participants" / "Ada"
+    assert receipt_fault(participant_folder.receipts(ada)[0]) is None
+    assert f"{receipt_view(ada)['paid']:.0f}" == f"{outcome.pay[0]:.0f}"
+
+
+def test_a_contract_by_solo_models_that_a_job_cannot_run_is_refused(tmp_path):
+    class Other(Mechanism):
+        kind: ClassVar[str] = "my own"
+        needs: ClassVar[frozenset[Evidence]] = Audition.needs
+
+        def pay(self, seen):
+            return -np.asarray(seen.solo_loss)
+
+    job = read_job(audition_job_file(tmp_path, ('kind = "audition"', 'kind = "lceme"')))
+    for kind, sentence in (
+        (
+            Other,
+            "the contract 'my own' pays by solo models and does not derive from Audition, whose terms say how they",
+        ),
+        (type("Whole", (Audition,), {"kind": "whole", "pay": Other.pay}), "the contract 'whole' has a pay of its own"),
+    ):
+        register(kind)
+        try:
+            named = job.with_contract(kind.kind)
+            with pytest.raises(InputError, match=re.escape(sentence)):
+                named.plan(named.server_side(), QUICK)
+            with pytest.raises(InputError, match=re.escape(sentence)):
+                run_job(named, tmp_path / kind.kind, design=QUICK)
+        finally:
+            unregister(kind.kind)
+
+
+@pytest.mark.parametrize(
+    ("terms", "sentence"),
+    [
+        ({}, "the contract 'with more' has terms of its own, more; its plan must set them."),
+        ({"labels": 0.5}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
+        ({"labels": 1e6}, "mechanism 'with more' plans labels that are not one whole number for each of 4 clients"),
+    ],
+)
+def test_a_broken_plan_of_labels_is_one_sentence(terms, sentence):
+    @dataclass(frozen=True, eq=False)
+    class WithMore(Audition):
+        kind: ClassVar[str] = "with more"
+        more: np.ndarray
+
+        @classmethod
+        def plan(cls, inputs):
+            if not terms:
+                return super().plan(inputs)
+            usual = Audition.plan(inputs)
+            whole = {field.name: getattr(usual, field.name) for field in fields(usual)}
+            return cls(**whole | {name: np.full(4, value) for name, value in terms.items()}, more=np.ones(4))
+
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        plan_as(WithMore, audition_inputs(4))
 
 
 def test_the_command_line_takes_it_too(bonus, tmp_path):

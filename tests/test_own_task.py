@@ -168,7 +168,7 @@ def test_a_gradient_that_lacks_a_part_is_found(tmp_path):
 def test_fields_that_are_no_json_values_are_named(tmp_path):
     text = changed("    def size", "    weights: object = None\n\n    def size")
     task = written(tmp_path, text).load()
-    assert task.document() == {"classes": [], "penalty": 1e-3, "weights": None}
+    assert task.document() == {"classes": [], "several_labels": False, "penalty": 1e-3, "weights": None}
     with pytest.raises(InputError, match="Wines's field weights is no JSON value"):
         replace(task, weights=np.ones(2)).document()
     with pytest.raises(InputError, match="Wines has no field 'depth'; its fields are classes, penalty, several_labels"):

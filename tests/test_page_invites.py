@@ -45,7 +45,8 @@ class Desk:
 
     def serve(self, host, job=JOB):
         key = str(self.folder / "operator")
-        write_serving(self.folder, ServingInfo(job, str(self.folder / "ledger.db"), key, host, 8443))
+        ledger, operator = str(self.folder / "ledger.db"), public_line(self.key)
+        write_serving(self.folder, ServingInfo(job, ledger, key, host, 8443, operator=operator))
 
     def append(self, kind, key, document):
         with open_ledger(self.folder / "ledger.db", self.key) as book:

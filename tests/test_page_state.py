@@ -89,7 +89,7 @@ def test_an_operators_server_that_hangs_is_seen_in_three_seconds(browser, tmp_pa
     words = f"join --server 127.0.0.1:{port} --name Ada --key ada.key --data data --home home --no-browser"
     started = {"server": start(tmp_path, server.split(), "server"), "Ada": start(tmp_path, words.split(), "Ada")}
     with ended_whatever_happens(started), looking(browser, _address(tmp_path / "Ada.log")) as page:
-        page.wait_for_selector(showing(0))
+        page.wait_for_selector("#no-classes:not([hidden])")
         while "connected" not in (tmp_path / "Ada.log").read_text():
             page.wait_for_timeout(20)
         page.wait_for_selector("body:not(.lost):not(.alone)")

@@ -13,8 +13,9 @@ import truthfl
 from small_jobs import small_job_file, ten_client_job_file
 from truthfl.adversary.lie_point import KINDS, TRUTH
 from truthfl.adversary.pilot_lies import FEWEST_CASES, MEASUREMENT_SEEDS, rise_by_weight, search_on_pilot
+from truthfl.adversary.plan_warnings import lie_sentences, worth_warnings
 from truthfl.cli.output import _json_value, console, table
-from truthfl.cli.plan_output import as_json, print_plan, warnings
+from truthfl.cli.plan_output import as_json, print_plan
 from truthfl.cli.planned import Planned, plan_and_search, plan_constants_job, plan_data_job
 from truthfl.federation.protocol.planned_offers import _lies_by_client
 from truthfl.job import read_job
@@ -130,6 +131,10 @@ def test_what_offers_tell(small):
             assert told_of.batch_size == lie.point.batch_size(
                 plan.contract.batch_size[client], plan.clients.dataset_size[client]
             )
+
+
+def warnings(planned, cost):
+    return worth_warnings(planned.worth, planned.worth_error, cost) + lie_sentences(planned.lies)
 
 
 def test_the_plan_warns_of_work_that_is_worth_less_than_it_costs(small):

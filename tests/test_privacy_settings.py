@@ -19,7 +19,6 @@ def test_default_settings_leave_the_job_as_it_was(tmp_path):
     assert plain.server.aggregation == "mean"
     document = plain.document()
     assert "privacy" not in document
-    assert "aggregation" not in document["server"]
 
 
 def test_settings_are_read_and_told(tmp_path):

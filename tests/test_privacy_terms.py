@@ -73,7 +73,7 @@ def test_masked_reports_are_told_as_such():
     offer = _offer(model=PLAIN)
     masked = replace(offer, job=replace(offer.job, masked=True))
     assert "It is masked" in english(what_leaves(masked)[-1])
-    assert "if two other participants helped it" in english(what_leaves(masked)[-1])
+    assert "if half of the others, and at least two, helped it" in english(what_leaves(masked)[-1])
 
 
 def test_the_secret_is_kept_and_hers_alone(tmp_path):

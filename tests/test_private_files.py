@@ -2,14 +2,17 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 
+from commands import truthfl
 from outsiders import another_user_can_open, can_be_another_user
+from participants import draw_pictures
 from truthfl.errors import ServiceError
-from truthfl.files import create_private_file, make_private_folder
+from truthfl.files import create_private_file, make_private_folder, new_private_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.samples.label_store import LabelStore
 
@@ -57,3 +60,34 @@ def test_what_is_private_is_so_whatever_the_umask(tmp_path, monkeypatch):
         make_private_folder(tmp_path / "file")
     with pytest.raises(ServiceError, match="cannot be written: No such file"):
         create_private_file(tmp_path / "nowhere" / "file")
+
+
+def test_git_leaves_out_what_is_private(tmp_path, monkeypatch):
+    """Keys, homes and an operator's folder in a repository: `git add .` takes none of their files."""
+    monkeypatch.chdir(tmp_path)
+    subprocess.run(["git", "init", "--quiet", "."], check=True)
+    done = [
+        truthfl("keys", "participant", "Ada", cwd=tmp_path),
+        truthfl("keys", "server", "--out", "certificates", cwd=tmp_path),
+        truthfl("label", "--data", draw_pictures(tmp_path / "photos", 1), "--export", "all.csv", cwd=tmp_path),
+    ]
+    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+    make_private_folder(tmp_path / "truthfl-serve")
+    create_private_file(tmp_path / "truthfl-serve" / "secrets.json")
+    with new_private_folder(tmp_path / "restored") as folder:
+        create_private_file(folder / "ledger.db")
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / ".gitignore").write_text("mine\n")
+    make_private_folder(tmp_path / "kept")
+    make_private_folder(tmp_path)  # the current folder stays as it is
+    subprocess.run(["git", "add", "."], check=True)
+    added = subprocess.run(["git", "ls-files"], check=True, capture_output=True, text=True).stdout.split()
+    assert added == ["all.csv", "kept/.gitignore", "photos/00000.png"]
+    for name in ("keys/Ada", "certificates/server.key", "truthfl-home/labels.db", "truthfl-serve/secrets.json"):
+        assert (tmp_path / name).is_file()
+    assert (tmp_path / "kept" / ".gitignore").read_text() == "mine\n"
+
+
+def test_the_repository_leaves_out_what_commands_write_by_default():
+    named = Path(__file__).parent.parent.joinpath(".gitignore").read_text().split()
+    assert {"truthfl-serve/", "truthfl-home/", "truthfl-run/", "/keys/"} <= set(named)

@@ -7,7 +7,9 @@ from audition_jobs import Plans, Setting
 from known_plans import known_plans  # noqa: F401
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.report_bound import (
+    DRAWS,
     EXCEEDED,
+    FIRST_SEED,
     honest_lengths,
     largest_from_half,
     longest_honest,
@@ -48,7 +50,8 @@ def test_fresh_honest_rounds_keep_within_the_fitted_lengths(tmp_path, plans):
     bounds = np.array([bound_of_round(plan.report_bounds, int(moment)) for moment in moments])
     assert (fresh.max(axis=1) < bounds).all()
     assert (bounds < 10 * np.median(fresh, axis=1)).all()
-    assert bounds == pytest.approx(largest_from_half(moments, longest_honest(lengths, EXCEEDED)), rel=0.5)
+    measured = honest_lengths(plan.side, plan.contract.batch_size, FIRST_SEED, DRAWS)
+    assert bounds == pytest.approx(largest_from_half(moments, longest_honest(measured, EXCEEDED)), rel=1e-3)
 
 
 def test_a_bound_is_that_of_its_round_and_not_below_those_since_half_of_it():

@@ -102,12 +102,26 @@ def test_a_model_that_does_not_follow_from_the_last_is_refused(node):
 def test_the_same_model_again_and_again_is_refused(node):
     """An operator who sends zeros every round would see what she would tell of the same point with every batch."""
     node.answer(START, round=0)
-    assert "round 2 has the same model as round 1, without a reason" in node.refuses(START, round=1)
+    assert "round 2 has the same model as round 1, without a reason" in node.refuses(START, round=1, changed=0)
     for number in range(1, 11):  # the server says that it refused the rounds
-        node.answer(START, round=number, unchanged=number)
-    assert "stayed the same in 10 rounds" in node.refuses(START, round=11, unchanged=11)
-    node.answer(at(0.5), round=11)
-    assert "without a reason" in node.refuses(at(0.5), round=13, unchanged=1)
+        node.answer(START, round=number, unchanged=number, changed=0)
+    assert "stayed the same in 10 rounds" in node.refuses(START, round=11, unchanged=11, changed=0)
+    node.answer(at(0.5), round=11, changed=1)
+    assert "without a reason" in node.refuses(at(0.5), round=13, unchanged=1, changed=1)
+
+
+def test_no_number_of_changed_rounds_lifts_the_bound(tmp_path):
+    """Bounds fall with the rounds that changed the model: who says that there were few could send models farther."""
+    node = Node(tmp_path, report_bounds=((0, 10.0), (3, 1.0)))
+    for number in range(5):
+        node.answer(at(number), round=number)
+    for changed in (0, 4):
+        words = f"counts {changed} rounds that changed the model; after those before round 5 it can be from 5 to 5"
+        assert words in node.refuses(at(14.0), round=5, changed=changed)
+    assert "it can be from 4 to 4" in node.refuses(at(4.0), round=5, unchanged=1, changed=5)
+    assert "away from the last one; by the offer it is at most" in node.refuses(at(14.0), round=5)
+    assert "it can be from 5 to 7" in node.refuses(at(5.0), round=7, changed=4)
+    node.answer(at(5.0), round=7, changed=6)
 
 
 def test_refused_sums_of_masked_reports_cost_nobody_their_rounds(tmp_path):
@@ -162,7 +176,7 @@ def test_without_a_bound_only_the_order_counts(tmp_path):
     node = Node(tmp_path, report_bounds=())
     node.answer(START, round=0)
     node.answer(at(1e5), round=1)
-    assert "without a reason" in node.refuses(at(1e5), round=2)
+    assert "without a reason" in node.refuses(at(1e5), round=2, changed=1)
     assert not list((tmp_path / "rounds").glob("*.models"))
 
 

@@ -1,9 +1,9 @@
-"""The same seed gives the same model and pay as it always has, bit for bit; a ledger written long ago still checks.
+"""The same seed gives the same model and pay as it always has, bit for bit.
 
-The digests were written down with version 0.1.0, which had no masks; that of softmax regression, and its loss, anew
-when the kernel began to add over the pixels of whole images in another order. Floating-point sums depend on the
-machine's vector instructions and on the BLAS library, so the bits are compared where those are the recorded ones, and
-to a hundredth elsewhere.
+The digests are of jobs without masks; that of softmax regression, and its loss, was written down anew when the kernel
+began to add over the pixels of whole images in another order. Floating-point sums depend on the machine's vector
+instructions and on the BLAS library, so the bits are compared where those are the recorded ones, and to a hundredth
+elsewhere.
 """
 
 import json

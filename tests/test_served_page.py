@@ -25,7 +25,7 @@ from truthfl.federation.protocol.live_status import read_live_status
 from truthfl.ledger.checking import check
 from truthfl.ledger.job_view import job_view
 
-NAMES = ("Ada", "Ben", "Cleo")
+NAMES = ("Ada", "Ben", "Cleo", "Dora")
 FIRST_STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning"]
 LAST_STAGES = ["testing", "over"]
 MANY_ROUNDS = 300  # more than there are until the job is paused
@@ -118,15 +118,15 @@ def test_a_federation_steered_on_the_page_alone(browser, folder):
         url = told(folder, r"http://\S+\?token=\S+", started)
         with looking(browser, url, **DESKTOP, permissions=["clipboard-read", "clipboard-write"]) as page:
             page.set_default_timeout(SECONDS * 1000)
-            page.wait_for_selector("#people tr:nth-child(3) >> text=awaited")
+            page.wait_for_selector("#people tr:nth-child(4) >> text=awaited")
             for name in NAMES:
                 (invited_by_file if name == "Ben" else invited_by_line)(page, folder, name)
                 page.wait_for_selector("#invited-words >> text=good once, until")
                 page.click("#invited-close")
                 page.wait_for_selector("#invited-save:not([href])", state="attached")  # it is forgotten
                 assert page.input_value("#invited-line") == ""
-            page.wait_for_selector("#people tr:nth-child(3) >> text=invitation good until")
-            assert page.locator("#people .state >> text=invited").count() == 3
+            page.wait_for_selector("#people tr:nth-child(4) >> text=invitation good until")
+            assert page.locator("#people .state >> text=invited").count() == 4
             codes = [read_invitation(str(folder / f"{name}.invitation")).code for name in NAMES]
             page.reload()
             page.wait_for_selector("#people tr")
@@ -173,20 +173,20 @@ def require_live(page, metrics):
     """On the page, without a reload: who labeled, passed and trains; and as metrics the same without names."""
     page.wait_for_selector("#people tr:nth-child(1) >> text=training")
     page.wait_for_selector("#people tr:nth-child(2) >> text=stopped")
-    page.wait_for_selector("#tiles >> text=390 / 390")
+    page.wait_for_selector("#tiles >> text=485 / 485")
     page.wait_for_selector(f"#curve-now >> text=of {MANY_ROUNDS:,}")
     assert page.locator("#solo-plot circle.bad").count() == 1
     text = httpx.get(metrics, trust_env=False).text
-    assert {"truthfl_up 1.0", "truthfl_job_paused 1.0", "truthfl_clients_enrolled 3.0"} <= set(text.splitlines())
+    assert {"truthfl_up 1.0", "truthfl_job_paused 1.0", "truthfl_clients_enrolled 4.0"} <= set(text.splitlines())
     assert not any(name in text for name in NAMES)
 
 
 def require_commands(rows, said):
     """In the ledger: what was done on the page, in its order, and what follows from it."""
     view = job_view(rows[0].job, rows)
-    kinds = ["invite", "invite", "invite", "approve", "pause", "resume", "remove", "end"]
+    kinds = [*["invite"] * len(NAMES), "approve", "pause", "resume", "remove", "end"]
     assert [command.kind for _, command in view.valid_commands] == kinds
-    assert [command.fields["name"] for _, command in view.valid_commands[:3]] == list(NAMES)
+    assert [command.fields["name"] for _, command in view.valid_commands[: len(NAMES)]] == list(NAMES)
     assert set(view.receipts) == set(NAMES)
     assert view.delivered["Cleo"] < view.delivered["Ada"] == len(view.rounds) < MANY_ROUNDS
     stages = re.findall(r"stage: (\w+, paused|\w+)", said)
@@ -200,7 +200,7 @@ def test_the_log_for_programs(folder):
     with (folder / "serve.log").open("wb") as log, (folder / "people.log").open("wb") as people:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=people)
     with ended_whatever_happens({"serve": process}) as started:
-        told(folder, "waiting for 3 clients", started)
+        told(folder, "waiting for 4 clients", started)
         for name in NAMES:
             invite(name, folder / "served", folder / f"{name}.invitation")
         started |= {name: joined(folder, name) for name in NAMES}

@@ -181,10 +181,10 @@ def test_a_task_of_ones_own_gives_lists():
         guarded(Own)().read(Path())
 
 
-def test_the_option_stands_in_the_document_only_where_it_is_used():
+def test_the_option_stands_in_the_document():
     for made in (Tables, Texts, Pictures):
-        assert "several_labels" not in made().document()
-        assert "label_separator" not in made().document()
+        assert made().document()["several_labels"] is False
+        assert made.of_document(made().document()) == made()
         document = made(several_labels=True).document()
         assert document["several_labels"] is True
         assert made.of_document(document) == made(several_labels=True)

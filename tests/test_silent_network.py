@@ -30,6 +30,7 @@ try:
         run(*there, "ip", "link", "set", "there", "down")
         cut = time.monotonic()
         try:
+            connection.sendall(b"x" * SENT)  # what is sent into the cut
             connection.recv(1)
         except OSError:
             print(time.monotonic() - cut)
@@ -39,7 +40,8 @@ finally:
 """
 
 
-def test_a_node_notices_within_two_seconds_that_nobody_is_at_the_other_end():
+@pytest.mark.parametrize("sent", [0, 200])
+def test_a_node_notices_within_two_seconds_that_nobody_is_at_the_other_end(sent):
     if shutil.which("ip") is None or shutil.which("unshare") is None:
         pytest.skip("there is no ip or unshare here to make a network of one's own")
     if (
@@ -48,7 +50,11 @@ def test_a_node_notices_within_two_seconds_that_nobody_is_at_the_other_end():
     ):
         pytest.skip("a network of one's own may not be made here")
     done = subprocess.run(
-        ["unshare", "-n", sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False
+        ["unshare", "-n", sys.executable, "-c", SCRIPT.replace("SENT", str(sent))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert 0 < float(done.stdout) < 2.4  # at most 2, and the time until Python runs again

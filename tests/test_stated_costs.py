@@ -14,7 +14,7 @@ from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.protocol.stated_limits import limits_of, require_within
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, simulated_participants
-from truthfl.job import ServerSettings, read_job
+from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
@@ -61,7 +61,7 @@ def test_who_states_her_cost_is_offered_her_item_and_the_others_the_usual(tmp_pa
     assert list(by_name) == ["Ada", "Cleo", "Dora"]
     assert by_name["Ada"].client.sample_cost == 0.03
     assert [offer.client.stated for offer in by_name.values()] == [True, False, False]
-    assert "stated" not in by_name["Cleo"].document()["client"]
+    assert by_name["Cleo"].document()["client"]["stated"] is False
     assert offer_from(by_name["Ada"].document()).client.stated is True
     known = replace(asked, server=replace(asked.server, cost_distribution=None)).plan(made.side, QUICK)
     assert made.contract.batch_size[1:].tolist() == known.contract.batch_size[1:].tolist()
@@ -112,12 +112,6 @@ def test_distributions_that_are_none_get_a_sentence(tmp_path, value, sentence):
 def test_an_audition_has_no_menu(tmp_path):
     sentence = told(job_of(tmp_path).with_contract, "audition")
     assert sentence.startswith("[server] cost_distribution is for [contract] kind = \"lceme\"; of 'audition' no menu")
-
-
-def test_documents_of_jobs_without_a_distribution_are_as_they_were():
-    assert "cost_distribution" not in ServerSettings().document()
-    values = {"name": "uniform", "loc": 0.5, "scale": 1.0}
-    assert ServerSettings(cost_distribution=values).document()["cost_distribution"] == values
 
 
 def test_plan_says_what_private_costs_add(tmp_path):

@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 import time
 from contextlib import ExitStack, suppress
 from types import SimpleNamespace
@@ -166,8 +167,86 @@ def test_heads_without_end_are_cut_off(keys, server, monkeypatch):
 def test_a_long_reply_is_no_long_head(keys, server):
     with node_of(keys, server) as node:
         token = node.connection.token
-        status, said = post(keys, server, f"{REPLY}?message=x", b"x" * 5_000_000, token)
-    assert (status, json.loads(said)) == (http.client.OK, {"taken": False})
+        status, said = post(keys, server, f"{REPLY}?message=x", b"x" * node_requests.MOST_DROPPED_BYTES, token)
+    assert (status, json.loads(said)) == (http.client.OK, {"taken": False, "longest": 0})
+
+
+def asked(server, node, most=1000):
+    """The id of a message that waits for an answer of this node, which may have so many bytes."""
+    server.grid.mailboxes.put(node, "m", Message(RecordDict(), node, "query.whoami"), most)
+    return "m"
+
+
+def head(token, message, length):
+    start = f"POST {REPLY}?message={message} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\n"
+    return f"{start}Content-Length: {length}\r\n\r\n".encode()
+
+
+def told(own):
+    own.settimeout(SECONDS)
+    return json.loads(own.recv(10_000).partition(b"\r\n\r\n")[2] or own.recv(10_000))
+
+
+@pytest.fixture
+def greeted(keys, server):
+    connection = node_connection(HOST, server.port, keys / "server" / "ca.crt", keys / "ann")
+    connection.greet()
+    yield connection
+    connection.leave()
+
+
+@pytest.mark.parametrize(("message", "longest"), [("x", 0), ("m", 1000)])
+def test_a_reply_that_nobody_waits_for_or_that_is_too_long_is_refused_before_it_is_sent(
+    keys, server, greeted, message, longest
+):
+    asked(server, greeted.node_id)
+    with stranger(keys, server, head(greeted.token, message, 16_000_000)) as own:
+        assert told(own) == {"taken": False, "longest": longest}
+        wait(lambda: not is_open(own))
+    assert server.grid.mailboxes.held_bytes == 0
+
+
+def test_a_node_learns_that_its_long_reply_is_not_waited_for_any_more(keys, server, greeted):
+    assert greeted.send_reply("x", b"x" * 5_000_000) is None
+    asked(server, greeted.node_id)
+    with pytest.raises(InputError, match="takes no reply of 5,000,000 bytes here, but of 1,000 at most"):
+        greeted.send_reply("m", b"x" * 5_000_000)
+    assert json.loads(post(keys, server, f"{REPLY}?message=m", b"x" * 1000, greeted.token)[1])["taken"]
+
+
+def test_a_reply_must_come_in_time_and_may_be_sent_again(keys, server, greeted, monkeypatch):
+    asked(server, greeted.node_id)
+    boxes = server.grid.mailboxes
+    with stranger(keys, server, head(greeted.token, "m", 900) + b"x") as slow:
+        wait(lambda: boxes.held_bytes == 900)
+        greeted.send_reply("m", b"y" * 900)  # of the same node, on another connection: the earlier one is given up
+        assert told(slow) == {"error": "your reply took too long."}
+    assert boxes.take_replies(["m"])["m"].content == b"y" * 900
+    monkeypatch.setattr(node_requests, "REPLY_SECONDS", 0.2)
+    asked(server, greeted.node_id)
+    with stranger(keys, server, head(greeted.token, "m", 900) + b"x") as slow:
+        assert told(slow) == {"error": "your reply took too long."}
+        wait(lambda: not is_open(slow))
+    assert boxes.held_bytes == 0
+
+
+def test_replies_wait_for_room(server, greeted, monkeypatch):
+    asked(server, greeted.node_id)
+    boxes = server.grid.mailboxes
+    monkeypatch.setattr("truthfl.federation.deployed.mailboxes.MOST_HELD_BYTES", 1000)
+    assert boxes.make_room(1000)
+
+    def send():
+        greeted.send_reply("m", b"y" * 900)
+        greeted.close()  # a thread has a connection of its own
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive()
+    boxes.give_room_back(1000)
+    thread.join(SECONDS)
+    assert boxes.take_replies(["m"])["m"].content == b"y" * 900
 
 
 def test_many_who_ask_for_numbers_keep_nobody_from_greeting(keys, server, monkeypatch):
@@ -206,9 +285,7 @@ def test_a_node_has_so_many_requests_at_a_time(keys, server, monkeypatch):
     with node_of(keys, server) as node, ExitStack() as stack:  # one of its requests waits
         wait(lambda: server.grid.get_node_ids())
         token = node.connection.token
-        half = (
-            f"POST {REPLY}?message=x HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\n\r\nx"
-        )
+        half = f"POST {NEXT}?after=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\n\r\nx"
         stack.enter_context(stranger(keys, server, half.encode()))
         wait(lambda: server.requests.under_way.total() == 2)
         assert post(keys, server, f"{NEXT}?after=0", token=token)[0] == http.client.SERVICE_UNAVAILABLE

@@ -1,13 +1,29 @@
 """The attacks of scripts/attack.py: what attackers do, and whether it was refused, found or of no use to them."""
 
-from attacks import false_reports, ledger_stage, lying_operators, open_doors, strange_participants
+from attacks import (
+    borrowers,
+    false_reports,
+    hostile_nodes,
+    ledger_stage,
+    lying_operators,
+    masks,
+    open_doors,
+    spoilers,
+    strange_files,
+    strange_participants,
+)
 
 STAGES = (
     false_reports.STAGE,
     strange_participants.STAGE,
+    spoilers.STAGE,
+    borrowers.STAGE,
     open_doors.STAGE,
+    hostile_nodes.STAGE,
     lying_operators.STAGE,
     lying_operators.OTHER_TEST,
     lying_operators.DENIES,
+    masks.STAGE,
     ledger_stage.STAGE,
+    strange_files.STAGE,
 )

@@ -1,119 +1,129 @@
-"""An operator against masks: peers whom she invented, and real ones who tell her their keys.
+"""An operator against masks: peers whom they invented, and real ones who tell them their keys.
 
-The victim's node is truthfl as it is; her papers are those of a finished job. Imports `finished_job`, `outcomes`,
-`truthfl`'s masks and the ledger.
+The nodes are truthfl as it is; their offers are those of a finished job of four, to new keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attacks.finished_job import FinishedJob
 from attacks.outcomes import Outcome, not_defended, outcome
-from truthfl.federation.participant.masked_reports import MaskedRound, MaskingClient
-from truthfl.federation.protocol.masking import from_fixed_point, mask_sum, pair_key, round_key
-from truthfl.ledger import participant_folder
-from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
-from truthfl.ledger.job_view import JobView, job_view
-from truthfl.ledger.signing import new_key, public_line, sign
+from truthfl.federation.participant.masked_reports import MaskingClient
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document
+from truthfl.federation.protocol.masking import (
+    from_fixed_point,
+    mask_sum,
+    own_mask,
+    pair_key,
+    round_context,
+    round_key,
+    seed_from,
+    survivors_text,
+    unlocked_share,
+)
+from truthfl.ledger.agreement_keys import AgreementKey, list_key
+from truthfl.ledger.documents import answer, signed_offer
+from truthfl.ledger.round_record import RoundRecord, open_rounds
+from truthfl.ledger.signing import PrivateKey, new_key, public_line, read_key
 from truthfl.ledger.terms import Offer
 
-VICTIM, COLLUDING = "Ada", ("Ben", "Cleo")
-SIZE, LONGEST_ERROR = 650, 1e-6
+SIZE, LONGEST_ERROR, LOCKED = 650, 1e-6, 96
+VICTIM = 0
 
 
 def invented_peers(job: FinishedJob, attack: str) -> Outcome:
-    """All of her peers are keys that the operator made: each acceptance is well signed, by nobody who exists."""
-    offers = _offers(job)
-    folder = job.folder.with_name(attack)
-    keys = {offer.client.index: kept_agreement_key(folder / name) for name, offer in offers.items() if name != VICTIM}
-    papers = {str(index): _acceptance(offers[VICTIM], key) for index, key in keys.items()}
-    error = _error_of_recovered(job, folder, papers, keys)
+    """All peers are keys that the operator made: each acceptance is well signed, by nobody who exists."""
+    error = _error_of_recovered(job, job.folder.with_name(attack), known=(1, 2, 3))
     if error > LONGEST_ERROR:
-        return outcome(attack, True, f"what she recovers differs by {error:.2g}")
-    return not_defended(attack, f"the node cannot tell; her report is seen to {error:.1g}; she can compare peers' keys")
+        return outcome(attack, True, f"what the operator recovers differs by {error:.2g}")
+    return not_defended(attack, f"the node cannot tell; the report is seen to {error:.1g}; people can compare keys")
 
 
 def colluding_peers(job: FinishedJob, attack: str) -> Outcome:
-    """Two of three peers tell their keys; the operator asks for a report that is masked with these two alone."""
-    view, offers = _view(job), _offers(job)
-    papers = {
-        str(offer.client.index): view.answer_to(offer).document for name, offer in offers.items() if name != VICTIM
-    }
-    homes = job.folder / "participants"
-    keys = {
-        offers[name].client.index: participant_folder.agreement_key(homes / name, offers[name]) for name in COLLUDING
-    }
-    error = _error_of_recovered(job, job.folder.with_name(attack), papers, keys)
-    third = next(offer.client.index for name, offer in offers.items() if name not in (VICTIM, *COLLUDING))
-    with_third = _error_of_recovered(job, job.folder.with_name(f"{attack}-3"), papers, keys, (*keys, third))
-    hidden = with_third > LONGEST_ERROR
-    if error > LONGEST_ERROR or not hidden:
-        return outcome(attack, hidden, f"differs by {error:.2g}; with an honest peer by {with_third:.2g}")
-    return not_defended(attack, f"masked with these two, her report is seen to {error:.1g}; with a third, it is not")
+    """Two of three peers tell their keys, and sign that the third is missing; one alone is not enough."""
+    two = _error_of_recovered(job, job.folder.with_name(attack), known=(1, 2))
+    one = _error_of_recovered(job, job.folder.with_name(f"{attack}-1"), known=(1,))
+    if one <= LONGEST_ERROR or two > LONGEST_ERROR:
+        return outcome(attack, one > LONGEST_ERROR, f"with two of them {two:.2g} is the error, with one {one:.2g}")
+    return not_defended(attack, f"with two of three peers the report is seen to {two:.1g}; with one it is not")
 
 
-def _error_of_recovered(
-    job: FinishedJob,
-    home: Path,
-    papers: Mapping[str, Any],
-    keys: Mapping[int, AgreementKey],
-    peers: tuple[int, ...] = (),
-) -> float:
-    """How far what the operator recovers of her report, by these peers' keys, is from it; relative to its length.
+def _error_of_recovered(job: FinishedJob, folder: Path, known: tuple[int, ...]) -> float:
+    """How far what the operator recovers of a report is from it, relative to its length.
 
-    papers  the acceptances that the victim is shown, by index
-    keys    the peers' agreement keys that the operator has
-    peers   with whom the report is masked; by default those whose keys the operator has
+    known  the peers, of 1, 2 and 3, whose agreement keys the operator has; the others do as they should
     """
-    offer = _offers(job)[VICTIM]
-    own = _own_key(job, VICTIM)
-    asked = MaskedRound(0, 0, "ab" * 32, tuple(sorted(peers or keys)))
+    operator = read_key(job.operator_key)
+    offers, keys, papers = _people(job, operator)
+    members = {index: _member(offer, papers[index]) for index, offer in offers.items()}
+    group = group_digest(offers[VICTIM].job.name, list(members.values()))
+    nodes = {index: MaskingClient(offer, keys[index], folder / str(index)) for index, offer in offers.items()}
+    for index, node in nodes.items():
+        peers = [peer for peer in offers if peer != index]
+        node.keep_terms(mask_terms_document(operator, offers[index], group, members, peers, papers))
+    victim, asked = nodes[VICTIM], AskedRound(0, 0, 0, "ab" * 32)
     change = np.random.default_rng(0).normal(size=SIZE).astype(np.float32)
-    change *= np.float32(0.5 * offer.job.bound_of_round(0) / np.linalg.norm(change))
-    node = MaskingClient(offer, own, home)
-    node.keep_peers(papers)
-    seen: NDArray[np.uint32] = node.masked(change, offer.client.weight, asked)
-    line = agreement_line(own)
-    for key in keys.values():
-        shared = round_key(pair_key(key, line, offer.job.name), asked.round, asked.attempt, asked.model)
-        seen = seen + mask_sum({line: shared}, agreement_line(key), SIZE)
-    recovered = from_fixed_point(seen, offer.job.bound_of_round(0)) / offer.client.weight
+    bound = offers[VICTIM].job.bound_of_round(0)
+    change *= np.float32(0.5 * bound / np.linalg.norm(change))
+    seen, locked = victim.masked(change, asked)
+    _keep_round(victim, asked)
+    context, missing = round_context(group, 0, 0, asked.received), [peer for peer in (1, 2, 3) if peer not in known]
+    signed = victim.signed_list(0, missing) if len(missing) < 2 else {"missing": []}
+    text = survivors_text(context, missing)
+    signatures = {str(peer): list_key(keys[peer]).sign(text).hex() for peer in known}
+    lines = {index: member.agreement_key for index, member in members.items()}
+    pads = {peer: round_key(pair_key(keys[peer], lines[VICTIM], group), context) for peer in known}
+    shares = {}
+    for at, peer in enumerate((1, 2, 3)):
+        if peer in known:
+            lock = bytes.fromhex(locked[LOCKED * at : LOCKED * (at + 1)])
+            pair = pair_key(keys[peer], lines[VICTIM], group)
+            shares[peer] = unlocked_share(lock, pair, context, VICTIM, peer)
+    if signed["missing"] == missing:
+        for peer, told in victim.keys_of_missing(0, missing, signatures).items():
+            pads[peer] = bytes.fromhex(told)
+        shares[VICTIM] = int(victim.shares(0, missing, signatures, {})["shares"][str(VICTIM)], 16)
+    rest = seen - mask_sum({lines[peer]: pad for peer, pad in pads.items()}, lines[VICTIM], SIZE)
+    if len(shares) >= 3:
+        rest -= own_mask(seed_from(dict(list(shares.items())[:3])), SIZE)
+    recovered = from_fixed_point(rest, bound) / members[VICTIM].weight
     return float(np.abs(recovered - change).max() / np.linalg.norm(change))
 
 
-def _own_key(job: FinishedJob, name: str) -> AgreementKey:
-    """The agreement key that is in a participant's folder."""
-    return participant_folder.agreement_key(job.folder / "participants" / name, _offers(job)[name])
+def _people(
+    job: FinishedJob, operator: PrivateKey
+) -> tuple[dict[int, Offer], dict[int, AgreementKey], dict[int, Mapping[str, Any]]]:
+    """Offers, agreement keys and acceptances of four people, by index; the offers are those of the finished job."""
+    made, keys, papers = {}, {}, {}
+    for offer in job.agreement.offers:
+        identity = new_key()
+        client = replace(offer.client, public_key=public_line(identity))
+        new = signed_offer(replace(offer, client=client, original=None, signature=""), operator)
+        index = offer.client.index
+        made[index], keys[index] = new, AgreementKey.generate()
+        papers[index] = answer(new, identity, accepted=True, agreement=keys[index])
+    return made, keys, papers
 
 
-def _acceptance(offer: Offer, key: AgreementKey) -> dict[str, Any]:
-    """An acceptance of an offer of this job by somebody who does not exist."""
-    identity = new_key()
-    document = {
-        "kind": "acceptance",
-        "job": offer.job.name,
-        "public_key": public_line(identity),
-        "agreement_key": agreement_line(key),
-    }
-    return {"document": document, "signature": sign(identity, document)}
+def _member(offer: Offer, acceptance: Mapping[str, Any]) -> Member:
+    document = acceptance["document"]
+    return Member(offer.client.index, offer.client.weight, document["agreement_key"], document["list_key"], 1.0)
 
 
-def _view(job: FinishedJob) -> JobView:
-    return job_view(job.entries[0].job, job.entries)
-
-
-def _offers(job: FinishedJob) -> dict[str, Offer]:
-    agreement = _view(job).agreement
-    return {offer.client.name: offer for offer in agreement.offers} if agreement else {}
+def _keep_round(node: MaskingClient, asked: AskedRound) -> None:
+    """What the node's own app writes when it sends a report, nobody missing yet."""
+    with open_rounds(node.home, node.offer.hash) as rounds:
+        rounds.append(RoundRecord(asked.round, asked.received, "cd" * 32, changed=asked.changed))
 
 
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
-    "masks-invented-peers": ("the operator names peers whom she invented", invented_peers),
-    "masks-colluding-peers": ("two of Ada's peers tell the operator their keys", colluding_peers),
+    "masks-invented-peers": ("the operator names peers whom they invented", invented_peers),
+    "masks-colluding-peers": ("two of a participant's three peers tell the operator their keys", colluding_peers),
 }

@@ -38,7 +38,7 @@ ATTACKS = {
     "node-dies": "Paul's node is killed in the third round",
     "report-without-code": "Rosa's reports have no code of hers",
     "report-with-another-code": "Sven's reports have a code made with another's key",
-    "report-with-long-type": "Tom's reports name a type of 15 MB, of escape codes",
+    "report-with-long-type": "Tom's reports name a type of 100 KB, of escape codes",
     "never-labels": "Uma accepts and never labels",
     "label-of-no-class": "one of Vera's labels is 12, of ten classes",
     "others-pay": "all of these together, against what honest people get",

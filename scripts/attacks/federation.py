@@ -79,7 +79,7 @@ class Federation:
     def serve_words(self) -> list[object]:
         """The arguments of truthfl serve."""
         keys = ("--keys", "keys", "--participants", "people", "--host", HOST, "--port", self.port)
-        return ["serve", "job.toml", *keys, "--seed", SEED, "--out", "served", "--yes", *self.more_words]
+        return ["serve", "job.toml", *keys, "--seed", SEED, "--out", "served", "--yes", "--linger", 0, *self.more_words]
 
     @contextmanager
     def running(self, operator: str = "", joined: Sequence[Person] | None = None) -> Iterator[None]:

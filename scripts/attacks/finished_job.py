@@ -23,8 +23,10 @@ from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.entry import CheckedItem, Entry, entry_after, new_salt
+from truthfl.ledger.job_view import job_view
 from truthfl.ledger.row_keys import row_key
 from truthfl.ledger.signing import PrivateKey, read_key
+from truthfl.ledger.terms import Agreement
 
 NAMES = ("Ada", "Ben", "Cleo", "Dora")
 QUICK = PilotDesign(seeds=2, honest_seeds=6, batch_sizes=(4, 8, 16, 32))
@@ -46,6 +48,13 @@ class FinishedJob:
         with open_for_reading(self.ledger) as ledger:
             self.entries = ledger.entries()
         self.key = read_key(self.operator_key)
+
+    @property
+    def agreement(self) -> Agreement:
+        """The job's offers, which all accepted."""
+        agreement = job_view(self.entries[0].job, self.entries).agreement
+        assert agreement is not None
+        return agreement
 
     def receipt_file(self, name: str) -> Path:
         return next((self.folder / "participants" / name / "receipts").glob("*.json"))

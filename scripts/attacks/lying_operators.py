@@ -36,7 +36,7 @@ ATTACKS = {
 REFUSALS = {
     "offer-unsigned": "the operator did not sign it",
     "round-a-million": "the contract has 5 rounds",
-    "round-zero-model": "without a reason",
+    "round-zero-model": "rounds that changed the model",
     "round-far": "away from the last one",
 }
 

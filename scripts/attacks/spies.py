@@ -20,7 +20,7 @@ from truthfl.ledger.terms import Offer
 ATTACKS = {
     "spy-on-masked-report": "the operator inverts what she got from Ada in the first round",
     "spy-on-sum": "the operator inverts the sum of the first round",
-    "spy-by-false-dropout": "the operator unmasks Ben's report with the keys that the others told",
+    "spy-by-false-dropout": "the operator says that Ben dropped out, and takes off the masks that the others tell",
     "spy-on-solo-model": "the operator asks Ada's solo model which pictures it was trained on",
 }
 STOLEN_ROUND, CLASSES = 3, 10
@@ -64,13 +64,15 @@ def summed(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:
 
 
 def false_dropout(made: Federation, attack: str, _: dict[str, Offer]) -> Outcome:
-    """One report of one round; that it was taken is found by Ben's record."""
+    """The masks that Ben shares are told; his own stays on, and that he was left out is found by his record."""
     stolen, true = _seen(made, "stolen"), _seen(made, f"true-Ben-{STOLEN_ROUND}")
-    same = float(np.abs(stolen - true).max())
+    like = abs(float(np.corrcoef(stolen, true)[0, 1]))
+    chance = 4.0 / np.sqrt(len(true))
     found = "your computer sent 1 report" in made.log("Ben")
-    if not found:
-        return outcome(attack, False, "Ben was not told")
-    return not_defended(attack, f"she saw one report of one round (to {same:.1g}); Ben is told afterwards")
+    words = f"correlation {like:.3f} with his change, as by chance (below {chance:.2f})"
+    return outcome(
+        attack, found and like < chance, f"{words}; {'Ben is told afterwards' if found else 'he is not told'}"
+    )
 
 
 def solo_model(made: Federation, attack: str, offers: dict[str, Offer]) -> Outcome:

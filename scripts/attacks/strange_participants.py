@@ -60,7 +60,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
                 yield not_taken_in(made, person)
         made.wait_for_end()
     if "report-huge-masked" in names:
-        yield excluded(made, "report-huge-masked", "Lou")
+        yield skipped(made, "report-huge-masked", "Lou")
     if "job-goes-on" in names:
         yield goes_on(made, "job-goes-on")
     if "second-job" in names:
@@ -80,14 +80,20 @@ def not_taken_in(made: Federation, person: Person) -> Outcome:
     return outcome(person.attack, held, f"not taken in: {said[0] if said else log[-300:]}")
 
 
-def excluded(made: Federation, attack: str, name: str) -> Outcome:
-    """Sums that are too long are left out; after some rounds in small groups she is, too."""
+def skipped(made: Federation, attack: str, name: str) -> Outcome:
+    """Sums that are too long are left out: the model stays as it was, and nobody is named or excluded."""
     view = made.view()
-    left_out = [str(entry.document["refused"]) for entry in view.rounds if "refused" in entry.document]
-    said = [reason for reason in made.reasons(name) if reason.startswith("excluded")]
+    refused = [str(entry.document["refused"]) for entry in view.rounds if "refused" in entry.document]
     unchanged = sum(entry.document["previous"] == entry.document["model"] for entry in view.rounds)
-    words = f"too long sums in {len(left_out)} of {ROUNDS} rounds, of which {unchanged} changed nothing"
-    return outcome(attack, bool(left_out and said), f"{words}; then {said[0] if said else 'nothing'}", otherwise=words)
+    named = [
+        reason for one in made.people for reason in made.reasons(one.name) if "exclude" in reason or "spoil" in reason
+    ]
+    words = (
+        f"{unchanged} of {ROUNDS} rounds changed nothing; {name} is paid {made.pay().get(name)}; refused: {refused[:1]}"
+    )
+    return outcome(
+        attack, unchanged == len(refused) == ROUNDS and not named, words, otherwise=f"{words}; named: {named}"
+    )
 
 
 def goes_on(made: Federation, attack: str) -> Outcome:

@@ -30,7 +30,7 @@ MEGABYTE = b"x" * 1_000_000
 
 def post(made: Federation, path: str, body: bytes = b"{}", token: str = "") -> tuple[int, bytes]:
     """The status and body of the server's response."""
-    asked = http.client.HTTPSConnection(HOST, made.port, timeout=HONEST_SECONDS, context=_trust(made))
+    asked = http.client.HTTPSConnection(HOST, made.port, timeout=HONEST_SECONDS, context=trust_of(made))
     try:
         asked.request("POST", path, body, {"Authorization": f"Bearer {token}"} if token else {})
         response = asked.getresponse()
@@ -92,7 +92,7 @@ def second_node(made: Federation, attack: str) -> Outcome:
 
 def endless_requests(made: Federation, attack: str) -> Outcome:
     """Heads and bodies of up to 200 MB: they are not read, and the server's memory does not grow with them."""
-    before, sent = _memory(made), []
+    before, sent = memory_of(made), []
     for start in (
         f"POST {HELLO} HTTP/1.1\r\nHost: a\r\nx: ".encode(),
         f"POST {HELLO} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n".encode(),
@@ -105,7 +105,7 @@ def endless_requests(made: Federation, attack: str) -> Outcome:
             for _ in range(200):
                 own.sendall(MEGABYTE)
                 sent[-1] += 1
-    grown = _memory(made) - before
+    grown = memory_of(made) - before
     held = grown < MOST_MEMORY and post(made, "/health")[0] == http.client.OK
     return outcome(
         attack, held, f"{sent} MB could be sent, and were not kept; the server needs {max(0, grown) / 1e6:.0f} MB more"
@@ -139,7 +139,7 @@ def connection_of(made: Federation, key: PrivateKey) -> NodeConnection:
 
 
 def _stranger(made: Federation) -> ssl.SSLSocket:
-    return _trust(made).wrap_socket(
+    return trust_of(made).wrap_socket(
         socket.create_connection((HOST, made.port), timeout=HONEST_SECONDS), server_hostname=HOST
     )
 
@@ -169,11 +169,11 @@ def _files(made: Federation):
     return certificates_in(made.folder / "keys")
 
 
-def _trust(made: Federation) -> ssl.SSLContext:
+def trust_of(made: Federation) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(_files(made).root))
 
 
-def _memory(made: Federation) -> int:
+def memory_of(made: Federation) -> int:
     """The bytes of memory that the server has; 0 where the system does not tell."""
     path = Path(f"/proc/{made.processes['serve'].pid}/statm")
     return int(path.read_text(encoding="utf-8").split()[1]) * 4096 if path.exists() else 0

@@ -9,6 +9,7 @@ import csv
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 NAMES = ("Ada", "Ben", "Cleo")
 OWN_TASK = '''"""A task of the operator's own: rows of a table."""
@@ -26,6 +27,7 @@ JOB = """
 source = "{source}"
 pilot_samples = {pilot}
 test_samples = {test}
+seed = {seed}
 
 [training]
 rounds = {rounds}
@@ -86,8 +88,11 @@ class Kind:
             return []
         return ["--task", "job.toml" if self.more_task else self.use]
 
-    def write(self, folder: Path, rounds: int) -> None:
-        """Write the job, and what it needs, into its folder."""
+    def write(self, folder: Path, rounds: int, number: int = 0) -> None:
+        """Write the job, and what it needs, into its folder.
+
+        number  of the folder's job: each has another test set, since those of earlier jobs in a ledger are published
+        """
         source = str(_write_weather(folder / "days.csv")) if self.source == "weather" else self.source
         if self.use.endswith(".py:Mine"):
             (folder / "mine.py").write_text(OWN_TASK, encoding="utf-8")
@@ -97,6 +102,7 @@ class Kind:
             source=source,
             pilot=self.pilot,
             test=self.test,
+            seed=crc32(f"{folder} {number}".encode()),
             rounds=rounds,
             step_size=self.step_size,
             contract=self.contract,

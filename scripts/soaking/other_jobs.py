@@ -59,6 +59,7 @@ def staying(world: World) -> Activity[None]:
     page, number, longest = None, 0, 0.0
     while world.goes_on(longest):
         began = time.monotonic()
+        STAYING.write(site.folder, STAYING.rounds, number)
         before = len(kept_job_names(site.served)) if site.served.exists() else 0
 
         def words(before: int = before, contract: str = ("lceme", "audition")[number % 2]) -> list[object]:
@@ -76,6 +77,7 @@ def staying(world: World) -> Activity[None]:
         yield from step_in(world, site.folder, job, draws.choice(STEPS), draws)
         yield from until(lambda one=serve: ended_well(one), f"staying, job {number + 1}")
         yield from check_job(world, site.papers(job), site.folder)
+        (site.served / "models" / f"{job}-test.npz").unlink()  # the next test set has some of these samples
         for one in joins:
             if one.code is not None:
                 ended_well(one)

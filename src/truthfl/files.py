@@ -1,4 +1,7 @@
-"""Atomic writing of files: a reader sees the old file or the whole new one, also after a crash. Imports `errors`."""
+"""Atomic writing of files: a reader sees the old file or the whole new one, also after a crash.
+
+All that operators and participants run imports this module, which says in one sentence that it needs a POSIX system.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,23 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
 
-from truthfl.errors import InputError, ServiceError
+from truthfl.errors import InputError, ServiceError, TruthflError
+
+try:
+    import fcntl
+except ImportError:
+    raise TruthflError(
+        "this program runs on POSIX systems, such as Linux and macOS; on Windows, use it in WSL."
+    ) from None
 
 PRIVATE_FOLDER_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
+GITIGNORE = ".gitignore"
 DRAFT = ".draft"  # how names of files and folders end that are not whole yet
 _WAITS_FOR_DISK: ContextVar[bool] = ContextVar("waits_for_disk", default=True)
 
@@ -73,7 +84,7 @@ def wait_for_name(path: Path) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that only its owner can open, or make an existing one so.
+    """Make a folder that only its owner can open and that Git leaves out, or make an existing one so.
 
     A folder of another user, and one that contains the current folder, stay as they are; files in them that are
     written as private are private nonetheless.
@@ -81,10 +92,26 @@ def make_private_folder(folder: Path) -> None:
     try:
         existed = folder.is_dir()
         folder.mkdir(PRIVATE_FOLDER_MODE, parents=True, exist_ok=True)
-        if existed and folder.stat().st_uid == os.getuid() and not Path.cwd().is_relative_to(folder.resolve()):
+        if existed and _is_own(folder):
             folder.chmod(folder.stat().st_mode & PRIVATE_FOLDER_MODE)
     except OSError as error:
         raise ServiceError(f"{folder} cannot be made private: {error.strerror}; name another folder.") from None
+    keep_out_of_git(folder)
+
+
+def keep_out_of_git(folder: Path) -> None:
+    """Have Git leave out all files of a folder with private ones: `git add` would publish them with the next push.
+
+    A .gitignore that is there stays as it is; so does a folder as `make_private_folder` leaves it, or a read-only one.
+    """
+    with suppress(OSError, ServiceError):
+        if _is_own(folder):
+            write_file(folder / GITIGNORE, "*\n", private=True, keep_existing=True, sync=False)
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, and not one in which they are at work."""
+    return folder.stat().st_uid == os.getuid() and not Path.cwd().is_relative_to(folder.resolve())
 
 
 def create_private_file(path: Path) -> None:
@@ -97,14 +124,21 @@ def create_private_file(path: Path) -> None:
         raise ServiceError(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def lock_handle(handle: int) -> None:
+    """Wait until this open file is nobody else's, and lock it."""
+    fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def unlock_handle(handle: int) -> None:
+    fcntl.flock(handle, fcntl.LOCK_UN)
+
+
 @contextmanager
 def lock_file(path: Path, in_use: str) -> Iterator[None]:
     """Hold a lock until the context ends, or this process does; raise ServiceError if another process holds it.
 
     in_use  the sentence of the error; "{pid}" in it becomes the id of the process that holds it
     """
-    import fcntl
-
     create_private_file(path)
     with path.open("r+") as file:
         try:
@@ -150,6 +184,7 @@ def new_private_folder(folder: Path) -> Iterator[Path]:
         make_folder(folder.parent)
         draft.mkdir(PRIVATE_FOLDER_MODE)
         yield draft
+        keep_out_of_git(draft)
         require_empty(folder)
         os.replace(draft, folder)
     except OSError as error:

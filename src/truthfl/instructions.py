@@ -13,6 +13,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.texts import LONGEST_NAME, is_plain, plain
 
+SECONDS_A_LABEL = 3.0  # of somebody of whom no pace is known
 LONGEST_TEXT = 2000  # letters of the instructions in general
 LONGEST_DESCRIPTION = 1000  # letters about one class
 MOST_LETTERS = 100_000  # of all descriptions together

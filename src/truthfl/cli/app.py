@@ -40,10 +40,13 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
     "join",
     "share",
     "invite",
+    "approve",
     "pause",
     "resume",
     "extend",
     "remove",
+    "accept",
+    "refuse",
     "end",
     "settle",
     "ledger",
@@ -54,7 +57,7 @@ COMMANDS = (  # module and function share this name, unless MODULES says otherwi
 )
 
 
-MODULES = dict.fromkeys(("pause", "resume", "extend", "remove", "end"), "job_commands")
+MODULES = dict.fromkeys(("approve", "pause", "resume", "extend", "remove", "accept", "refuse", "end"), "job_commands")
 
 
 class LazyCommands(TyperGroup):

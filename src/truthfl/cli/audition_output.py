@@ -1,7 +1,4 @@
-"""Prints the plan of an audition contract as tables or JSON, for `truthfl plan`.
-
-Imports `output`, `plan_output`, `job`, `learning`, `adversary.pilot_lies` and `mechanism`.
-"""
+"""Prints the plan of an audition contract as tables or JSON, for `truthfl plan`."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies
+from truthfl.adversary.plan_warnings import audition_warnings, lie_sentences
 from truthfl.cli.output import console, table
 from truthfl.cli.plan_output import presence_sentence
 from truthfl.job import ServerSettings
@@ -21,11 +19,11 @@ from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_deviation import best_choice
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.economics import PlanEconomics, plan_economics
+from truthfl.mechanism.observation import Observation
 from truthfl.mechanism.setting import batch_price
 
 ROWS_SHOWN = 40
 FACTORS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
-CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
 
 
 def details_of(plan: Plan) -> AuditionDetails:
@@ -40,14 +38,22 @@ def costs(plan: Plan) -> FloatArray:
     return np.asarray(plan.clients.labeling_cost + details_of(plan).measurement.audition_cost + computing)
 
 
+def expected_pay(plan: Plan) -> tuple[FloatArray, FloatArray]:
+    """What each client is paid for labels and for computing, if all losses are as expected."""
+    contract = plan.contract
+    assert isinstance(contract, Audition)
+    expected = Observation(contract.expected_joint_loss(Observation(0.0)))
+    return contract.label_pay(expected), contract.computing_pay(expected)
+
+
 def economics(plan: Plan, lies: PilotLies, server: ServerSettings) -> PlanEconomics:
     """Worth, cost and pay of all work."""
     contract, worth = plan.contract, plan_worth(plan, server.loss_value, lies.absence.mean)
-    assert isinstance(contract, Audition)
+    label_pay, computing_pay = expected_pay(plan)
     return plan_economics(
         cost=costs(plan),
-        expected_pay=contract.label_base + contract.joint_base,
-        most_pay=contract.label_cap + contract.joint_cap,
+        expected_pay=label_pay + computing_pay,
+        most_pay=contract.pay_range(0.0, plan.expected_loss)[1],
         has_cap=True,
         own_worth=worth.own,
         worth=worth.all_work,
@@ -56,11 +62,18 @@ def economics(plan: Plan, lies: PilotLies, server: ServerSettings) -> PlanEconom
     )
 
 
+def largest_gain(plan: Plan) -> FloatArray | None:
+    """What each client gains at most by other labels or batches, on the curves; None for a contract of one's own."""
+    contract = plan.contract
+    return best_choice(details_of(plan).inputs, contract).gain if type(contract) is Audition else None
+
+
 def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: ServerSettings) -> dict[str, Any]:
     """Everything of the plan as JSON values."""
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
-    choice = best_choice(details.inputs, contract)
+    gain, (label_pay, computing_pay) = largest_gain(plan), expected_pay(plan)
+    on_curves = {} if gain is None else {"largest_gain_on_the_curves": gain}
     return {
         "contract": contract.kind,
         "clients": {
@@ -68,10 +81,10 @@ def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: Serv
             **contract.terms(),
             "batch_size": contract.batch_size,
             "cost": costs(plan),
-            "expected_pay": contract.label_base + contract.joint_base,
-            "most_pay": contract.label_cap + contract.joint_cap,
+            "expected_pay": label_pay + computing_pay,
+            "most_pay": contract.pay_range(0.0, plan.expected_loss)[1],
             "worth": details.worth,
-            "largest_gain_on_the_curves": choice.gain,
+            **on_curves,
             "not_computing_gains": details.plan.unproven,
         },
         "left_out": left_out,
@@ -99,7 +112,7 @@ def audition_json(plan: Plan, lies: PilotLies, left_out: list[str], server: Serv
         "lies_tried": lies.points,
         "step_size": plan.training.step_size,
         "expected_loss": plan.expected_loss,
-        "total_pay": float((contract.label_base + contract.joint_base).sum()),
+        "total_pay": float((label_pay + computing_pay).sum()),
         "economics": economics(plan, lies, server).document(),
     }
 
@@ -119,7 +132,8 @@ def print_audition(
     """Two tables and some sentences. `pictures`: whether that is what clients have."""
     details, contract, clients = details_of(plan), plan.contract, plan.clients
     assert isinstance(contract, Audition)
-    cost = costs(plan)
+    cost, (label_pay, computing_pay) = costs(plan), expected_pay(plan)
+    most = contract.pay_range(0.0, plan.expected_loss)[1]
     deviation = contract.deviation(plan.expected_loss, plan.loss_error)
     rows = [
         [
@@ -127,18 +141,17 @@ def print_audition(
             f"{contract.labels[i]:.0f}",
             f"{contract.batch_size[i]:.0f}",
             f"{cost[i]:,.2f}",
-            f"{contract.label_base[i]:,.2f}",
-            f"{contract.joint_base[i]:,.2f}",
+            f"{label_pay[i]:,.2f}",
+            f"{computing_pay[i]:,.2f}",
             f"{deviation[i]:,.2f}",
-            f"{contract.label_cap[i] + contract.joint_cap[i]:,.2f}",
+            f"{most[i]:,.2f}",
             f"{details.worth[i]:,.0f}",
         ]
         for i in range(min(len(clients), ROWS_SHOWN))
     ]
     if len(clients) > ROWS_SHOWN:
         rows.append([f"… {len(clients) - ROWS_SHOWN} more", *[""] * 8])
-    sums = (contract.label_base.sum(), contract.joint_base.sum())
-    caps = float((contract.label_cap + contract.joint_cap).sum())
+    sums = (label_pay.sum(), computing_pay.sum())
     rows.append(
         [
             "total",
@@ -147,13 +160,13 @@ def print_audition(
             f"{cost.sum():,.2f}",
             *(f"{s:,.2f}" for s in sums),
             "",
-            f"{caps:,.2f}",
+            f"{most.sum():,.2f}",
             "",
         ]
     )
     columns = ["client", "labels", "batch", "cost", "for labels", "computing", "± pay", "most", "worth"]
     out, count = console(), len(clients)
-    title = f"Plan for {count} client{'s' * (count > 1)}, {plan.training.rounds} rounds, contract audition"
+    title = f"Plan for {count} client{'s' * (count > 1)}, {plan.training.rounds} rounds, contract {contract.kind}"
     out.print(table(title, columns, rows))
     bought = [_bought(plan, factor) for factor in FACTORS]
     best = min(row["server_cost"] for row in bought)
@@ -196,15 +209,17 @@ def sentences(
     """What an operator should know besides the tables. `pictures`: whether that is what clients have."""
     details, contract = details_of(plan), plan.contract
     assert isinstance(contract, Audition)
-    choice, recipe, sums = best_choice(details.inputs, contract), details.recipe, economics(plan, lies, server)
+    of_curves, recipe, sums = largest_gain(plan), details.recipe, economics(plan, lies, server)
     result = [
         f"Expected joint loss {plan.expected_loss:.4f}; honest pay is {sums.pay_over_cost:.2f} times its cost. A "
         f"client's own model is expected at a loss of {contract.solo_level.min():.3f} to "
         f"{contract.solo_level.max():.3f} ± {contract.solo_spread.mean():.3f}, trained in "
         f"{recipe_words(recipe, pictures=pictures)}.",
         "± pay: standard deviation; most: no client is paid more; worth: what the loss without her labels costs more.",
-        f"The most anybody gains by other labels or batches, on these curves: {max(choice.gain.max(), 0.0):.2f}.",
     ]
+    if of_curves is not None:
+        most = max(float(of_curves.max()), 0.0)
+        result.append(f"The most anybody gains by other labels or batches, on these curves: {most:.2f}.")
     if (present := presence_sentence(plan.clients)) is not None:
         result.append(present)
     if left_out:
@@ -212,21 +227,6 @@ def sentences(
         result.append(
             f"Not asked: {names}. Their labels are worth less than their price, or they hold too few samples."
         )
-    if details.joint.curve < CERTAIN * details.joint.error:
-        result.append(
-            "Beware: the joint loss does not clearly fall with labels on this pilot; pilot_samples may be few."
-        )
     if contract.joint_slope.max() == 0:
         result.append("The joint loss does not show the batch size: computing is paid a fixed amount.")
-    if details.plan.unproven.any():
-        unproven = int(details.plan.unproven.sum())
-        result.append(f"Beware: not computing would gain {unproven} of {len(plan.clients)} more than 1% of pay.")
-    result += [sums.sentence, *sums.warnings, *sums.remarks]
-    if lies.lies:
-        best = lies.lies[0]
-        gain, error = float(best.gain.mean()), float(best.gain_error.mean())
-        tried = f"he best of {lies.points} lies tried on pilot data ({best.point.words})"
-        known = gain > CERTAIN * error
-        start = f"Beware: t{tried} gains" if known else f"T{tried} is not known to gain:"
-        result.append(f"{start} {gain:,.2f} ± {CERTAIN * error:,.2f} on average. truthfl verify searches longer.")
-    return result
+    return [*result, *audition_warnings(plan), sums.sentence, *sums.warnings, *sums.remarks, *lie_sentences(lies)]

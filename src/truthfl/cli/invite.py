@@ -29,7 +29,7 @@ def invite(
     address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Where she reaches the server, if not where it listens.")
     ] = None,
-    days: Annotated[float, typer.Option(help="How long it is good.")] = 7.0,
+    days: Annotated[float | None, typer.Option(help="How long it is good; 7 unless given.")] = None,
     key: Key = None,
     why: Why = "",
     who: Who = None,
@@ -41,11 +41,11 @@ def invite(
 
     Example: truthfl invite Ada --out served
     """
-    from truthfl.federation.deployed.inviting import invite_fields, new_invitation, served_in, until_words
+    from truthfl.federation.deployed.inviting import USUAL_DAYS, invite_fields, new_invitation, served_in, until_words
     from truthfl.ledger.commands import INVITE
 
     serving = served_in(out)
-    invitation = new_invitation(serving, name, address, days)
+    invitation = new_invitation(serving, name, address, USUAL_DAYS if days is None else days)
     target = file or Path(f"{name}.invitation")
     # First, so that no row is signed for an invitation that cannot be kept.
     if not line and not write_file(target, invitation.text(), private=True, keep_existing=True):

@@ -1,13 +1,13 @@
-"""`truthfl pause`, `resume`, `end`, `remove`, `extend`: what the operator does to a job that runs or will go on.
+"""`truthfl approve`, `pause`, `resume`, `end`, `remove`, `accept`, `refuse`, `extend`: what the operator does to a job.
 
-Each writes a signed row to the ledger, which the server heeds. Imports `ledger_options` and, when called, `federation`
-and the ledger.
+Each writes a signed row to the ledger, which the server heeds, now or when it goes on.
 """
 
 from __future__ import annotations
 
 import getpass
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +126,48 @@ def remove(
     give(out, key, job, who, why, REMOVE, check).say(f"nothing more is asked of {name}.")
 
 
+def accept(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant whose solo model waits.")],
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Accept a solo model that is too good to be paid unseen: it is paid as offered, and takes part.
+
+    Example: truthfl accept Ben --out served --why "he is a radiologist"
+    """
+    _decide(name, out, key, job, who, why, "accept").say(f"the solo model of {name} is paid as offered.")
+
+
+def refuse(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The participant whose solo model waits.")],
+    out: Out = DEFAULT_OUT,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Refuse a solo model that is too good: it is not paid, and takes no part in the joint training.
+
+    The participant is told the reason, and their receipt has this command.
+
+    Example: truthfl refuse Ben --out served --why "it is a public model"
+    """
+    _decide(name, out, key, job, who, why, "refuse").say(f"the solo model of {name} is not paid.")
+
+
+def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, kind: str) -> Given:
+    from truthfl.federation.protocol.command_rules import require_held
+
+    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
+        require_held(view, name)
+        return {"client": name}
+
+    return give(out, key, job, who, why, kind, check)
+
+
 def extend(
     stage: Annotated[str, typer.Argument(metavar="STAGE", help="enrol, answer, label or audition.")],
     minutes: Annotated[float | None, typer.Option("--by", metavar="MINUTES", help="So much longer.")] = None,
@@ -152,6 +194,53 @@ def extend(
 
     given = give(out, key, job, who, why, EXTEND, check)
     given.say(f"participants have until {clock_time(read_time(given.command.fields['until']))} to {stage}.")
+
+
+def approve(
+    out: Out = DEFAULT_OUT,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Approve without being asked; the plan is shown all the same.")
+    ] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Send no offer; the job ends.")] = False,
+    key: Key = None,
+    why: Why = "",
+    who: Who = None,
+    job: Job = None,
+) -> None:
+    """Show the plan that a server waits with, and say whether its offers are sent.
+
+    Example: truthfl approve --out served
+    """
+    from truthfl.cli.plan_approval import print_plan_summary
+    from truthfl.federation.protocol.command_rules import commanded_state
+    from truthfl.federation.protocol.live_status import APPROVING
+    from truthfl.federation.protocol.plan_files import shown_plan
+    from truthfl.ledger.canonical import digest
+    from truthfl.ledger.commands import APPROVE, DISAPPROVE
+
+    if yes and decline:
+        raise InputError("--yes and --decline are both given; one of them will do.")
+    nothing = f"no server in {out} waits for approval now; truthfl status says how its job stands."
+    plan = shown_plan(out)
+    if plan is None:
+        raise InputError(nothing)
+    print_plan_summary(plan)
+    if not (yes or decline):
+        if not sys.stdin.isatty():
+            raise InputError("there is no terminal to ask you at; say --yes or --decline.")
+        if not typer.confirm("Send these offers?"):
+            print("Nothing is done, and the server waits; --decline ends the job.")
+            return
+
+    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
+        commanded_state(view)
+        if live is None or live.stage != APPROVING or shown_plan(out) != plan:
+            raise InputError(nothing)
+        return {"plan": digest(plan.document())}
+
+    give(out, key, job, who, why, DISAPPROVE if decline else APPROVE, check).say(
+        "no offer is sent, and the job ends." if decline else f"the {len(plan.offers)} offers are sent."
+    )
 
 
 def give(

@@ -21,10 +21,12 @@ from truthfl.texts import plain
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 REFUSED = "refused"  # the event of somebody who was not let in
+WARNING = "warning"
 LONGEST_LINE = 1000
 NUMBERS = {  # by kind: the fields of its document that are in a JSON line
     "enrolment": ("samples",),
     "plan": ("step_size", "expected_loss"),
+    "hold": ("solo_loss",),
     "audition": ("solo_loss", "passed"),
     "round": ("round", "loss", "accuracy"),
     "rejection": ("round",),
@@ -74,7 +76,7 @@ def stage_line(job: str, change: StageChange | RoundWaits, log_format: str = TEX
 
 def event_line(event: str, job: str, message: str) -> str:
     """A JSON line about something that is in no ledger, of this moment."""
-    level = "warning" if event == REFUSED else "info"
+    level = "warning" if event in (REFUSED, WARNING) else "info"
     return _json(_common(datetime.now(UTC).isoformat(), level, event, job, message))
 
 
@@ -87,7 +89,7 @@ def _waits_line(job: str, waits: RoundWaits, log_format: str) -> str:
 
 
 def _entry_fields(entry: Entry, terms: JobTerms | None) -> dict[str, Any]:
-    level = "warning" if entry.kind == "rejection" else "info"
+    level = "warning" if entry.kind in ("rejection", "hold") else "info"
     fields = _common(entry.at, level, entry.kind, entry.job, describe_row(entry, terms))
     document = entry.document
     fields |= {"client": _client_of(entry), "sequence": entry.sequence}

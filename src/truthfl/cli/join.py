@@ -48,6 +48,12 @@ def join(
     root: Annotated[
         Path | None, typer.Option(help="The operator's ca.crt; without it and an invitation, loopback without TLS.")
     ] = None,
+    operator: Annotated[
+        Path | None,
+        typer.Option(
+            help="The operator's public key, operator.pub: offers of any other are refused. Invitations have it."
+        ),
+    ] = None,
     home: Annotated[Path, typer.Option(help="Your folder: offers, answers, receipts.")] = Path("truthfl-home"),
     task: Annotated[
         str,
@@ -93,23 +99,24 @@ def join(
     from truthfl.ledger import participant_folder
     from truthfl.ledger.connection_file import ConnectionFile
 
-    place = meeting_place(invitation, server, name, key, root, home)
-    server, name, key = place.server, place.name, place.key
-    connection = node_connection(place.host, place.port, place.root, key)
     if accept and if_it_pays:
         raise InputError("--accept and --accept-if-it-pays are both given; one of them will do.")
     for field, cost in (("labeling-cost", labeling_cost), ("sample-cost", sample_cost)):
         if not 0 <= cost < float("inf"):
             raise InputError(f"{field} is {cost}; it must be a number from 0 on.")
-    accept_policy = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
-    paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
-    settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost, absolute_argument(task))
     if phone and page is False:
         raise InputError("--phone shows the page, and --no-page does not; say one of them.")
+    accept_policy = ACCEPT_ALL if accept else ACCEPT_IF_IT_PAYS if if_it_pays else ASK
+    if accept_policy == ASK and page is False and not sys.stdin.isatty():
+        raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
+    place = meeting_place(invitation, server, name, key, root, operator, home)
+    server, name, key = place.server, place.name, place.key
+    connection = node_connection(place.host, place.port, place.root, key)
+    paths = (str(data.resolve()), str(home.resolve()), str(key.resolve()))
+    of_task = absolute_argument(task)
+    settings = Settings(name, *paths, accept_policy, labeling_cost, sample_cost, of_task, place.operator)
     with_page = phone or ((accept_policy == ASK or not labels_came_along(settings)) if page is None else page)
     access = phone_access(phone, phone_address, phone_port)
-    if accept_policy == ASK and not with_page and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask you at; say --accept or --accept-if-it-pays, or open the page.")
     make_private_folder(home)
     require_writable(home)
     samples = participant_of(settings).samples
@@ -122,7 +129,7 @@ def join(
             opened_page = _open_page(open_pages, settings, no_browser, access) if with_page else None
             with ConnectionFile(home) as state:
                 connection.reached = state.note
-                is_own = wait_for_server(connection, _tell)
+                is_own = wait_for_server(connection, lambda sentence: _tell(sentence + _owed_receipt(home)))
                 if place.invitation is not None:
                     admit_once(connection, place.invitation)
                 watched = watch_server(connection, state) if is_own else nullcontext()
@@ -141,6 +148,20 @@ def join(
     except KeyboardInterrupt:
         print("truthfl: interrupted; the same command joins again.", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+
+
+def _owed_receipt(home: Path) -> str:
+    """What to do where no server answers somebody who has accepted an offer and has no receipt of that job."""
+    from truthfl.ledger import participant_folder
+
+    offer = participant_folder.last_accepted_offer(home)
+    if offer is None or participant_folder.receipt_files(home, offer.job.name):
+        return ""
+    return (
+        f" You have no receipt of job {plain(offer.job.name)}. If it is over, ask the operator to give truthfl serve "
+        f"again while you wait here, or for the file that truthfl ledger receipt writes; it belongs into "
+        f"{home / 'receipts'}."
+    )
 
 
 def _tell(sentence: str) -> None:
@@ -206,7 +227,8 @@ def _open_page(open_pages: ExitStack, settings: Settings, no_browser: bool, phon
     print_unreadable_samples(source)
     names = tuple(label for label in labels or () if isinstance(label, str))
     task = TaskChoice.of_argument(settings.task).load()
-    classes = task.class_names_in(names) if names else task.classes or DIGITS
+    of_task = task.class_names_in(names) if names else task.classes
+    classes = of_task or (() if labels is None else DIGITS)  # the job's come with the offer
     page = open_pages.enter_context(
         open_page(
             home,
@@ -236,12 +258,16 @@ def _opinion(settings: Settings) -> OpinionSource:
 
 def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     from truthfl.ledger import participant_folder
+    from truthfl.ledger.money import amount_text
     from truthfl.ledger.signing import read_key
     from truthfl.page.catalogue import english
     from truthfl.page.offer_outlook import pay_deviation
     from truthfl.page.privacy_terms import noise_words, promised_to, sample_noun, what_leaves
     from truthfl.samples.label_names import other_labels, other_labels_in_words
     from truthfl.samples.label_store import FILE_NAME
+
+    def money(amount: float) -> str:
+        return amount_text(amount, offer.job.minor_units)
 
     job, client, deviation, noun = offer.job, offer.client, pay_deviation(offer), sample_noun(offer)
     alone = " train a model on them alone," if job.has_audition else ""
@@ -250,8 +276,8 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
     print(
         f"Offer of job {plain(job.name)}: label {client.samples} {noun}s ({classes}{several}),{alone} then "
         f"{job.rounds} rounds with batches of {client.batch_size}.\n"
-        f"Expected pay {offer.expected_pay:,.2f} {plain(job.currency, 30)}, give or take {deviation:,.2f}; "
-        f"your cost is taken to be {offer.cost:,.2f}.\n{plain(job.formula, LONGEST_TERM)}.\n"
+        f"Expected pay {money(offer.expected_pay)} {plain(job.currency, 30)}, give or take {money(deviation)}; "
+        f"your cost is taken to be {money(offer.cost)}.\n{plain(job.formula, LONGEST_TERM)}.\n"
         f"{plain(job.dropping_out, LONGEST_TERM)}",
     )
     if job.payment_note:
@@ -277,7 +303,7 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
-    from truthfl.ledger.money import minor_money
+    from truthfl.ledger.money import amount_text, minor_money
     from truthfl.ledger.own_record import unasked_rounds
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
@@ -293,7 +319,8 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     paid = minor_money(settled["pay"], job.minor_units, job.currency)
     loss, parts = document["test"]["loss"], ""
     if "label_pay" in settled:
-        parts = f" ({settled['label_pay']:,.2f} for labels, {settled['computing_pay']:,.2f} for computing)"
+        shares = (amount_text(settled[part], job.minor_units) for part in ("label_pay", "computing_pay"))
+        parts = " ({} for labels, {} for computing)".format(*shares)
     print(
         plain(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds."),
         flush=True,

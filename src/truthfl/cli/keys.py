@@ -22,7 +22,7 @@ keys = typer.Typer(help="Make keys and certificates for a federation over a netw
 @keys.command()
 def participant(
     name: Annotated[str, typer.Argument(help="The name that the job knows you by.")],
-    out: Annotated[Path, typer.Option(help="Folder for NAME and NAME.pub.")] = Path("."),
+    out: Annotated[Path, typer.Option(help="Folder for NAME and NAME.pub.")] = Path("keys"),
 ) -> None:
     """Make a participant's key: NAME stays with her, NAME.pub goes to the operator.
 

@@ -34,9 +34,10 @@ def plan(
     from truthfl.cli.plan_output import as_json, print_plan
     from truthfl.cli.planned import plan_and_search, plan_constants_job, plan_data_job
     from truthfl.job import ConstantsJob, read_job
+    from truthfl.mechanism.audition import Audition
     from truthfl.mechanism.deviation import best_deviation
 
-    job, privacy, of_noise = read_job(job_file), None, {}
+    job, more, of_noise = read_job(job_file), list[str](), {}
     if contract is not None:
         job = job.with_contract(contract)
     if isinstance(job, ConstantsJob):
@@ -49,6 +50,8 @@ def plan(
         with nullcontext() if on is None else exit_on_failure(out), workers_on(on) as workers:
             plan, lies = plan_and_search(job, workers, out)
         privacy, of_noise = privacy_sentence(plan), privacy_json(plan)
+        labels = plan.contract.labels if isinstance(plan.contract, Audition) else job.clients.dataset_size
+        more = [*([] if privacy is None else [privacy]), *job.server.label_time_warnings(int(max(labels)))]
         if plan.audition is not None:
             from truthfl.cli.audition_output import audition_json, print_audition
 
@@ -58,7 +61,7 @@ def plan(
                 print_json(audition_json(plan, lies, left_out, job.server) | of_noise)
             else:
                 print_audition(plan, lies, left_out, job.server, pictures=job.task.is_pictures)
-                _print_if_any(privacy)
+                _print_lines(more)
             return
         planned = plan_data_job(job, plan, lies)
     deviation = best_deviation(planned.contract, planned.clients, planned.model, planned.training)
@@ -66,9 +69,9 @@ def plan(
         print_json(as_json(planned, deviation) | of_noise)
     else:
         print_plan(planned, deviation)
-        _print_if_any(privacy)
+        _print_lines(more)
 
 
-def _print_if_any(sentence: str | None) -> None:
-    if sentence is not None:
-        print(sentence)
+def _print_lines(lines: list[str]) -> None:
+    for line in lines:
+        print(line)

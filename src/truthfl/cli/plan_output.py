@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truthfl.adversary.plan_warnings import CERTAIN, lie_sentences, worth_warnings
 from truthfl.cli.output import console, table
 from truthfl.cli.planned import Planned
 from truthfl.mechanism.assignment import labeling_floor
-from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.deviation import Deviation, free_riding_gain
 from truthfl.mechanism.payoff import server_payoff
 from truthfl.mechanism.setting import Clients
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLie
 
 ROWS_SHOWN = 40
-CERTAIN = 2.0  # standard errors by which a difference must exceed its error to be reported
 
 
 def as_json(planned: Planned, deviation: Deviation) -> dict[str, object]:
@@ -129,7 +128,8 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
     if (present := presence_sentence(clients)) is not None:
         out.print(present)
     economics = planned.economics(deviation.honest_pay)
-    for sentence in (*warnings(planned, cost), economics.sentence, *economics.warnings, *economics.remarks):
+    found = [*worth_warnings(planned.worth, planned.worth_error, cost), *lie_sentences(planned.lies)]
+    for sentence in (*found, economics.sentence, *economics.warnings, *economics.remarks):
         out.print(sentence)
     if above := planned.above_limit(deviation.honest_pay):
         out.print(
@@ -155,34 +155,3 @@ def presence_sentence(clients: Clients) -> str | None:
         f"Clients are asked for a report in {share} of the rounds, drawn by the job's seed. So reports are not masked "
         "unless [privacy] secure_aggregation is true: the server sees each of them."
     )
-
-
-def warnings(planned: Planned, cost: FloatArray) -> list[str]:
-    """Why the operator should not make these offers: work worth less than its cost (clients,), and a lie that pays."""
-    below = planned.worth + CERTAIN * planned.worth_error < cost
-    unclear = ~below & (planned.worth - CERTAIN * planned.worth_error < cost)
-    found = []
-    if below.any():
-        found.append(
-            f"Beware: the work of {below.sum()} of {len(cost)} clients is worth less to the server "
-            f"({_range(planned.worth[below])}) than it costs ({_range(cost[below])}). There, not working pays under a "
-            "contract that pays by the joint loss with a slope of loss_value: ask fewer clients, or for less."
-        )
-    if unclear.any():
-        found.append(f"Of {unclear.sum()} of {len(cost)} clients it is open whether their work is worth what it costs.")
-    if planned.lies is None or not planned.lies.lies:
-        return found
-    best = planned.lies.lies[0]
-    gain, error = float(best.gain.mean()), float(best.gain_error.mean())
-    interval = f"{gain:,.2f} ± {CERTAIN * error:,.2f} on average"
-    tried = f"he best of {planned.lies.points} lies tried on pilot data ({best.point.words})"
-    if gain > CERTAIN * error:
-        found.append(f"Beware: t{tried} gains {interval}. truthfl verify searches longer.")
-    else:
-        found.append(f"T{tried} is not known to gain: {interval}. truthfl verify searches longer.")
-    return found
-
-
-def _range(values: FloatArray) -> str:
-    low, high = f"{values.min():,.0f}", f"{values.max():,.0f}"
-    return low if low == high else f"{low} to {high}"

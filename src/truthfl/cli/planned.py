@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from truthfl.adversary.plan_warnings import honest_cost
 from truthfl.cli.progress import ActivityProgress, progress_bar
 from truthfl.errors import InputError
 from truthfl.mechanism.checks import FloatArray
@@ -23,9 +24,7 @@ from truthfl.mechanism.economics import PlanEconomics, WarnFactors, plan_economi
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.mechanism import Mechanism, PlanInputs
 from truthfl.mechanism.observation import COLLECTED_BY_JOBS, Observation
-from truthfl.mechanism.payoff import work_cost
 from truthfl.mechanism.setting import Clients, Training
-from truthfl.mechanism.strategies import Strategies
 
 if TYPE_CHECKING:
     from truthfl.adversary.pilot_lies import PilotLies
@@ -106,7 +105,7 @@ class Planned:
     @property
     def cost(self) -> FloatArray:
         """The cost of each client's honest work."""
-        return work_cost(self.clients, self.training, Strategies.truthful(self.contract.batch_size))
+        return honest_cost(self.clients, self.training, self.contract.batch_size)
 
     @property
     def expected_loss(self) -> float:

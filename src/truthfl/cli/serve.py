@@ -7,6 +7,7 @@ Imports `serve_on_superlink`, `serving`, `job_log`, `output` and, when called, `
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 ROWS_SHOWN = 40
+MOST_MINUTES = 60 * 24 * 366
 
 
 def serve(
@@ -67,12 +69,17 @@ def serve(
         int | None, typer.Option(metavar="PORT", min=0, max=65535, help="Prometheus metrics at this loopback port.")
     ] = None,
     log: Annotated[str, typer.Option(metavar="FORMAT", help="What is printed: text, or json for programs.")] = "text",
+    linger: Annotated[
+        float,
+        typer.Option(metavar="MINUTES", help="How long to stay after the end for those who have no receipt yet."),
+    ] = 10.0,
 ) -> None:
     """Listen for participants and run a job with them: enrol, plan, offer, label, audition, train, test, pay.
 
-    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent. A job
+    When the plan is made, you see who would be asked what for how much, and say whether these offers are sent: here,
+    on your page, or with truthfl approve. A job
     that was interrupted goes on as it was begun: give the same command again. After its end the same command shows
-    the result.
+    the result, and delivers receipts to those who have none yet.
 
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
@@ -80,13 +87,17 @@ def serve(
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
+    from truthfl.federation.protocol.receipt_delivery import without_receipt
     from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.files import require_writable
     from truthfl.job import read_job_text
     from truthfl.ledger.book import open_ledger
+    from truthfl.ledger.signing import public_line
 
     if seed is not None and seed < 0:
         raise InputError(f"seed is {seed}; it must be at least 0.")
+    if not 0 <= linger <= MOST_MINUTES:
+        raise InputError(f"linger is {linger:g}; it must be a number of minutes from 0 to {MOST_MINUTES:,}.")
     if not 0 < port < 65536:
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
     source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
@@ -98,7 +109,7 @@ def serve(
             "--page, --metrics and --log are for a server of truthfl's own; with --running, truthfl console shows it."
         )
     with_page = (sys.stdin.isatty() and sys.stdout.isatty()) if page is None else page
-    if not yes and not sys.stdin.isatty() and not with_page:
+    if running and not yes and not sys.stdin.isatty():
         raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
     if not running:
         require_can_listen(host, port, keys)
@@ -109,7 +120,11 @@ def serve(
     with lock_folder(out), open_ledger(ledger_address, kept_key(operator_key)) as opened:
         kept = choose_job(out, opened, source, new=new)
         _tell_differences(kept, job_file, log)
-        if not kept.complete:
+        show_result = partial(_show_result, opened, kept.name, out, log)
+        delivers = not running and linger > 0 and bool(without_receipt(opened, kept.name))
+        if kept.complete and not delivers:
+            show_result()
+        else:
             keep_ledger_address(out, ledger_address)
             serving = ServingInfo(
                 kept.name,
@@ -119,6 +134,7 @@ def serve(
                 port,
                 "" if keys is None else str((keys / "ca.crt").resolve()),
                 str(people.resolve()),
+                public_line(kept_key(operator_key)),
             )
             write_serving(out, serving)
             try:
@@ -129,18 +145,18 @@ def serve(
                     serve_on_superlink(
                         kept, opened, ledger_address, out, operator_key, connection, public_keys, ask=not yes
                     )
+                    show_result()
                 else:
                     from truthfl.cli.serving import ServeChoices, serve_job
 
-                    choices = ServeChoices(not yes, with_page, not no_browser, metrics, log)
-                    serve_job(kept, opened, out, serving, keys, choices)
+                    choices = ServeChoices(not yes, with_page, not no_browser, metrics, log, linger)
+                    serve_job(kept, opened, out, serving, keys, choices, show_result)
             except (KeyboardInterrupt, typer.Abort):
                 print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
             except TruthflError as error:
                 print(f"truthfl: the job did not end well: {plain_lines(error)}", file=sys.stderr)
                 raise typer.Exit(SERVICE_FAILED if isinstance(error, ServiceError) else FAILED) from None
-        _show_result(opened, kept.name, out, log)
 
 
 def _tell_differences(kept: KeptJob, job_file: Path, log: str) -> None:

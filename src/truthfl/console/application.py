@@ -123,7 +123,7 @@ class StatusBoard:
 
 def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
     """The plan that waits, with its totals and its digest."""
-    document, economics = plan.document(), plan.economics
+    document = plan.document()
     totals = {
         "digest": digest(document),
         "total_cost": plan.total_cost,
@@ -131,7 +131,7 @@ def _waiting_document(plan: PlanSummary) -> dict[str, Any]:
         "total_expected": plan.total_expected,
         "total_most": plan.total_most,
         "largest_factor": plan.largest_factor,
-        "sentences": [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks],
+        "sentences": [plain(sentence, LONGEST_FAULT) for sentence in plan.sentences],
     }
     left_out = {plain(name): plain(reason) for name, reason in plan.left_out.items()}
     return (

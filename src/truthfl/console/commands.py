@@ -18,6 +18,7 @@ from truthfl.federation.protocol.command_rules import (
     STAGES,
     commanded_state,
     extended_until,
+    require_held,
     require_not_paused,
     require_paused,
     require_removable,
@@ -32,12 +33,14 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import (
+    ACCEPT,
     APPROVE,
     DISAPPROVE,
     END,
     EXTEND,
     INVITE,
     PAUSE,
+    REFUSE,
     REMOVE,
     RESUME,
     Command,
@@ -58,6 +61,8 @@ NEEDED: dict[str, set[str]] = {  # by kind: the fields that a request has beside
     INVITE: {"client", "days", "address"},
     APPROVE: {"plan"},
     DISAPPROVE: {"plan"},
+    ACCEPT: {"client"},
+    REFUSE: {"client"},
 }
 OUT = ("removed", "stopped", "left out", "declined", "no answer in time")  # whom nobody need remove
 
@@ -170,7 +175,7 @@ def _own_fields(
     if request.kind == RESUME:
         require_paused(view)
     if request.client is not None:
-        require_removable(view, request.client)
+        (require_removable if request.kind == REMOVE else require_held)(view, request.client)
         return {"client": request.client}
     if request.stage is not None:
         stage, until = extended_until(view, _current(watched), request.stage, request.minutes, None)

@@ -6,6 +6,7 @@ A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,10 +29,10 @@ from truthfl.mechanism.setting import Clients, Constants, Training
 OWN_SECTIONS = ("task", "classes")  # read by functions of their own
 
 
-def read_job(path: Path | None = None) -> ConstantsJob | DataJob:
+def read_job(path: str | os.PathLike[str] | None = None) -> ConstantsJob | DataJob:
     """The job in this file; without a path, the built-in one: ten clients with MNIST digits."""
     if path is not None:
-        return job_of_text(read_job_text(path), path.parent, str(path))
+        return job_of_text(read_job_text(Path(path)), Path(path).parent, str(path))
     return job_of_text(resources.files("truthfl").joinpath("examples/mnist.toml").read_text(), Path())
 
 

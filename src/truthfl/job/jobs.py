@@ -106,6 +106,11 @@ class DataJob:
         _require_screening(self.server, self.contract, self.clients)
 
     @property
+    def warnings(self) -> list[str]:
+        """What its operator should know as soon as the job is read."""
+        return self.server.label_time_warnings(max(self.clients.dataset_size))
+
+    @property
     def aggregation(self) -> str:
         """How reports are combined: as [server] says, "mean" for a strategy of one's own that does just that."""
         named = self.server.aggregation
@@ -145,11 +150,10 @@ class DataJob:
     def document(self) -> dict[str, Any]:
         """The job as JSON values; sections that are not there are omitted, and so is full participation."""
         training, clients = self.training, self.clients
-        contract = {} if self.contract.kind == CONSTANTS_CONTRACT else {"contract": asdict(self.contract)}
         participation = {"participation": clients.participation.tolist()} if clients.participation.min() < 1.0 else {}
         privacy = self.privacy.document()
         return (
-            contract
+            {"contract": asdict(self.contract)}
             | ({"privacy": privacy} if privacy else {})
             | ({} if self.task == PICTURES else {"task": self.task.portable()})
             | ({"classes": self.classes.document()} if self.classes else {})

@@ -13,9 +13,9 @@ from truthfl.mechanism.checks import number
 class PrivacySettings:
     """The fields of section [privacy].
 
-    secure_aggregation  whether reports are masked, so that the server sees their sum only. True: always, and a round
-                        with fewer than three reports changes nothing; False: never; None, the default: in rounds of
-                        at least three clients, if the server takes the mean and asks everybody in every round
+    secure_aggregation  whether reports are masked, so that the server sees their sum only. True: always, and with
+                        fewer than three clients there is no job; False: never; None, the default: if there are at least
+                        three clients, the server takes the mean and asks everybody in every round
     clip                the length to which the gradient of each sample is shortened in training; 0 for no limit
     noise               the standard deviation of the noise in each step's sum of gradients, as a multiple of `clip`
     """

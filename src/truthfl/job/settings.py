@@ -1,7 +1,4 @@
-"""Settings of the operator: sections [server] and [contract] of a job file.
-
-Imports `cost_distribution`, `size_limits`, `learning.aggregation`, `mechanism` and `texts`.
-"""
+"""Settings of the operator: sections [server] and [contract] of a job file."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.instructions import SECONDS_A_LABEL
 from truthfl.job.cost_distribution import cost_distribution
 from truthfl.job.size_limits import SECONDS
 from truthfl.learning.aggregation import MEAN, is_own, require_aggregation
@@ -26,14 +24,24 @@ from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain, plain
 
 BOUNDS = {"paper": paper_bound, "sound": sound_bound}
 DEFAULT_CONTRACT = "audition"  # of jobs on data
-CONSTANTS_CONTRACT = "lceme"  # of jobs without data, and of documents that name none
+CONSTANTS_CONTRACT = "lceme"  # of jobs without data
 BUDGET_BOUNDS = ("expected", "caps")
 LONGEST_CURRENCY = 20
+# Currencies of ISO 4217 that have no hundredths.
+WHOLE = frozenset("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF".split())  # noqa: SIM905
+THOUSANDTHS = frozenset("BHD IQD JOD KWD LYD OMR TND".split())  # noqa: SIM905
 
 
 def _is_word(text: str) -> bool:
     """Whether it is short, and printable characters without spaces."""
     return 0 < len(text) <= LONGEST_CURRENCY and text.isprintable() and not any(map(str.isspace, text))
+
+
+def usual_minor_units(currency: str) -> int:
+    """How many minor units one unit of this currency has; 1 if it is no code of three capital letters."""
+    if len(currency) != 3 or not (currency.isascii() and currency.isalpha() and currency.isupper()):
+        return 1
+    return 1 if currency in WHOLE else 1000 if currency in THOUSANDTHS else 100
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ class ServerSettings:
                        of a SciPy distribution; None if the costs of [clients] are known
     loss_variance      of a `ConstantsJob`: variance of the loss between test samples
     currency           name of the money
-    minor_units        number of the ledger's whole units in one unit of the job's money
+    minor_units        number of the ledger's whole units in one unit of the job's money; by default what the currency
+                       has: 100 for EUR and other codes of ISO 4217, 1 for JPY and the like, 1000 for KWD and the like,
+                       and 1 for a currency that is no such code
     payment_note       how and when clients are paid, for them to read: at most 300 letters, in the signed offers
     enrol_seconds, answer_seconds, label_seconds, audition_seconds, round_seconds
                        time limits for clients to enrol, to answer an offer, to label, to send the solo model, to report
@@ -80,7 +90,7 @@ class ServerSettings:
     cost_distribution: Mapping[str, Any] | None = None
     loss_variance: float = 0.0
     currency: str = "cent"
-    minor_units: int = 1
+    minor_units: int = None  # type: ignore[assignment]  # follows from the currency
     payment_note: str = ""
     enrol_seconds: float = 600.0
     answer_seconds: float = 86_400.0
@@ -95,7 +105,6 @@ class ServerSettings:
         number("margin", self.margin)
         whole_number("test_samples", self.test_samples, at_least=1)
         number("loss_variance", self.loss_variance, at_least=0.0)
-        whole_number("minor_units", self.minor_units, at_least=1)
         whole_number("fewest_samples", self.fewest_samples, at_least=1)
         for field in ("most_pay", "most_expected_pay"):
             if (factor := number(field, getattr(self, field))) <= 1.0:
@@ -116,6 +125,9 @@ class ServerSettings:
                 f"currency is {str(self.currency)[:LONGEST_CURRENCY]!a}; it must be three letters, as EUR, or a word "
                 f"of at most {LONGEST_CURRENCY} letters without spaces and control characters."
             )
+        if self.minor_units is None:
+            object.__setattr__(self, "minor_units", usual_minor_units(self.currency))
+        whole_number("minor_units", self.minor_units, at_least=1)
         if not is_plain(self.payment_note, LONGEST_PAYMENT_NOTE):
             raise InputError(
                 f"payment_note is {plain(repr(self.payment_note), 60)}; it must be a text of at most "
@@ -125,6 +137,16 @@ class ServerSettings:
             raise InputError(f"confidence is {self.confidence:g}; it must be a number from 0.5 up to, but not, 1.")
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise InputError(f"bound is {self.bound!r}; it must be one of {', '.join(map(repr, BOUNDS))}.")
+
+    def label_time_warnings(self, most_labels: int) -> list[str]:
+        """What to say if somebody who labels so many samples by hand has too little time."""
+        needed = SECONDS_A_LABEL * most_labels
+        if needed <= self.label_seconds:
+            return []
+        return [
+            f"Beware: up to {most_labels:,} labels at {SECONDS_A_LABEL:g} seconds each take {needed:,.0f} seconds, and "
+            f"label_seconds is {self.label_seconds:,.0f}: who labels by hand will not be done in time."
+        ]
 
     @property
     def warn_factors(self) -> WarnFactors:

@@ -1,9 +1,7 @@
 """Plans a job with the audition contract on the server's own data: labels, recipe, step size, batches, terms.
 
 First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
-what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen. Imports
-`audition_details`, `audition_pilot`, `asked_samples`, `federations`, `loss_by_rounds`, `loss_spread`, `pilot_design`,
-`pilot_measurement`, `step_size` and `mechanism`.
+what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen.
 """
 
 from __future__ import annotations
@@ -35,12 +33,13 @@ from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import WHOLE_PILOT_CLIENTS, PilotMeasurement, measure_pilot
 from truthfl.learning.step_size import find_step_size
+from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_labels import best_labels, taking_part
 from truthfl.mechanism.audition_plan import (
     AuditionMeasurement,
     AuditionPlan,
     label_task,
-    plan_audition,
+    plan_as,
     require_measured,
 )
 from truthfl.mechanism.checks import FloatArray, IntArray
@@ -57,12 +56,14 @@ GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread i
 PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
 MOST_CHANGE = 1.2  # if the final number of labels differs by more than this factor, the pilot is run again
+MOST_PILOTS = 5
 
 
 def plan_on_pilot(
     side: ServerSide,
     settings: AuditionSettings,
     *,
+    mechanism: type[Audition] = Audition,
     name: tuple[str, ...] | None,
     sample_cost: FloatArray,
     labeling_cost: FloatArray,
@@ -120,21 +121,28 @@ def plan_on_pilot(
     everybody = np.arange(len(sizes))
     first = inputs(everybody, solo, side.pilot.training, None)
     asked = _asked_clients(first)
-    labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
+    labels = plan_as(mechanism, inputs(asked, solo, side.pilot.training, None)).labels
     around = numbers_around(int(np.median(labels)), int(numbers[-1]))
     refined = refine_solo_curve(pilot_clients, around, recipe, solo)
     try:
-        labels = plan_audition(inputs(asked, refined, side.pilot.training, None)).labels
+        labels = plan_as(mechanism, inputs(asked, refined, side.pilot.training, None)).labels
         solo = refined
     except InfeasibleError:  # a number that was usable by a few pilot clients is not by all: stay with the whole curve
-        labels = plan_audition(inputs(asked, solo, side.pilot.training, None)).labels
-    for _ in range(2):
+        labels = plan_as(mechanism, inputs(asked, solo, side.pilot.training, None)).labels
+    for pilots in range(MOST_PILOTS):
         here = _restricted(tuned, sizes, asked, labels)
-        result = _planned_at(here, inputs(asked, solo, side.pilot.training, None), labels, settings, tune_step, design)
+        known = inputs(asked, solo, side.pilot.training, None)
+        result = _planned_at(here, mechanism, known, labels, settings, tune_step, design)
         final = result[0].labels
         if max(float((final / labels).max()), float((labels / final).max())) <= MOST_CHANGE:
             break
-        labels = final
+        labels = final if pilots == 0 else np.rint(np.sqrt(labels * final))  # between both, should they alternate
+    else:
+        raise InfeasibleError(
+            f"after {MOST_PILOTS} pilots the plan still asks for other numbers of labels than its pilot was run with, "
+            f"at last {_range(final)} after {_range(here.pilot.partition.sizes)}: try another budget or loss_value, or "
+            "give more pilot_samples."
+        )
     plan, pilot, final_inputs, error, variance = result
     measured = require_measured(final_inputs)
     if (plan.labels != labels).any():
@@ -199,6 +207,12 @@ def _with_step(side: ServerSide, tune_step: bool, design: PilotDesign) -> Server
     return replace(side, pilot=with_training(side.pilot, training))
 
 
+def _range(labels: IntArray | FloatArray) -> str:
+    """The numbers of labels of all clients in words."""
+    low, high = int(labels.min()), int(labels.max())
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
 def _restricted(side: ServerSide, sizes: IntArray, asked: IntArray, labels: FloatArray) -> ServerSide:
     """The pilot federation of the clients asked, with the samples that they label."""
     of_all = np.zeros(len(sizes), dtype=np.int64)
@@ -208,6 +222,7 @@ def _restricted(side: ServerSide, sizes: IntArray, asked: IntArray, labels: Floa
 
 def _planned_at(
     side: ServerSide,
+    mechanism: type[Audition],
     inputs: PlanInputs,
     labels: FloatArray,
     settings: AuditionSettings,
@@ -215,20 +230,21 @@ def _planned_at(
     design: PilotDesign | None,
 ) -> tuple[AuditionPlan, PilotMeasurement, PlanInputs, float, float]:
     """The plan from two pilots with these labels: at a usual batch size, and at the one that the first pilot chose."""
-    planned = _planned_from(
-        side, inputs, labels, settings, measure_pilot(side, FIRST_DESIGN, tune_step=tune_step), last=False
-    )
+    first = measure_pilot(side, FIRST_DESIGN, tune_step=tune_step)
+    planned = _planned_from(side, mechanism, inputs, labels, settings, first, last=False)
     typical = int(np.median(planned[0].contract.batch_size))
     smallest = int(labels.min())
     sizes = sorted({max(1, typical // 2), typical, *(min(factor * typical, smallest) for factor in (2, 4))})
     while len(sizes) < 3:
         sizes.append(sizes[-1] + 1)
     second = replace(design or SECOND_DESIGN, batch_sizes=tuple(sizes), lie_batch_size=max(typical, 2))
-    return _planned_from(side, inputs, labels, settings, measure_pilot(side, second, tune_step=tune_step), last=True)
+    pilot = measure_pilot(side, second, tune_step=tune_step)
+    return _planned_from(side, mechanism, inputs, labels, settings, pilot, last=True)
 
 
 def _planned_from(
     side: ServerSide,
+    mechanism: type[Audition],
     inputs: PlanInputs,
     labels: FloatArray,
     settings: AuditionSettings,
@@ -244,7 +260,7 @@ def _planned_from(
     sampling = model.sampling if visible else np.zeros(len(labels))
     trained = replace(side, pilot=with_training(side.pilot, pilot.training))
     measured = replace(known, sampling=sampling, absence=np.full(len(labels), np.inf), loss_error=GUESSED_ERROR)
-    guessed = plan_audition(replace(inputs, training=pilot.training, audition=measured))
+    guessed = plan_as(mechanism, replace(inputs, training=pilot.training, audition=measured))
     if not last:
         return guessed, pilot, inputs, GUESSED_ERROR, 0.0
     guess = guessed.contract.batch_size
@@ -259,7 +275,7 @@ def _planned_from(
         presence_curve=max(measure_presence_curve(trained, guess), known.joint_curve),
     )
     final = replace(inputs, training=pilot.training, audition=measured)
-    return plan_audition(final), pilot, final, error, variance
+    return plan_as(mechanism, final), pilot, final, error, variance
 
 
 def _level_and_error(

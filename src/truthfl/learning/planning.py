@@ -21,10 +21,11 @@ from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import measure_pilot
 from truthfl.learning.report_bound import Bounds, measure_report_bounds
 from truthfl.learning.step_size import StepSearch
+from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_plan import MOST_PAY
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.contract import Contract
-from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_sound
+from truthfl.mechanism.mechanism import Mechanism, PlanInputs, require_collected, require_sound
 from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.setting import Clients, Training
 from truthfl.mechanism.virtual_cost import CostDistribution
@@ -88,11 +89,14 @@ def make_plan(
     cost_distribution, stated   see `PlanInputs`
     """
     if Evidence.SOLO_LOSS in mechanism.needs:
+        require_collected(mechanism)
+        assert issubclass(mechanism, Audition)
         settings = AuditionSettings(loss_value, budget, budget_bounds, margin, confidence, most_pay, test_samples)
         count = len(side.pilot.partition)
         planned = plan_on_pilot(
             side,
             settings,
+            mechanism=mechanism,
             name=name,
             sample_cost=np.broadcast_to(np.asarray(sample_cost, dtype=float), (count,)),
             labeling_cost=np.broadcast_to(np.asarray(labeling_cost, dtype=float), (count,)),

@@ -24,7 +24,6 @@ from truthfl.learning.model import Features, Model
 MOST_CLASSES = 1000
 COMPUTING = ("size", "start", "scores", "gradient")  # methods of a task that computes its model itself
 OWN_STEPS = "local_steps"
-OMITTED = {"omitted": True}  # metadata of a field that is left out of the document while it has its default
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +89,7 @@ class Task(ABC):
     """
 
     classes: tuple[str, ...] = ()
-    several_labels: bool = field(default=False, kw_only=True, metadata=OMITTED)
+    several_labels: bool = field(default=False, kw_only=True)
     revision: ClassVar[int] = 1
     fitted: ClassVar[tuple[str, ...]] = ()
     sources: ClassVar[tuple[str, ...]] = ()
@@ -147,11 +146,8 @@ class Task(ABC):
         raise InputError(f"{type(self).__name__} writes no files; participants bring their own.")
 
     def document(self) -> dict[str, Any]:
-        """All fields as JSON values; newer ones are left out while they have their default."""
-        kept = [
-            one.name for one in fields(self) if not (one.metadata == OMITTED and getattr(self, one.name) == one.default)
-        ]
-        return {name: _as_lists(value) for name, value in asdict(self).items() if name in kept}
+        """All fields as JSON values."""
+        return {name: _as_lists(value) for name, value in asdict(self).items()}
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:

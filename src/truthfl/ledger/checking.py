@@ -11,6 +11,7 @@ from truthfl.ledger.command_checks import admission_faults, command_faults, end_
 from truthfl.ledger.documents import answer_fault, offer_fault
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
+from truthfl.ledger.holds import hold_faults
 from truthfl.ledger.job_receipts import ROW_FIELDS, JobReceipts
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.money import minor_money
@@ -93,7 +94,7 @@ def check_receipt(receipt: Document, entries: Sequence[Entry]) -> str | None:
 
 
 def _faults(view: JobView, entries: Sequence[Entry]) -> Iterator[Fault]:
-    before_rounds = (_openings, command_faults, admission_faults, _offers, _answers, _auditions)
+    before_rounds = (_openings, command_faults, admission_faults, _offers, _answers, _auditions, hold_faults)
     for check_kind in (*before_rounds, round_faults, end_faults, final_faults, test_faults, _settlements):
         yield from _guarded(check_kind(view), view)
     yield from _guarded(_receipts(view, entries), view)
@@ -182,8 +183,8 @@ def _auditions(view: JobView) -> Iterator[Fault]:
     for name, entry in view.auditions.items():
         document, committed = entry.document, view.commitments.get(name)
         has_model = document["model"] is not None
-        if has_model != (document["solo_loss"] is not None) or document["passed"] != (document["reason"] is None):
-            yield fault_at(entry, "it has a model and no loss, or did not pass for no reason")
+        if (document["solo_loss"] is not None and not has_model) or document["passed"] != (document["reason"] is None):
+            yield fault_at(entry, "it has a loss and no model, or did not pass for no reason")
         if has_model and (committed is None or committed.sequence > entry.sequence):
             yield fault_at(entry, "its model was not committed to before")
         if document["level_shift"] != shifts[name]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PAUSE, RESUME, END, REMOVE, EXTEND = "pause", "resume", "end", "remove", "extend"
 INVITE, APPROVE, DISAPPROVE = "invite", "approve", "disapprove"
+ACCEPT, REFUSE = "accept", "refuse"  # a solo model that is held
 OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides those of all commands
     PAUSE: (),
     RESUME: (),
@@ -33,6 +34,8 @@ OWN_FIELDS: Mapping[str, tuple[str, ...]] = {  # by kind: its fields besides tho
     INVITE: ("name", "code_digest", "expires"),
     APPROVE: ("plan",),
     DISAPPROVE: ("plan",),
+    ACCEPT: ("client",),
+    REFUSE: ("client",),
 }
 COMMON_FIELDS = ("kind", "job", "by", "why", "at", "number", "previous")
 FIRST = "0" * 64  # `previous` of the first command

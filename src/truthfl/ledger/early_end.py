@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
-from truthfl.ledger.commands import END, REMOVE, command_fault
+from truthfl.ledger.commands import END, REFUSE, REMOVE, command_fault
+from truthfl.ledger.holds import refusal_of
 
 if TYPE_CHECKING:
     from truthfl.ledger.entry import Entry
@@ -40,17 +41,22 @@ def counted_loss(offer: Offer, test_loss: float, *, ended: bool) -> float:
 
 
 def receipt_commands(offer: Offer, view: JobView, before: int) -> list[Entry]:
-    """The commands that belong in her receipt: the one that ended the job, and the one that removed her.
+    """The commands that belong in her receipt: those that ended the job, removed her, or refused her solo model.
 
     before   the sequence number of her settlement; later commands change nothing
     """
+    refused = refusal_of(view, offer.client.name)
     removals = [
         entry
         for entry, command in view.valid_commands
         if command.kind == REMOVE and command.fields["client"] == offer.client.name and entry.sequence < before
     ]
     end = view.end_command
-    return [*removals[:1], *([end] if end is not None and end.sequence < before else [])]
+    return [
+        *removals[:1],
+        *([] if refused is None else [refused]),
+        *([end] if end is not None and end.sequence < before else []),
+    ]
 
 
 def commands_part(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -81,7 +87,10 @@ def commands_fault(document: Document, offer: Offer) -> str | None:
         if fault is not None:
             return coded("fault.command", "a command in it does not hold: {fault}", fault=english(fault))
         kinds.append(one["document"]["kind"])
-        if kinds[-1] not in (END, REMOVE) or one["document"].get("client", offer.client.name) != offer.client.name:
+        if (
+            kinds[-1] not in (END, REMOVE, REFUSE)
+            or one["document"].get("client", offer.client.name) != offer.client.name
+        ):
             return coded("fault.command_other", "it has a command that does not concern her pay")
     if len(set(kinds)) != len(kinds):
         return coded("fault.commands_twice", "it has two commands of the same kind")

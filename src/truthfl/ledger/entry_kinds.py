@@ -11,6 +11,7 @@ KINDS = (
     "offer",
     "answer",
     "commitment",
+    "hold",
     "audition",
     "start",
     "round",

@@ -110,6 +110,7 @@ class JobReceipts:
             view.entry_of(offer),
             view.answer_to(offer),
             view.commitments.get(name),
+            view.holds.get(name),
             view.auditions.get(name),
             view.finals.get(name),
             view.test,
@@ -125,9 +126,13 @@ def signed_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: P
 
 
 def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:
-    """Her commitment, None if there is none, and the result of her audition, as they stand in the ledger."""
-    commitment_entry = view.commitments.get(offer.client.name)
+    """Her commitment, that her model was held, and the result of her audition, as they stand in the ledger.
+
+    None stands for no commitment, and for a model that was not held.
+    """
+    commitment_entry, held = (kind.get(offer.client.name) for kind in (view.commitments, view.holds))
     return {
         "commitment": None if commitment_entry is None else commitment_entry.document,
+        "held": None if held is None else held.document,
         "result": view.auditions[offer.client.name].document,
     }

@@ -18,7 +18,6 @@ from truthfl.ledger.round_terms import (
     require_sound_loss_by_rounds,
     require_sound_round_terms,
     require_sound_task,
-    without_defaults,
 )
 from truthfl.ledger.tried_lies import field_values
 from truthfl.texts import LONGEST_PAYMENT_NOTE, is_plain
@@ -108,14 +107,11 @@ class JobTerms:
         return self.task is not None and self.task["document"].get("several_labels") is True
 
     def document(self) -> dict[str, Any]:
-        """The terms as JSON values; those of an audition, and newer ones with their default, are omitted."""
+        """The terms as JSON values."""
         lists = {name: list(getattr(self, name)) for name in LISTS}
         lists["report_bounds"] = [list(pair) for pair in self.report_bounds]
         instructions = None if self.instructions is None else self.instructions.document()
-        values = asdict(self) | lists | {"instructions": instructions}
-        if self.recipe is None:
-            del values["recipe"], values["audition_seconds"]
-        return without_defaults(values)
+        return asdict(self) | lists | {"instructions": instructions}
 
 
 def job_terms_from(document: object) -> JobTerms:

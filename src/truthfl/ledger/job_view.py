@@ -13,7 +13,7 @@ from truthfl.ledger.commands import END, Command, valid_commands
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.entry_kinds import KINDS
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
-from truthfl.ledger.round_terms import loss_rise
+from truthfl.ledger.round_terms import list_digest, loss_rise
 from truthfl.ledger.terms import Agreement, Offer, offer_from
 
 
@@ -23,6 +23,7 @@ class JobView:
 
     admissions                          by the digest of the invitation's code
     enrolments, commitments, auditions, finals, settlements, receipts, acknowledgements   by client
+    holds                               of solo models that are known, or too good to be paid unseen; by client
     offers, answers                     by the offer's key, "version/client"
     starts                              of the rounds: one for each time the server began or went on to train
     commands                            of the operator's, in order
@@ -38,6 +39,7 @@ class JobView:
     offers: dict[str, Entry] = field(default_factory=dict)
     answers: dict[str, Entry] = field(default_factory=dict)
     commitments: dict[str, Entry] = field(default_factory=dict)
+    holds: dict[str, Entry] = field(default_factory=dict)
     auditions: dict[str, Entry] = field(default_factory=dict)
     starts: list[Entry] = field(default_factory=list)
     rounds: list[Entry] = field(default_factory=list)
@@ -115,6 +117,13 @@ class JobView:
             asked = frozenset(entry.document["asked"]) if "asked" in entry.document else everybody
             sets.append((entry, asked, frozenset(entry.document["missing"])))
         return sets
+
+    @cached_property
+    def missing_digests(self) -> list[str]:
+        """Of each round: the digest of the list of who is missing, as participants sign it where reports are masked."""
+        offers = () if self.agreement is None else self.agreement.offers
+        index_of = {offer.client.name: offer.client.index for offer in offers}
+        return [list_digest(index_of[name] for name in missing) for _, _, missing in self.round_sets]
 
     @cached_property
     def round_refusals(self) -> dict[tuple[str, int], str]:

@@ -11,6 +11,7 @@ from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.early_end import trained_rounds, was_ended
 from truthfl.ledger.round_record import RoundRecord, rounds_of
+from truthfl.ledger.round_terms import list_digest
 from truthfl.ledger.terms import Offer, offer_from
 
 MOST_NAMED = 5  # rounds in a sentence
@@ -33,7 +34,7 @@ def record_fault(home: Path, document: Document) -> str | None:
             after_end = was_ended(document) and own.round >= trained_rounds(document)
             uncounted.append((own.round + 1, ENDED_BEFORE if after_end else NOT_ASKED))
             continue
-        fault = _round_fault(own, one)
+        fault = _round_fault(own, one, masked=offer.job.masked)
         if fault is not None:
             return fault
         if one["taken"] is not True:
@@ -64,12 +65,19 @@ def unasked_rounds(home: Path, document: Document) -> int:
     return sum(one["round"] not in answered for one in missed)
 
 
-def _round_fault(own: RoundRecord, one: Document) -> str | None:
+def _round_fault(own: RoundRecord, one: Document, *, masked: bool) -> str | None:
     number = own.round + 1
     if own.received != one["previous"]:
         return coded(
             "fault.round_model",
             "round {round} started from another model than the one that your computer received",
+            round=number,
+        )
+    in_sum = masked and one["taken"] is True and "refused" not in one
+    if in_sum and one.get("missing") != list_digest(own.missing):
+        return coded(
+            "fault.round_list",
+            "other people are missing in round {round} than on the list that your computer signed",
             round=number,
         )
     return None

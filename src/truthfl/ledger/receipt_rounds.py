@@ -20,22 +20,25 @@ from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.terms import Offer
 
 FROM_THE_LEDGER = ("round", "previous", "model", "refused")  # fields of a round's entry in a receipt
-FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason"))
+FIELDS = frozenset((*FROM_THE_LEDGER, "taken", "reason", "missing"))
 
 
 def rounds_part(offer: Offer, view: JobView) -> dict[str, Any]:
     """The fields `rounds` and `final` of a receipt.
 
-    rounds   those in which she was asked, each with whether her report was taken, or the reason why not
+    rounds   those in which she was asked, each with whether her report was taken, or the reason why not; of a masked
+             sum the digest of the list of who is missing, which her computer signed
     final    her word on the final model; None if she did not give it
     """
     name = offer.client.name
     rounds = []
-    for entry, asked, missing in view.round_sets:
+    for number, (entry, asked, missing) in enumerate(view.round_sets):
         if name not in asked:
             continue
         one = {field: entry.document[field] for field in FROM_THE_LEDGER if field in entry.document}
         one["taken"] = name not in missing
+        if offer.job.masked and "refused" not in one:
+            one["missing"] = view.missing_digests[number]
         if name in missing:
             one["reason"] = view.round_refusals.get((name, entry.document["round"]), "no reason is recorded")
         rounds.append(one)
@@ -69,6 +72,14 @@ def rounds_fault(document: Document, offer: Offer) -> str | None:
                 number=changed,
             )
     return _model_fault(rounds, tested, trained) or _final_word_fault(document["final"], tested, offer)
+
+
+def had_no_rounds(document: Document, offer: Offer) -> bool:
+    """Whether a receipt says that too few passed the audition for masked rounds, and none took place.
+
+    The operator's word is enough: her computer knows whether it sent a report, and for none the operator has no use.
+    """
+    return offer.job.masked and offer.job.has_audition and document["settlement"]["asked"] == 0
 
 
 def _listed_rounds(document: Document, offer: Offer, trained: int) -> int:

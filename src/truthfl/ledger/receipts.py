@@ -14,9 +14,10 @@ from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, offer_fault
 from truthfl.ledger.early_end import commands_fault, counted_loss, was_ended
 from truthfl.ledger.entry import payload_digest
+from truthfl.ledger.holds import receipt_hold_fault
 from truthfl.ledger.money import minor_money
 from truthfl.ledger.receipt_proof import links_fault
-from truthfl.ledger.receipt_rounds import rounds_fault
+from truthfl.ledger.receipt_rounds import had_no_rounds, rounds_fault
 from truthfl.ledger.settlement import settled_for, settlement_document
 from truthfl.ledger.signing import signed_by
 from truthfl.ledger.solo_evidence import SoloEvidence
@@ -48,6 +49,7 @@ ENTRY_NAMES = {
     "audition": coded("entry.audition", "audition"),
     "final": coded("entry.final", "final"),
     "command": coded("entry.command", "command"),
+    "hold": coded("entry.hold", "held model"),
 }
 
 
@@ -87,6 +89,7 @@ def _fault(receipt: Document) -> str | None:
             "test set, number of draws and secret are not those the server committed itself to in the offer",
         )
     asked, stopped = settlement["asked"], settlement.get("passed") is False
+    stopped = stopped or had_no_rounds(document, offer)
     expected = 0 if stopped else offer.job.rounds if offer.client.participation == 1 else asked
     if (settlement["client"], asked) != (offer.client.name, expected):
         return coded("fault.settlement", "its settlement is for other rounds or another client than the offer")
@@ -95,7 +98,7 @@ def _fault(receipt: Document) -> str | None:
         return fault
     evidence = None
     if offer.job.has_audition:
-        fault = _audition_fault(document["audition"], settlement, offer)
+        fault = receipt_hold_fault(document, offer) or _audition_fault(document["audition"], settlement, offer)
         if fault is not None:
             return fault
         result = document["audition"]["result"]
@@ -148,6 +151,8 @@ def _documents_fault(document: Document, offer: Offer) -> str | None:
         committed, result = document["audition"]["commitment"], document["audition"]["result"]
         expected += [("commitment", offer.client.name, committed)] if committed is not None else []
         expected += [("audition", offer.client.name, result)]
+        held = document["audition"]["held"]
+        expected += [("hold", offer.client.name, held)] if held is not None else []
     if document["final"] is not None:
         expected.append(("final", offer.client.name, document["final"]))
     expected += [("command", key, command) for key, command in document.get("commands", {}).items()]

@@ -1,13 +1,11 @@
 """What a participant's node received and sent in each round of an offer: one line of JSON per report, in her folder.
 
 The file is locked while a report is made, so that of two messages at once the second sees what the first left. A
-process leaves it open for the next round, and reads it again only if it has changed. Imports `model_slots`, `errors`
-and `files`.
+process leaves it open for the next round, and reads it again only if it has changed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import PRIVATE_FILE_MODE, make_folder, wait_for_disk, wait_for_name
+from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, unlock_handle, wait_for_disk, wait_for_name
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
@@ -134,7 +132,7 @@ def open_rounds(home: Path, offer_hash: str) -> Iterator[RoundFile]:
     try:
         yield rounds
     finally:
-        fcntl.flock(rounds.handle, fcntl.LOCK_UN)
+        unlock_handle(rounds.handle)
         _put_aside(rounds)
 
 
@@ -145,7 +143,7 @@ def _locked(path: str) -> RoundFile:
             rounds = _aside.pop(path, None)
         try:
             rounds = rounds or _opened(path)
-            fcntl.flock(rounds.handle, fcntl.LOCK_EX)
+            lock_handle(rounds.handle)
             if rounds.is_current():
                 return rounds
             rounds.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from itertools import pairwise
-from typing import Any
 
 from truthfl.errors import InputError
 
@@ -18,23 +18,6 @@ LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
 MOST_BOUNDS = 100  # in a table of bounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
-DEFAULTS: Mapping[str, object] = {
-    "report_bounds": [],
-    "aggregation": MEAN,
-    "masked": False,
-    "least_participation": 1.0,
-    "rescales": False,
-    "loss_by_rounds": [],
-    "task": None,
-    "instructions": None,
-    "picture_fit": "",
-    "payment_note": "",
-}
-
-
-def without_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a job's terms without those that have their default."""
-    return {name: value for name, value in values.items() if name not in DEFAULTS or value != DEFAULTS[name]}
 
 
 def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> float:
@@ -66,6 +49,11 @@ def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
         return float(values[-1])
     share = (changed - places[after - 1]) / (places[after] - places[after - 1])
     return float((1.0 - share) * values[after - 1] + share * values[after])
+
+
+def list_digest(missing: Iterable[int]) -> str:
+    """The digest of a list of who is missing, by index, as receipts have it."""
+    return sha256(",".join(map(str, sorted(missing))).encode()).hexdigest()
 
 
 def _are_bounds(bounds: object) -> bool:

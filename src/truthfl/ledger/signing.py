@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from truthfl.errors import InputError
-from truthfl.files import write_file
+from truthfl.files import keep_out_of_git, write_file
 from truthfl.ledger.canonical import Document, canonical_bytes
 
 PrivateKey = ec.EllipticCurvePrivateKey
@@ -51,12 +51,13 @@ def public_line(key: PrivateKey) -> str:
 def write_key(key: PrivateKey, path: Path, comment: str = "") -> None:
     """Write the private key to `path`, readable by its owner only, and the public key to `path`.pub.
 
-    An existing key is not replaced: that is an error.
+    An existing key is not replaced: that is an error. Git leaves out the key's folder from then on.
     """
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     if not write_file(path, private, private=True, keep_existing=True):
         raise InputError(f"{path} exists already, and a key is not replaced; name another file.")
     write_file(Path(f"{path}.pub"), f"{public_line(key)} {comment}".strip() + "\n")
+    keep_out_of_git(path.parent)
 
 
 def read_key(path: Path) -> PrivateKey:

@@ -76,6 +76,11 @@ def passes(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
     return bool(audition_of(offer).passes(_solo_observation(solo_loss, level_shift))[0])
 
 
+def is_too_good(offer: Offer, solo_loss: float | None, level_shift: float) -> bool:
+    """Whether the operator looks at a solo model with this loss before it is paid."""
+    return bool(audition_of(offer).too_good(_solo_observation(solo_loss, level_shift))[0])
+
+
 def expected_solo_loss(offer: Offer, level_shift: float) -> float:
     """The solo loss that is expected of her, given those of the others."""
     return float(audition_of(offer).expected_solo_loss(_solo_observation(None, level_shift))[0])

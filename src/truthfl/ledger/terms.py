@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from truthfl.mechanism.checks import FloatArray, IntArray
     from truthfl.mechanism.mechanism import Mechanism
 
-FORMAT = 4
+FORMAT = 1
 MOST_LIES = 100  # in an offer
 
 
@@ -80,10 +80,6 @@ class Offer:
         if self.original is not None:
             return dict(self.original)
         client = asdict(self.client) | {"lies": [asdict(lie) for lie in self.client.lies]}
-        if self.job.recipe is None:
-            del client["audition_cost"]
-        if not self.client.stated:
-            del client["stated"]
         return {"kind": "offer", "format": FORMAT, "job": self.job.document(), "client": client}
 
     def envelope(self) -> dict[str, Any]:

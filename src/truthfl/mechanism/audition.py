@@ -1,14 +1,13 @@
 """The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
 
-docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `mechanism`, `observation` and `checks`; planned by
-`audition_plan`.
+docs/mechanism.md, section 8. A contract of one's own that pays by solo models derives from it (section 7).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +36,15 @@ NEVER_NEGATIVE = (
 class Audition(Mechanism):
     """The terms, announced to every client before she starts.
 
+    A contract that derives from it may pay otherwise by its own `label_pay` and `computing_pay`, choose other terms in
+    `plan`, and let others pass; what is asked first, and how solo models are tested, stays.
+
     batch_size      D'_i    assigned batch size
     labels          n'_i    number of samples to label
     solo_level      φ(n'_i) expected test loss of the model that she trains alone
     solo_spread             standard deviation of that loss between honest clients
-    gate                    she takes part in the joint training if her solo loss is at most this above its level
+    gate                    she takes part in the joint training if her solo loss is at most this above its level; the
+                            operator decides on who is more than this below it
     label_slope     Φ^L_i   money she loses per unit of solo loss
     label_base              label pay at the expected solo loss: cost of labels and audition, and a margin
     label_cap               most label pay
@@ -70,7 +73,9 @@ class Audition(Mechanism):
         "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
         "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
         "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
-        "never negative."
+        "never negative. Who sends a model that is nearly the joint model of an earlier job of the same task is not "
+        "paid. A model whose loss is more than the gate below its level is shown to the operator, who may refuse it by "
+        "a signed command within audition_seconds; then it is not paid either."
     )
 
     batch_size: FloatArray
@@ -88,13 +93,19 @@ class Audition(Mechanism):
     joint_curve: FloatArray
     total_labels: FloatArray
     audition_pay: FloatArray
-    name: str = "audition"
 
     @classmethod
-    def plan(cls, inputs: PlanInputs) -> Audition:
+    def plan(cls, inputs: PlanInputs) -> Self:
         from truthfl.mechanism.audition_plan import plan_audition
 
-        return plan_audition(inputs).contract
+        usual = plan_audition(inputs).contract
+        if isinstance(usual, cls):
+            return usual
+        own = {field.name for field in fields(cls)} - {field.name for field in fields(usual)}
+        if own:
+            names = ", ".join(sorted(own))
+            raise InputError(f"the contract {cls.kind!r} has terms of its own, {names}; its plan must set them.")
+        return cls(**{field.name: getattr(usual, field.name) for field in fields(usual)})
 
     def expected_solo_loss(self, observation: Observation) -> FloatArray:
         """φ(n'_i) + shift: the solo loss that is expected of her, given those of the others."""
@@ -117,13 +128,22 @@ class Audition(Mechanism):
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.gate)
 
-    def label_pay(self, observation: Observation) -> FloatArray:
-        """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one."""
-        return self._label_pay(observation, self.passes(observation))
+    def too_good(self, observation: Observation) -> NDArray[np.bool_]:
+        """Whether her solo model is so much better than expected that the operator looks at it before it is paid."""
+        if observation.solo_loss is None:
+            return np.zeros(np.shape(self.gate), dtype=bool)
+        below = self.expected_solo_loss(observation) - np.asarray(observation.solo_loss, dtype=float)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(below > self.gate)
 
-    def _label_pay(self, observation: Observation, passed: NDArray[np.bool_]) -> FloatArray:
+    def label_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
+        """Pay for labels; 0 without a solo loss (NaN). A solo loss of None stands for the expected one.
+
+        passed  what `passes` says, if it was asked already
+        """
         if observation.solo_loss is None:
             return np.clip(self.label_base, 0.0, self.label_cap)
+        passed = self.passes(observation) if passed is None else passed
         solo = np.asarray(observation.solo_loss, dtype=float)
         amount = self.label_base + self.label_slope * (self.expected_solo_loss(observation) - solo)
         amount = amount - np.where(passed, 0.0, self.audition_pay)
@@ -135,11 +155,9 @@ class Audition(Mechanism):
         expected = self.joint_constant + self.joint_curve / np.maximum(np.asarray(present, dtype=float), 1.0)
         return np.asarray(expected + observation.loss_rise)
 
-    def computing_pay(self, observation: Observation) -> FloatArray:
+    def computing_pay(self, observation: Observation, passed: NDArray[np.bool_] | None = None) -> FloatArray:
         """Pay for computing; 0 for those who did not pass."""
-        return self._computing_pay(observation, self.passes(observation))
-
-    def _computing_pay(self, observation: Observation, passed: NDArray[np.bool_]) -> FloatArray:
+        passed = self.passes(observation) if passed is None else passed
         loss = np.asarray(observation.test_loss, dtype=float)
         amount = self.joint_base + self.joint_slope * (self.expected_joint_loss(observation) - loss)
         paid = delivered_share(np.clip(amount, 0.0, self.joint_cap), observation)
@@ -157,7 +175,7 @@ class Audition(Mechanism):
 
     def _pay(self, observation: Observation) -> FloatArray:
         passed = self.passes(observation)
-        return self._label_pay(observation, passed) + self._computing_pay(observation, passed)
+        return self.label_pay(observation, passed) + self.computing_pay(observation, passed)
 
     def require_sound_terms(self) -> None:
         """Raise `InputError` unless all terms are finite, caps are not below pay, and what counts is not negative."""
@@ -196,7 +214,8 @@ class Audition(Mechanism):
             f"For computing: about {money(float(self.joint_base[0]))}, if the model that all train together turns out "
             "as expected of those who take part. What others do badly is not taken from your label pay.",
             f"You never owe anything, and the most you can be paid is {money(cap)}. A model that is as bad as that of "
-            "one honest participant in 10,000 is stopped: its labels would harm the joint model.",
+            "one honest participant in 10,000 is stopped: its labels would harm the joint model. One that is better by "
+            "as much is shown to the operator, who may refuse it; and an earlier job’s joint model is not paid.",
         ]
 
     def calculation(self, observation: Observation) -> list[CalculationStep]:

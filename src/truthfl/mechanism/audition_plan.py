@@ -74,7 +74,7 @@ class AuditionPlan:
     """The contract and how it came about.
 
     labels     n'_i
-    unproven   (N,) whether not computing would gain her more than is tolerated
+    unproven   (N,) whether not computing would gain her more than is tolerated; not known of contracts of one's own
     """
 
     contract: Audition
@@ -203,6 +203,24 @@ def plan_audition(inputs: PlanInputs) -> AuditionPlan:
     return AuditionPlan(
         audition_contract(inputs, chosen.labels, chosen.batches, choices.terms), chosen.labels, chosen.unproven
     )
+
+
+def plan_as(mechanism: type[Audition], inputs: PlanInputs) -> AuditionPlan:
+    """The plan of a contract that may be one's own: it may ask for other labels and batches, and has other terms."""
+    usual = plan_audition(inputs)
+    if mechanism is Audition:
+        return usual
+    contract = mechanism.plan(inputs)
+    labels, most = np.asarray(contract.labels, dtype=float), inputs.clients.dataset_size
+    if (
+        labels.shape != usual.labels.shape
+        or not ((labels >= 1) & (labels == np.floor(labels)) & (labels <= most)).all()
+    ):
+        raise InputError(
+            f"mechanism {mechanism.kind!r} plans labels that are not one whole number for each of {len(most)} clients, "
+            "from 1 to her samples."
+        )
+    return AuditionPlan(contract, labels, np.zeros_like(usual.unproven))
 
 
 def _within_budget(choices: _Choices, budget: float) -> _Choice:

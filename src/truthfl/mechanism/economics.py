@@ -42,6 +42,7 @@ class PlanEconomics:
                          to that of the others; None if not known
     warn_pay_over_cost, warn_pay_over_worth
                          multiples of cost and of worth above which expected pay is warned of
+    places               with how many decimal places amounts are shown
     """
 
     clients: int
@@ -55,6 +56,7 @@ class PlanEconomics:
     paid_over_own_worth: int | None
     warn_pay_over_cost: float
     warn_pay_over_worth: float
+    places: int
 
     @property
     def pay_over_cost(self) -> float:
@@ -69,16 +71,16 @@ class PlanEconomics:
             if self.untrained_loss is None
             else f" (a model that nobody trained has a loss of {self.untrained_loss:.4f})"
         )
-        worth = "" if self.worth is None else f"is worth {self.worth:,.2f} to you{start} and "
-        return f"All work together {worth}costs {self.cost:,.2f}"
+        worth = "" if self.worth is None else f"is worth {self._money(self.worth)} to you{start} and "
+        return f"All work together {worth}costs {self._money(self.cost)}"
 
     @property
     def sentence(self) -> str:
         """What all work is worth, costs and pays, in words."""
-        sentence = f"{self.worth_and_cost}; expected pay is {self.expected_pay:,.2f}"
+        sentence = f"{self.worth_and_cost}; expected pay is {self._money(self.expected_pay)}"
         if self.most_pay is None:
             return f"{sentence}."
-        most = f"{self.most_pay:,.2f}"
+        most = self._money(self.most_pay)
         return f"{sentence}, at most {most}." if self.has_cap else f"{sentence}, for a loss of 0 it would be {most}."
 
     @property
@@ -91,9 +93,10 @@ class PlanEconomics:
                 f"{self.warn_pay_over_cost:g}. Compare other contracts, and fewer clients."
             )
         if self.worth is not None and self.expected_pay > self.warn_pay_over_worth * self.worth:
+            times = _times(self.warn_pay_over_worth)
             found.append(
-                f"Beware: expected pay, {self.expected_pay:,.2f}, is more than {_times(self.warn_pay_over_worth)}what "
-                f"all work together is worth to you, {self.worth:,.2f} (warn_pay_over_worth)."
+                f"Beware: expected pay, {self._money(self.expected_pay)}, is more than {times}what "
+                f"all work together is worth to you, {self._money(self.worth)} (warn_pay_over_worth)."
             )
         return found
 
@@ -106,6 +109,9 @@ class PlanEconomics:
             f"{self.paid_over_own_worth} of {self.clients} are paid more than {_times(self.warn_pay_over_worth)}"
             "what their own work adds to that of the others; a higher loss_value, or fewer clients, would change that."
         ]
+
+    def _money(self, amount: float) -> str:
+        return f"{amount:,.{self.places}f}"
 
     def document(self) -> dict[str, Any]:
         """All fields and the warnings as JSON values."""
@@ -122,6 +128,7 @@ def plan_economics(
     worth: float | None = None,
     untrained_loss: float | None = None,
     factors: WarnFactors | None = None,
+    places: int = 2,
 ) -> PlanEconomics:
     """The sums of arrays over clients; `own_worth` is what each one's work adds to that of the others."""
     limits = WarnFactors() if factors is None else factors
@@ -140,6 +147,7 @@ def plan_economics(
         else int(np.count_nonzero(expected_pay > limits.over_worth * own_worth)),
         warn_pay_over_cost=limits.over_cost,
         warn_pay_over_worth=limits.over_worth,
+        places=places,
     )
 
 

@@ -245,11 +245,28 @@ def require_sound(mechanism: Mechanism, clients: Clients, expected_loss: float) 
 
 
 def require_collected(mechanism: type[Mechanism]) -> None:
-    """Raise `InputError` unless jobs collect all evidence that this mechanism needs."""
+    """Raise `InputError` unless jobs collect all evidence that this mechanism needs.
+
+    Solo models are made and tested by the terms of an audition, so that who pays by them derives from `Audition`.
+    """
+    from truthfl.mechanism.audition import Audition
+
     missing = mechanism.needs - COLLECTED_BY_JOBS
     if missing:
         what = " and ".join(sorted(evidence.value for evidence in missing))
         raise InputError(
             f"the contract {mechanism.kind!r} pays by {what}, which a job does not collect; it can be verified "
             "(truthfl verify), but not run."
+        )
+    if Evidence.SOLO_LOSS not in mechanism.needs:
+        return
+    if not issubclass(mechanism, Audition):
+        raise InputError(
+            f"the contract {mechanism.kind!r} pays by solo models and does not derive from Audition, whose terms say "
+            "how they are made and tested: derive it from Audition, or pay by other evidence."
+        )
+    if mechanism.pay is not Audition.pay:
+        raise InputError(
+            f"the contract {mechanism.kind!r} has a pay of its own; pay is label_pay + computing_pay, which receipts "
+            "show one by one: change these."
         )

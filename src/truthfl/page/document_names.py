@@ -11,7 +11,6 @@ NO_DOCUMENTS: dict[str, Any] = {
     "answer": None,
     "receipt": None,
     "news": None,
-    "news_about": "",
     "job": None,
 }
 

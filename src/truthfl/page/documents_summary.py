@@ -32,7 +32,7 @@ def documents_summary(home: Path) -> dict[str, Any]:
             summary["job"] = job_view(home, offer)
         news = news_in_force(home, summary["job"])
         if news is not None:
-            summary |= {"news": str(news.sentence), "news_about": news.about, "news_message": _message(news.sentence)}
+            summary |= {"news": str(news.sentence), "news_message": _message(news.sentence)}
         summary["receipt"] = _newest_receipt(home, state)
     except READ_ERRORS as error:
         summary["trouble"] = error_sentence(error)

@@ -102,6 +102,7 @@ def news_in_force(home: Path, job: dict[str, Any] | None) -> News | None:
         "paused": job is not None and not job["paused"] and stage != "accepted",
         "resumed": age > RESUMED_SECONDS,
         "extended": age > EXTENDED_SECONDS or (job is not None and job["left"] is None and stage != "accepted"),
+        "held": stage in ("rounds", "final"),
         "late labels": stage in ("rounds", "final"),
     }.get(news.about, news.over and news.at > 0 and age > OVER_SECONDS)
     return None if over or (news.at > 0 and max(receipts, default=0.0) > news.at) else news

@@ -48,7 +48,7 @@ def open_page(
     """Serve the page until the context ends.
 
     home             the participant's folder, with her documents and labels.db
-    classes          names of the classes, if there is no offer
+    classes          names of the classes, if there is no offer; none if it has to say them
     key              signs answers to offers
     existing_labels  labels in the sample file itself, indices or names of classes; they are shown, and not changed
     instructions     about the classes, if there is no offer; their examples are in the folder

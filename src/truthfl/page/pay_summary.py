@@ -1,6 +1,6 @@
 """An offer's pay in plain amounts: what is sure, likely and the most, per sample and per hour of labeling.
 
-Imports `offer_outlook` and the ledger's `terms`; NumPy when needed.
+Imports NumPy when needed.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from truthfl.instructions import SECONDS_A_LABEL
 from truthfl.ledger.terms import Offer
 from truthfl.page.offer_outlook import Spread
 
-ASSUMED_PACE = 3.0  # seconds for one label, of somebody of whom none is known
 LIKELY_DEVIATIONS = 1.96  # 19 of 20 values of a normal distribution are within so many
 
 
@@ -47,7 +47,7 @@ def pay_summary(offer: Offer, spread: Spread, pace: float | None) -> PaySummary:
     with np.errstate(all="ignore"):
         most = float(offer.mechanism.pay_range(0.0, spread.worst_loss)[1][0])
     around = LIKELY_DEVIATIONS * spread.deviation
-    samples, seconds = offer.client.samples, ASSUMED_PACE if pace is None else pace
+    samples, seconds = offer.client.samples, SECONDS_A_LABEL if pace is None else pace
     return PaySummary(
         per_sample=spread.expected / samples,
         least=spread.worst,

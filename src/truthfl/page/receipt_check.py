@@ -11,6 +11,7 @@ from typing import Any
 from truthfl.coded_text import coded
 from truthfl.ledger import participant_folder
 from truthfl.ledger.own_record import record_fault
+from truthfl.ledger.receipt_rounds import had_no_rounds
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.terms import offer_from
 from truthfl.page.numbers import overflow_allowed
@@ -55,7 +56,7 @@ def asked_rounds_fault(receipt: dict[str, Any]) -> str | None:
     """Whether the receipt counts other rounds than those that the job's seed draws for the participant."""
     offer, asked = offer_from(receipt["document"]["offer"]), receipt["document"]["settlement"]["asked"]
     job, client = offer.job, offer.client
-    if client.participation == 1:
+    if client.participation == 1 or had_no_rounds(receipt["document"], offer):
         return None
     if receipt["document"]["settlement"].get("passed") is False:
         if asked == 0:

@@ -1,15 +1,13 @@
 """State of the labeling: samples, classes, number of samples to label, decisions.
 
-Classes, number and instructions come from the newest offer unless it was declined. An `edition` identifies one list of
-samples with one list of classes; a request with another edition gets a `StaleError`. Imports `catalogue`,
-`coded_text`, `document_names`, `requests`, `shortcuts`, `shown_text`, `samples`, `instructions`,
-`learning.class_sets`; `document_views` if there is an offer.
+Classes, number and instructions come from the newest offer unless it was declined. Until it comes there may be no
+classes, and nothing to label. An `edition` identifies one list of samples with one list of classes; a request with
+another edition gets a `StaleError`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
@@ -42,6 +40,7 @@ ExistingLabels = Sequence[int] | Sequence[str] | Sequence[list[int]]
 class Assignment(NamedTuple):
     """Which classes there are and how much to label.
 
+    classes     none while they are not known
     requested   number of samples; None for all
     accepted    whether the offer was accepted
     several     whether a sample may have several classes
@@ -81,6 +80,7 @@ class Work:
         self.classes = tuple(classes)
         self.position = {sample.id: position for position, sample in enumerate(source.samples)}
         self.unreadable: dict[int, str] = {}
+        self._unopened: set[int] = set()  # those of them whose file could not be opened, which may change
         self._ids_digest = sha256("\n".join(source.ids).encode()).hexdigest()
         self._cached: tuple[object, Assignment] | None = None
 
@@ -115,6 +115,7 @@ class Work:
     def state(self) -> dict[str, Any]:
         """All values that the page needs when it is loaded."""
         assignment, states = self.assignment(), self._states_by_position()
+        self._forget_mended()
         skipped = [(state.skipped, at) for at, state in states.items() if state.skipped is not None]
         keys = zip(assignment.classes, keys_of(assignment.classes), strict=True)
         return {
@@ -131,7 +132,7 @@ class Work:
             "skipped": [at for _, at in sorted(skipped)],
             "flagged": [at for at, state in states.items() if state.flagged],
             "unreadable": {str(at): shown(reason) for at, reason in self.unreadable.copy().items()},
-            "other_classes": _other_classes(states.values(), assignment),
+            "other_classes": _other_classes(states, assignment),
             "problems": [shown(problem.reason) for problem in self.source.problems],
             "pauses": self._pauses(),
         }
@@ -186,7 +187,22 @@ class Work:
             return self.shown.get(position, form)
         except UnreadableError as error:
             self.unreadable[position] = sentence_of(error)
+            if not self._opens(position):
+                self._unopened.add(position)
             raise
+
+    def _forget_mended(self) -> None:
+        """Pass no sample over any more whose file is there again; one that opens and is broken stays so."""
+        for position in [one for one in self._unopened.copy() if self._opens(one)]:
+            self._unopened.discard(position)
+            self.unreadable.pop(position, None)
+
+    def _opens(self, position: int) -> bool:
+        try:
+            self.source.file(position).close()
+        except UnreadableError:
+            return False
+        return True
 
     def decide(self, request: DecisionRequest) -> dict[str, Any]:
         """Store a decision, on the disk when this returns; return the sample's new state.
@@ -286,11 +302,14 @@ def _existing_numbers(label: Numbers | str, assignment: Assignment) -> Numbers:
     return [label] if assignment.several and isinstance(label, int) else label
 
 
-def _other_classes(states: Iterable[LabelState], assignment: Assignment) -> dict[str, int]:
-    """By label that is not of the present classes: how many there are of it; they are kept."""
+def _other_classes(states: Mapping[int, LabelState], assignment: Assignment) -> dict[str, list[int]]:
+    """By label that is not of the present classes: the positions of the samples that have it; they are kept."""
     known, several = set(assignment.classes), assignment.several
-    labels = [state.label for state in states if state.label is not None]
-    return dict(Counter(label for label in labels if not are_known(label, known, several=several)))
+    found: dict[str, list[int]] = {}
+    for at, state in states.items() if known else ():
+        if state.label is not None and not are_known(state.label, known, several=several):
+            found.setdefault(state.label, []).append(at)
+    return found
 
 
 def _agreement(assignment: Assignment, seen: Mapping[str, Numbers | None]) -> Agrees:

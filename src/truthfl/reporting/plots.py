@@ -1,7 +1,7 @@
 """Plots of figures: PNG and SVG on white for files, and one SVG per panel in the colours of an HTML page.
 
 Matplotlib is imported when the first plot is drawn, and used without pyplot, so there is no global state and no display
-is needed. Imports `figure`.
+is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-# colour, line style, marker; the colours of Okabe and Ito that are visible on white and on black
+INK = "#123457"  # placeholder that is replaced by the page's text colour
+# colour, line style, marker; the colours of Okabe and Ito that are visible on white and on black, and that of text
 STYLES = (
     ("#0072B2", "-", "o"),
     ("#D55E00", "--", "s"),
@@ -29,9 +30,8 @@ STYLES = (
     ("#E69F00", (0, (5, 1, 1, 1, 1, 1)), "v"),
     ("#56B4E9", (0, (1, 1)), "P"),
     ("#7F7F7F", (0, (3, 1, 1, 1)), "X"),
-    ("#000000", (0, (2, 2)), "*"),
+    (INK, (0, (2, 2)), "*"),
 )
-INK = "#123457"  # placeholder that is replaced by the page's text colour; no line has it
 PANEL_SIZE = (4.9, 4.3)  # inches
 DPI = 150
 MAX_MARKERS, MAX_TICKS = 12, 12
@@ -59,6 +59,11 @@ def panel_svg(panel: Panel, prefix: str) -> str:
     return page_svg(_drawn((panel,), INK), prefix)
 
 
+def styles(ink: str) -> list[tuple[str, Any, str]]:
+    """`STYLES` in a picture whose text has this colour."""
+    return [(ink if colour == INK else colour, dashes, marker) for colour, dashes, marker in STYLES]
+
+
 def page_svg(canvas: Canvas, prefix: str) -> str:
     """SVG for an HTML page of a Matplotlib figure that was drawn in `INK`."""
     text = _svg(canvas, facecolor="none", text_as_text=True)
@@ -73,7 +78,7 @@ def _drawn(panels: Sequence[Panel], ink: str) -> Canvas:
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewCanvas
 
-    with mpl.rc_context(_settings(ink)):
+    with mpl.rc_context(plot_settings(ink)):
         canvas = NewCanvas(figsize=(PANEL_SIZE[0] * len(panels), PANEL_SIZE[1]), layout="constrained")
         for axes, panel in zip(np.ravel(canvas.subplots(1, len(panels))), panels, strict=True):
             _draw(axes, panel, ink)
@@ -89,7 +94,8 @@ def _svg(canvas: Canvas, *, facecolor: str, text_as_text: bool) -> str:
     return out.getvalue()
 
 
-def _settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
+def plot_settings(ink: str) -> Any:  # Any, since matplotlib's stubs require literal keys
+    """Matplotlib's settings of a picture whose text and axes have this colour, on the page's ground."""
     coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     return dict.fromkeys(coloured, ink) | {
         "axes.titlecolor": ink,
@@ -107,7 +113,7 @@ def _draw(axes: Axes, panel: Panel, ink: str) -> None:
         axes.axhline(panel.level, color=ink, linewidth=0.8)
     if panel.mark_x is not None:
         axes.axvline(panel.mark_x, color=ink, linewidth=0.8, linestyle=(0, (2, 3)))
-    for line, style in zip(panel.series, cycle(STYLES), strict=False):
+    for line, style in zip(panel.series, cycle(styles(ink)), strict=False):
         _draw_line(axes, line, *style)
     axes.set_title(panel.title, loc="left")
     axes.set_xlabel(panel.x_label)

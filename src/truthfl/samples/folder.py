@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from truthfl.coded_text import CodedText, coded, decimal, english, sentence_of
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import write_file
+from truthfl.files import make_private_folder, write_file
 from truthfl.samples.formats import (
     HEIC,
     MAX_BYTES,
@@ -57,7 +57,7 @@ class KnownFiles:
     """
 
     def __init__(self, home: Path | None) -> None:
-        self._file = None if home is None else home / KNOWN_FILES
+        self._home, self._file = home, None if home is None else home / KNOWN_FILES
         self._kept = _read_known(self._file)
         self._ids, self._used = dict(self._kept), dict[str, str]()
 
@@ -76,8 +76,9 @@ class KnownFiles:
 
     def keep(self) -> None:
         """Write those that were asked for since this was made; without the file they are computed again."""
-        if self._file is not None and self._used != self._kept:
+        if self._home is not None and self._file is not None and self._used != self._kept:
             with suppress(ServiceError):
+                make_private_folder(self._home)
                 write_file(self._file, json.dumps(self._used), private=True, sync=False)
 
 

@@ -1,7 +1,4 @@
-"""Tables of the label file: made in a new file, and brought up to date in an older one. Imports `errors`.
-
-Version 1 had no `step`; its rows are kept as they are.
-"""
+"""Tables of the label file."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from pathlib import Path
 
 from truthfl.errors import InputError
 
-VERSION = 2
+VERSION = 2  # SQLite keeps it in the file
 
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS decisions (
@@ -40,41 +37,21 @@ CREATE VIEW IF NOT EXISTS labels AS
 PRAGMA user_version = {VERSION};
 """
 
-FROM_VERSION_1 = f"""
-ALTER TABLE decisions ADD COLUMN step TEXT;
-CREATE INDEX decisions_of_step ON decisions (step) WHERE step IS NOT NULL;
-PRAGMA user_version = {VERSION};
-"""
-
 
 def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Make the tables if there are none, or add what an older version lacks; `path` is the file's, for messages."""
-    if _version(database, path) == 0:
+    """Make the tables if there are none; `path` is the file's, for messages."""
+    if _is_new(database, path):
         database.execute("PRAGMA journal_mode = WAL")
         database.executescript(f"BEGIN IMMEDIATE; {SCHEMA} COMMIT;")
     database.execute("PRAGMA synchronous = FULL")
-    if _version(database, path) == 1:
-        _add_steps(database)
 
 
-def _add_steps(database: sqlite3.Connection) -> None:
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        if database.execute("PRAGMA user_version").fetchone()[0] == 1:  # unless another process was first
-            for statement in FROM_VERSION_1.strip().split("\n"):
-                database.execute(statement)
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")
-
-
-def _version(database: sqlite3.Connection, path: Path) -> int:
-    """The file's version, 0 without tables; in one transaction, since another process may be creating them."""
+def _is_new(database: sqlite3.Connection, path: Path) -> bool:
+    """Whether there are no tables; looked up in one transaction, since another process may be creating them."""
     database.execute("BEGIN IMMEDIATE")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     database.execute("ROLLBACK")
-    if not 0 <= version <= VERSION or (version == 0 and tables):
-        raise InputError(f"{path} is another program's file, or a newer version's; name another folder.")
-    return int(version)
+    if version not in (0, VERSION) or (version == 0 and tables):
+        raise InputError(f"{path} is another program's file, or another version's; name another folder.")
+    return not tables

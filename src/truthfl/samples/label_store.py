@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from truthfl.errors import InputError, ServiceError
-from truthfl.files import create_private_file
+from truthfl.files import create_private_file, make_private_folder
 from truthfl.samples.label_schema import prepare
 from truthfl.samples.label_state import UNTOUCHED, LabelState, Row, label_state, label_states
 
@@ -77,8 +77,8 @@ class LabelStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        make_private_folder(path.parent)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             create_private_file(path)
             self._database = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=32

@@ -2,7 +2,7 @@
 
 from importlib import import_module
 
-PLACES = ("reports", "descriptions", "operator", "diaries")
+PLACES = ("reports", "auditions", "descriptions", "operator", "masks", "diaries", "nodes")
 
 
 def changes_of(name):

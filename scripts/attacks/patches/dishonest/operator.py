@@ -35,47 +35,59 @@ def unsigned_first(module):
 def strange_rounds(module):
     """All are asked for round 10**6, from the first model again, and from a model far away; each time with the code.
 
-    Ben's report of one round is kept back, as if he had dropped out, and unmasked with the keys that the others tell.
+    Ben's report of one round is kept back, as if he had dropped out, and the masks that the others tell are taken off.
     """
-    masked = module.MaskedRounds
-    make, take, total, stolen = masked.messages, masked.take, masked.total, {}
+    collected, opened, take, stolen = module._collected, module._opened, module.Sum.take, {}
 
-    def messages(self, groups, params, call):
-        first = self.__dict__.setdefault("first_model", params)
-        wanted = {
-            SAME_MODEL_ROUND: (
-                ("round-a-million", params, replace(call, round=MILLION)),
-                ("round-zero-model", first, call),
-            ),
-            FAR_MODEL_ROUND: (("round-far", params + FAR, call),),
-        }
-        for attack, model, other in wanted.get(call.round, ()):
-            asked = make(self, groups, model, other)
-            for _, reply in self.roster.ask(asked, timeout=self.seconds):
-                note(attack=attack, reply=words_of(reply))
-        return make(self, groups, params, call)
+    def ask(attack, masked, params, call, offers):
+        arrays = module.model_record(params)
+        digest, keys = module.array_bytes_digest(arrays), masked.code_keys
+        messages = [
+            module.coded_training_message(
+                keys[offer.client.name],
+                masked.roster.node_of[offer.client.name],
+                arrays,
+                digest,
+                call.fields(offer) | {"absent": []},
+            )
+            for offer in offers
+        ]
+        for _, reply in masked.roster.ask(messages, timeout=masked.seconds):
+            note(attack=attack, reply=words_of(reply))
 
-    def take_or_steal(self, group, offer, reply, call, size):
-        reason, index, name = take(self, group, offer, reply, call, size), offer.client.index, offer.client.name
-        if reason is None and call.round == 0:
-            keep_array(f"masked-{name}", group.reports[index])
-        if reason is None and call.round == STOLEN_ROUND and name == STRUCK:
-            stolen[index] = group.reports.pop(index)
+    def collect(masked, params, call, offers):
+        first = masked.__dict__.setdefault("first_model", params)
+        masked.send_terms(offers)
+        if call.round == SAME_MODEL_ROUND:
+            ask("round-a-million", masked, params, replace(call, round=MILLION), offers)
+            ask("round-zero-model", masked, first, call, offers)
+        if call.round == FAR_MODEL_ROUND:
+            ask("round-far", masked, params + FAR, call, offers)
+        return collected(masked, params, call, offers)
+
+    def take_or_steal(self, offer, reply, size):
+        reason, index, name = take(self, offer, reply, size), offer.client.index, offer.client.name
+        if reason is None and self.call.round == 0:
+            keep_array(f"masked-{name}", self.reports[index])
+        if reason is None and self.call.round == STOLEN_ROUND and name == STRUCK:
+            stolen[index] = self.reports.pop(index)
             return "no report in time"
         return reason
 
-    def total_and_look(self, group, call):
-        found = total(self, group, call)
-        if call.round == 0:
-            keep_array("sum", found[0])
-        for index, report in stolen.items() if call.round == STOLEN_ROUND else ():
-            keys = {self.lines[own]: key for (own, peer), key in group.told_keys.items() if peer == index}
-            bare = report - module.mask_sum(keys, self.lines[index], len(report))
-            bound = group.offers[index].job.bound_of_round(call.changed)
-            keep_array("stolen", module.from_fixed_point(bare, bound) / self.weights[STRUCK])
-        return found
+    def open_and_look(round_sum):
+        change, refused = opened(round_sum)
+        if round_sum.call.round == 0:
+            keep_array("sum", change)
+        lines = {index: member.agreement_key for index, member in round_sum.masked.members.items()}
+        for index, report in stolen.items() if round_sum.call.round == STOLEN_ROUND else ():
+            keys = {lines[own]: key for (own, peer), key in round_sum.told_keys.items() if peer == index}
+            rest = report - module.mask_sum(keys, lines[index], len(report))
+            bound = round_sum.offers[index].job.bound_of_round(round_sum.call.changed)
+            keep_array("stolen", module.from_fixed_point(rest, bound) / round_sum.masked.weights[STRUCK])
+            note(attack="spy-by-false-dropout", reply=f"{len(keys)} masks were told")
+        return change, refused
 
-    masked.messages, masked.take, masked.total = messages, take_or_steal, total_and_look
+    module._collected, module._opened, module.Sum.take = collect, open_and_look, take_or_steal
 
 
 def second_receipt(module):

@@ -6,17 +6,21 @@ from typing import NamedTuple
 
 PARTICIPANT = "truthfl.federation.participant.participant"
 CLIENT_APP = "truthfl.federation.participant.client_app"
-HUGE, TIMES, DIES_IN_ROUND = 1e6, -10.0, 2
-ESCAPE, LONG_TYPE = "f\x1b[2J", 15_000_000
+HUGE, TIMES, DIES_IN_ROUND, SHARE_OF_BOUND = 1e6, -10.0, 2, 0.8
+ESCAPE, LONG_TYPE = "f\x1b[2J", 100_000
 
 
 class HonestReport(NamedTuple):
-    """A report as it should be, the common model that it is based on, its round counted from 0, and of how many."""
+    """A report as it should be, the common model that it is based on, its round counted from 0, and of how many.
+
+    bound   of the length of its change
+    """
 
     report: object
     common: object
     round: int
     rounds: int
+    bound: float
 
 
 def other_report(change):
@@ -26,8 +30,9 @@ def other_report(change):
         make = module.Participant.report
 
         def report(self, offer_hash, common, round_):
-            rounds = self.accepted_offer(offer_hash).job.rounds
-            return change(HonestReport(make(self, offer_hash, common, round_), common, round_, rounds))
+            job = self.accepted_offer(offer_hash).job
+            bound = job.bound_of_round(round_)
+            return change(HonestReport(make(self, offer_hash, common, round_), common, round_, job.rounds, bound))
 
         module.Participant.report = report
 
@@ -46,6 +51,29 @@ def huge_in_last_round(honest):
 
 def flipped(honest):
     return (honest.common + TIMES * (honest.report - honest.common)).astype(honest.report.dtype)
+
+
+def spoiling(honest):
+    """A change of four fifths of the bound, against the honest one."""
+    import numpy as np
+
+    away = honest.common - honest.report
+    length = max(float(np.linalg.norm(away.astype(np.float64))), 1e-9)
+    return (honest.common + SHARE_OF_BOUND * honest.bound / length * away).astype(honest.report.dtype)
+
+
+def spoils_at_the_end(honest):
+    return spoiling(honest) if honest.round == honest.rounds - 1 else honest.report
+
+
+def spoils_by_turns(honest):
+    return spoiling(honest) if honest.round % 2 else honest.report
+
+
+def pushes(honest):
+    """Against the honest change, so that the others' next changes must be longer than usual; every third is honest."""
+    turned = honest.common - (honest.report - honest.common)
+    return (spoiling(honest), turned.astype(honest.report.dtype), honest.report)[honest.round % 3]
 
 
 def dies(honest):
@@ -111,6 +139,9 @@ CHANGES = {
     "huge": {PARTICIPANT: other_report(huge)},
     "huge at the end": {PARTICIPANT: other_report(huge_in_last_round)},
     "flipped": {PARTICIPANT: other_report(flipped)},
+    "spoils at the end": {PARTICIPANT: other_report(spoils_at_the_end)},
+    "spoils by turns": {PARTICIPANT: other_report(spoils_by_turns)},
+    "pushes": {PARTICIPANT: other_report(pushes)},
     "dies": {PARTICIPANT: other_report(dies)},
     "no code": {CLIENT_APP: without_code},
     "another code": {CLIENT_APP: with_another_code},

@@ -12,6 +12,8 @@ const WORDS = {
   invite: ["Invite…", "Invite a participant", "You get an invitation to send to her: with it she joins, by a key that her own machine makes. It is good once."],
   extend: ["Extend…", "Extend a deadline", "The server waits longer in this stage."],
   remove: ["Remove…", "Remove a participant", "Nothing more is asked of her. What she has delivered is paid by her contract; she is told why."],
+  accept: ["Accept a model…", "Accept a solo model", "It is better than honest ones are once in 10,000 times. It is paid as offered, and takes part in the joint training."],
+  refuse: ["Refuse a model…", "Refuse a solo model", "It is not paid, and takes no part in the joint training. The participant is told why."],
   end: ["End…", "End the job", "No further round takes place. What was delivered until now is tested and paid by the contracts. This cannot be undone."],
   approve: ["", "Approve the plan", "The offers go out now; who accepts one has a contract with you."],
   disapprove: ["", "Decline the plan", "No offer goes out, and the job ends."],
@@ -26,7 +28,7 @@ export function showActions(newest) {
   status = newest;
   const offered = status.over || status.ended !== null ? []
     : [...(status.invitable.length > 0 ? ["invite"] : []), status.paused ? "resume" : "pause",
-      ...(status.extendable.length > 0 ? ["extend"] : []), "remove", "end"];
+      ...(status.extendable.length > 0 ? ["extend"] : []), ...(held().length > 0 ? ["accept", "refuse"] : []), "remove", "end"];
   const signature = `${offered.join()} ${status.can_act}`;
   const buttons = byId("buttons");
   if (buttons.dataset.offered !== signature) {
@@ -42,12 +44,16 @@ export function showActions(newest) {
   showWaiting();
 }
 
+// Whose solo models wait for a decision.
+function held() {
+  return status.participants.filter((one) => one.state === "held").map((one) => one.name);
+}
+
 function showWaiting() {
   const { waiting } = status;
   byId("waiting").hidden = waiting === null;
   if (waiting === null) return;
-  const money = { minor_units: 100 };
-  const value = (sum) => amount(sum, money);
+  const value = (sum) => amount(sum, waiting);
   byId("waiting-words").textContent = `${whole(waiting.offers.length)} offers under the contract ${waiting.contract}: expected pay ` +
     `${value(waiting.total_expected)} ${waiting.currency} in all, up to ${number(waiting.largest_factor, 2)} times the cost of the work, ` +
     (waiting.has_cap ? `and never more than ${value(waiting.total_most)}.` : `and more if the model is better than expected: ${value(waiting.total_most)} for a loss of 0.`);
@@ -65,11 +71,12 @@ function open(name) {
   byId("act-title").textContent = title;
   byId("act-words").textContent = words;
   byId("act-why").value = "";
-  byId("field-client").hidden = name !== "remove" && name !== "invite";
+  byId("field-client").hidden = !["remove", "invite", "accept", "refuse"].includes(name);
   byId("field-days").hidden = name !== "invite";
   byId("field-address").hidden = name !== "invite" || !status.asks_address;
   byId("field-stage").hidden = byId("field-minutes").hidden = name !== "extend";
   if (name === "remove") fill("act-client", status.participants.filter((one) => !status.out.includes(one.state)).map((one) => one.name));
+  if (name === "accept" || name === "refuse") fill("act-client", held());
   if (name === "invite") fill("act-client", status.invitable);
   if (name === "extend") fill("act-stage", status.extendable);
   showStep("");
@@ -82,7 +89,7 @@ function fill(id, values) {
 
 function request() {
   const body = { kind, why: byId("act-why").value.trim() };
-  if (kind === "remove") body.client = byId("act-client").value;
+  if (["remove", "accept", "refuse"].includes(kind)) body.client = byId("act-client").value;
   if (kind === "invite") {
     const address = status.asks_address ? byId("act-address").value.trim() : "";
     Object.assign(body, { client: byId("act-client").value, days: Number(byId("act-days").value), address });
@@ -95,6 +102,7 @@ function request() {
 function missing(body) {
   if (body.why === "") return "Say why; it stands in the ledger.";
   if (kind === "remove" && body.client === "") return "There is nobody to remove.";
+  if ((kind === "accept" || kind === "refuse") && body.client === "") return "No model waits any more.";
   if (kind === "invite" && !(Number.isInteger(body.days) && body.days >= 1 && body.days <= 365)) return "Days are a whole number from 1 to 365.";
   if (kind === "invite" && status.asks_address && body.address === "") return "Say where she reaches the server: HOST:PORT.";
   if (kind === "extend" && !(Number.isInteger(body.minutes) && body.minutes >= 1 && body.minutes <= 525600)) return "Minutes are a whole number from 1 to 525,600.";
@@ -111,7 +119,7 @@ function showStep(wrong) {
 }
 
 function confirmWords({ client, stage, minutes, days, why }) {
-  const what = kind === "remove" ? `Remove ${client}` : kind === "invite" ? `Invite ${client}, for ${whole(days)} days` : kind === "extend" ? `Extend the time to ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
+  const what = kind === "remove" ? `Remove ${client}` : kind === "accept" || kind === "refuse" ? `${WORDS[kind][1]}: that of ${client}` : kind === "invite" ? `Invite ${client}, for ${whole(days)} days` : kind === "extend" ? `Extend the time to ${stage} by ${whole(minutes)} minutes` : WORDS[kind][1];
   return `${what}. Why: ${why}. This is signed with the operator’s key and stands in the ledger for good.`;
 }
 

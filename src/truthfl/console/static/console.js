@@ -11,7 +11,7 @@ import { showRefused, showRows } from "./records.js";
 const INTERVAL_MS = 1000;
 const TIMEOUT_MS = 1500; // with the interval, a dead server is noticed within three seconds
 const NAMES_TOLD = 5; // of those for whom a round waits
-const STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning", "training", "testing", "over"];
+const STAGES = ["enrolling", "planning", "approving", "offering", "labeling", "auditioning", "deciding", "training", "testing", "over"];
 const PARTS = [ // what is shown, and the fields of the status that it depends on
   [showParticipants, ["participants", "money", "running"]],
   [showCurve, ["rounds", "rounds_planned", "plan"]],

@@ -5,7 +5,7 @@ import { byId, make } from "./dom.js";
 
 const FIRST_SHOWN = 50;
 const GOOD = ["settled", "training", "passed"];
-const BAD = ["stopped", "removed", "left out", "declined", "no answer in time", "absent"];
+const BAD = ["held", "stopped", "removed", "left out", "declined", "no answer in time", "absent"];
 
 let all = false;
 let shown = null; // the status that the table shows

@@ -1,7 +1,4 @@
-"""Read the bodies of requests and send responses, as an ASGI application does, with limits for what strangers send.
-
-Imports `node_hello`.
-"""
+"""Read the bodies of requests and send responses, as an ASGI application does, with limits for what strangers send."""
 
 from __future__ import annotations
 
@@ -70,9 +67,11 @@ async def read_document(receive: Receive) -> dict[str, Any]:
     return document
 
 
-async def respond(send: Send, document: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK) -> None:
-    """Respond with JSON; to a request that did not come in time with the end of its connection."""
-    ends = [(b"connection", b"close")] if status == HTTPStatus.REQUEST_TIMEOUT else []
+async def respond(
+    send: Send, document: Mapping[str, Any], status: HTTPStatus = HTTPStatus.OK, *, closes: bool = False
+) -> None:
+    """Respond with JSON, and close the connection if asked to, or if the request did not come in time."""
+    ends = [(b"connection", b"close")] if closes or status == HTTPStatus.REQUEST_TIMEOUT else []
     await _send(send, status, json.dumps(document).encode(), [(b"content-type", JSON.encode()), *ends])
 
 
@@ -92,6 +91,14 @@ def header_of(scope: Scope, name: bytes) -> str:
     """The value of a header that is there once; "" otherwise."""
     found = [value for own, value in scope.get("headers", ()) if own == name]
     return found[0].decode("latin-1") if len(found) == 1 else ""
+
+
+def body_length(scope: Scope) -> int:
+    """How long the body of a request is; `Refusal` if that is not said."""
+    length = header_of(scope, b"content-length")
+    if not (length.isascii() and length.isdigit() and len(length) < 16):
+        raise Refusal(HTTPStatus.LENGTH_REQUIRED, "say how long your request is.")
+    return int(length)
 
 
 def query_value(scope: Scope, name: str, otherwise: str) -> str:

@@ -1,4 +1,4 @@
-"""`Invitation`: all that a participant needs to join, in one file or one line of text. Imports `files`.
+"""`Invitation`: all that a participant needs to join, in one file or one line of text.
 
 It has a code that is good once: whoever uses it first takes part under the name it is for.
 """
@@ -9,10 +9,11 @@ import json
 import sys
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from truthfl.errors import InputError
+from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import plain, plain_name
 
 LINE_START = "truthfl-invitation:"
@@ -24,17 +25,19 @@ LONGEST = 100_000  # letters
 class Invitation:
     """An invitation.
 
-    server   HOST:PORT
-    name     that the job knows her by
-    code     good once
-    expires  ISO 8601 in UTC
-    root     the operator's certificate (PEM); "" for a server on this machine without TLS
+    server    HOST:PORT
+    name      that the job knows the participant by
+    code      good once
+    expires   ISO 8601 in UTC
+    operator  the public key that signs the job's offers; offers of another key are refused
+    root      the operator's certificate (PEM); "" for a server on this machine without TLS
     """
 
     server: str
     name: str
     code: str = field(repr=False)
     expires: str
+    operator: str
     root: str = field(default="", repr=False)
 
     def text(self) -> str:
@@ -82,4 +85,4 @@ def _invitation(text: str, where: str) -> Invitation:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InputError(f"{where} is no invitation, or is not whole; ask the operator for it again.") from None
     plain_name("the invitation's name", invitation.name)
-    return invitation
+    return replace(invitation, operator=normal_public_line(invitation.operator, "the operator's key in the invitation"))

@@ -1,11 +1,8 @@
-"""Inviting a participant to a job: who can be invited when, and what her invitation has.
-
-Imports `certificate_parts`, `invitation`, `meeting_place`, the protocol's `command_rules`, `live_status`,
-`serving_file`, and the ledger's `admissions`, `commands`, `job_view`.
-"""
+"""Inviting a participant to a job: who can be invited when, and what her invitation has."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +19,8 @@ from truthfl.ledger.job_view import JobView
 from truthfl.texts import plain_name
 
 LONGEST_DAYS = 365.0
+USUAL_DAYS = 7.0
+MOST_NAMES = 10  # in a sentence
 
 
 def served_in(folder: Path) -> ServingInfo:
@@ -54,8 +53,10 @@ def new_invitation(serving: ServingInfo, name: str, address: str | None, days: f
         root = Path(serving.root).read_text(encoding="utf-8") if serving.root else ""
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{serving.root} cannot be read; it is the certificate that she needs.") from None
+    if not serving.operator:
+        raise InputError("it is not known which key signs this job's offers; start truthfl serve again.")
     expires = time_text(datetime.now(UTC) + timedelta(days=days))
-    return Invitation(address or serving.address, name, new_code(), expires, root)
+    return Invitation(address or serving.address, name, new_code(), expires, serving.operator, root)
 
 
 def invite_fields(
@@ -78,6 +79,20 @@ def invite_fields(
     if view.plans or (live is not None and live.stage != ENROLLING):
         raise InputError(f"the job has begun without {name}; she can be invited to another one.")
     return {"name": name, "code_digest": code_digest(invitation.code), "expires": invitation.expires}
+
+
+def enrolment_warning(unknown: Sequence[str], enrol_seconds: float) -> str | None:
+    """That the job takes people in for a shorter time than invitations are good by default; None if it does not.
+
+    unknown  of the job's clients, those whose keys are not known and who can be invited
+    """
+    if not unknown or enrol_seconds >= USUAL_DAYS * 86_400:
+        return None
+    who = ", ".join(unknown[:MOST_NAMES]) + (f" and {len(unknown) - MOST_NAMES} more" * (len(unknown) > MOST_NAMES))
+    return (
+        f"Beware: {who} can be invited, and invitations are good for {USUAL_DAYS:g} days unless you say otherwise, but "
+        f"the job takes people in for {enrol_seconds:,.0f} seconds (enrol_seconds). truthfl extend enrol gives more."
+    )
 
 
 def until_words(invitation: Invitation) -> str:

@@ -81,7 +81,7 @@ def open_job_server(
         registry.register(line, name)
     requests = NodeRequests(mailboxes, registry, fingerprint_in(None if files is None else files.server), note, admit)
     requests.connections.most = min(requests.connections.most, allow_many_files() // FILES_PER_IDLE)
-    grid = MailboxGrid(mailboxes, registry, requests.allow_models_of)
+    grid = MailboxGrid(mailboxes, registry)
     with (
         _listener(host, port) as listener,
         _note_failed_handshakes(note),

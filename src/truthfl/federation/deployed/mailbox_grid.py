@@ -1,12 +1,12 @@
 """`MailboxGrid`: a Flower Grid whose nodes fetch their messages from `Mailboxes`.
 
-Imports `mailboxes`, `node_registry`, the protocol's `node_keys`, `flower_patches` and Flower.
+A reply may have a short document, and the arrays that the message lets expect; nothing longer is read.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from uuid import uuid4
 
 from flwr.app import Error, Message
@@ -22,21 +22,20 @@ from truthfl.flower_patches.one_run_grid import NodeInfo, OneRunGrid
 
 LOST_CHECK_SECONDS = 1.0
 DISCONNECTED = "the node is not connected"
+DOCUMENT_BYTES = 128_000  # of a reply, besides arrays
 
 
 class MailboxGrid(OneRunGrid):
     """A grid with the nodes of a registry.
 
-    allow_bytes    called with the length of a model that replies may have
     sent           by message id: messages without a reply
     reply_seconds  by node id: how long its last reply took
+    model_bytes    of models that are sent in reply to a message without one
     """
 
-    def __init__(
-        self, mailboxes: Mailboxes, registry: NodeRegistry, allow_bytes: Callable[[int], None] = lambda _: None
-    ) -> None:
+    def __init__(self, mailboxes: Mailboxes, registry: NodeRegistry) -> None:
         super().__init__(SERVER_NODE_ID)
-        self.mailboxes, self.registry, self.allow_bytes = mailboxes, registry, allow_bytes
+        self.mailboxes, self.registry, self.model_bytes = mailboxes, registry, 0
         self.sent: dict[str, Message] = {}
         self.reply_seconds: dict[int, float] = {}
         self._lost_check_at, self._departures = 0.0, 0
@@ -65,7 +64,7 @@ class MailboxGrid(OneRunGrid):
             message_id = uuid4().hex
             set_message_id(message, message_id)
             self.sent[message_id] = message
-            self.mailboxes.put(message.metadata.dst_node_id, message_id, message)
+            self.mailboxes.put(message.metadata.dst_node_id, message_id, message, self._most_reply_bytes(message))
             message_ids.append(message_id)
         return message_ids
 
@@ -105,8 +104,13 @@ class MailboxGrid(OneRunGrid):
             self.sent.pop(message_id, None)
 
     def allow_replies_of(self, model_bytes: int) -> None:
-        """Let replies have models of this length."""
-        self.allow_bytes(model_bytes)
+        """Let replies to messages without arrays have models of this length."""
+        self.model_bytes = model_bytes
+
+    def _most_reply_bytes(self, message: Message) -> int:
+        """How long the reply to a message may be: it has arrays of the same length, or a model that is awaited."""
+        arrays = sum(len(array.data) for record in message.content.array_records.values() for array in record.values())
+        return DOCUMENT_BYTES + max(arrays, self.model_bytes)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
@@ -127,7 +131,7 @@ class MailboxGrid(OneRunGrid):
 
     def _reply(self, message_id: str, content: bytes) -> Message:
         try:
-            reply = message_from_bytes(content)
+            reply = message_from_bytes(content, DOCUMENT_BYTES)
         except InputError as error:
             return self._error(message_id, MESSAGE_UNAVAILABLE, str(error))
         node = self.sent.pop(message_id).metadata.dst_node_id

@@ -2,7 +2,8 @@
 
 The job's thread puts messages and waits for replies; the thread that serves nodes' requests delivers and takes them.
 A message stays until it is answered or withdrawn, and each has a number: a node that lost its connection, or was
-started again, asks for what comes after the last number it has. Imports nothing of truthfl.
+started again, asks for what comes after the last number it has. With it stands how long its reply may be; all replies
+that are being read, or that nobody has taken yet, have one budget of memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import count
 from typing import Any
 
 GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long,
+MOST_HELD_BYTES = 256_000_000  # of replies; more if a single one may be longer
 GRACE_SECONDS_PER_NODE = 0.01  # and for so much longer as the requests of all others may take the server
 
 
@@ -28,11 +30,12 @@ class Reply:
 
 @dataclass(eq=False)
 class _Pending:
-    """A message that is not answered."""
+    """A message that is not answered; its reply may have so many bytes."""
 
     message_id: str
     message: Any
     put_at: float
+    most_bytes: int
 
 
 @dataclass(eq=False)
@@ -55,13 +58,14 @@ class Mailboxes:
         self._replies: dict[str, Reply] = {}
         self._numbers = count(1)
         self.delivered_bytes = self.received_bytes = 0
+        self.held_bytes = 0  # of replies that are there, or for which there is room while they are read
         self.departures = 0  # how often a node said that it left
 
-    def put(self, node: int, message_id: str, message: Any) -> None:
-        """Let a message wait for a node."""
+    def put(self, node: int, message_id: str, message: Any, most_bytes: int) -> None:
+        """Let a message wait for a node, whose reply may have so many bytes."""
         with self._changed:
             box, number = self._box(node), next(self._numbers)
-            box.pending[number] = _Pending(message_id, message, time.monotonic())
+            box.pending[number] = _Pending(message_id, message, time.monotonic(), most_bytes)
             self._place[message_id] = (node, number)
             wake = tuple(box.wake)
         for call in wake:
@@ -73,6 +77,25 @@ class Mailboxes:
             pending = self._box(node).pending
             return next(((own, one.message) for own, one in pending.items() if own > number), None)
 
+    def most_bytes(self, node: int, message_id: str) -> int:
+        """How long a node's reply to this message may be; 0 if no message of this id waits for an answer of it."""
+        with self._changed:
+            place = self._place.get(message_id)
+            return 0 if place is None or place[0] != node else self._box(node).pending[place[1]].most_bytes
+
+    def make_room(self, length: int) -> bool:
+        """Keep room for a reply that is read; False if too many others are held now."""
+        with self._changed:
+            if self.held_bytes + length > max(MOST_HELD_BYTES, 2 * length):
+                return False
+            self.held_bytes += length
+            return True
+
+    def give_room_back(self, length: int) -> None:
+        """The reply for which there was room has been read, or will not come."""
+        with self._changed:
+            self.held_bytes -= length
+
     def put_reply(self, node: int, message_id: str, content: bytes) -> bool:
         """Take a node's reply; return False if no message of this id waits for an answer of this node."""
         with self._changed:
@@ -83,13 +106,16 @@ class Mailboxes:
             pending = self._box(node).pending.pop(place[1])
             self._replies[message_id] = Reply(content, time.monotonic() - pending.put_at)
             self.received_bytes += len(content)
+            self.held_bytes += len(content)
             self._changed.notify_all()
             return True
 
     def take_replies(self, message_ids: Iterable[str]) -> dict[str, Reply]:
         """Remove and return those replies to these messages that are there, by message id."""
         with self._changed:
-            return {one: self._replies.pop(one) for one in message_ids if one in self._replies}
+            taken = {one: self._replies.pop(one) for one in message_ids if one in self._replies}
+            self.held_bytes -= sum(len(reply.content) for reply in taken.values())
+            return taken
 
     def lost(self, message_ids: Iterable[str]) -> list[str]:
         """Those of these unanswered messages whose nodes are not connected."""
@@ -101,7 +127,8 @@ class Mailboxes:
         """Forget these messages and their replies."""
         with self._changed:
             for message_id in message_ids:
-                self._replies.pop(message_id, None)
+                reply = self._replies.pop(message_id, None)
+                self.held_bytes -= 0 if reply is None else len(reply.content)
                 place = self._place.pop(message_id, None)
                 if place is not None:
                     del self._box(place[0]).pending[place[1]]

@@ -1,7 +1,6 @@
 """`MeetingPlace`: where a participant joins, as whom and with which key: by an invitation, or by options.
 
-With an invitation, her key and the operator's certificate are made in her folder. Imports `invitation`, `files` and
-`ledger.signing`.
+With an invitation, the participant's key and the operator's certificate are made in the participant's folder.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from pathlib import Path
 from truthfl.errors import InputError
 from truthfl.federation.deployed.invitation import Invitation, read_invitation
 from truthfl.files import make_private_folder, write_file
-from truthfl.ledger.signing import new_key, write_key
+from truthfl.ledger.signing import new_key, read_public_line, write_key
 from truthfl.texts import plain, plain_name
 
 KEY, ROOT = "key", "ca.crt"
@@ -23,7 +22,8 @@ class MeetingPlace:
     """Where, as whom, with what.
 
     root        the operator's certificate; None for this machine alone, without TLS
-    invitation  None if she was not invited by one
+    operator    the public key that signs the operator's offers; "" believes the first offer of a job
+    invitation  None if the participant was not invited by one
     """
 
     server: str
@@ -32,16 +32,23 @@ class MeetingPlace:
     name: str
     key: Path
     root: Path | None
+    operator: str = ""
     invitation: Invitation | None = None
 
 
 def meeting_place(
-    invitation: str | None, server: str | None, name: str | None, key: Path | None, root: Path | None, home: Path
+    invitation: str | None,
+    server: str | None,
+    name: str | None,
+    key: Path | None,
+    root: Path | None,
+    operator: Path | None,
+    home: Path,
 ) -> MeetingPlace:
     """The place that an invitation names, a file or a line, or that the options do; both at once are an error."""
     if invitation is None:
-        return _by_options(server, name, key, root)
-    for option, value in (("--server", server), ("--name", name), ("--root", root)):
+        return _by_options(server, name, key, root, operator)
+    for option, value in (("--server", server), ("--name", name), ("--root", root), ("--operator", operator)):
         if value is not None:
             raise InputError(f"{option} is given beside an invitation, which has it; leave it out.")
     invited = read_invitation(invitation)
@@ -52,7 +59,16 @@ def meeting_place(
         write_key(new_key(), own_key, invited.name)
     if invited.root:
         write_file(own_root, invited.root)
-    return MeetingPlace(invited.server, host, port, invited.name, own_key, own_root if invited.root else None, invited)
+    return MeetingPlace(
+        invited.server,
+        host,
+        port,
+        invited.name,
+        own_key,
+        own_root if invited.root else None,
+        invited.operator,
+        invited,
+    )
 
 
 def address_parts(server: str) -> tuple[str, int]:
@@ -63,7 +79,9 @@ def address_parts(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _by_options(server: str | None, name: str | None, key: Path | None, root: Path | None) -> MeetingPlace:
+def _by_options(
+    server: str | None, name: str | None, key: Path | None, root: Path | None, operator: Path | None
+) -> MeetingPlace:
     if server is None or name is None or key is None:
         missing = next(
             option for option, value in (("--server", server), ("--name", name), ("--key", key)) if value is None
@@ -73,4 +91,5 @@ def _by_options(server: str | None, name: str | None, key: Path | None, root: Pa
     if not name.strip():
         raise InputError("name is empty; it must be the name that the job knows you by.")
     plain_name("name", name)
-    return MeetingPlace(server, host, port, name, key, root)
+    pinned = "" if operator is None else read_public_line(operator)
+    return MeetingPlace(server, host, port, name, key, root, pinned)

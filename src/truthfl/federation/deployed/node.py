@@ -40,6 +40,7 @@ LOST = "the operator's server does not answer; this computer tries again until i
 AGAIN = "connected again."
 FAILURES_TOLD = 3  # after so many attempts it is told that the connection is lost
 SECONDS_TO_END = 2.0
+SECONDS_TO_ANSWER = 20.0  # for the last replies, above all that a receipt is kept
 MOST_REMEMBERED = 1000  # ids of messages
 
 
@@ -73,9 +74,11 @@ class Node:
             thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
+    def __exit__(self, error: type[BaseException] | None = None, *_: object) -> None:
         self._messages.put(None)
+        if error is None and self.failed is None:
+            self._threads[1].join(SECONDS_TO_ANSWER)
+        self._ended.set()
         self.connection.leave()
         for thread in self._threads:
             thread.join(SECONDS_TO_END)  # one that trains is left to itself

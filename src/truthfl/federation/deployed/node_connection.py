@@ -40,6 +40,9 @@ Response = tuple[int, Mapping[str, str], bytes]
 # Seconds until, and between, packets by which a silent connection is known to be there, and how many of them go
 # unanswered before it is ended. One is enough: a connection that is opened again loses no message.
 SILENT_SECONDS, LOST_PACKETS = 1, 1
+# For so long, what was sent may stay without a sign that it arrived. Without a limit, what was sent into a cut is sent
+# again after ever longer pauses, when the cut is long over. A long reply may fill a slow line for longer.
+UNHEARD_SECONDS, UNHEARD_SECONDS_OF_REPLIES = 1.5, 8.0
 
 
 class NotReachedError(Exception):
@@ -111,11 +114,17 @@ class NodeConnection:
         return None if number is None else (int(number), body)
 
     def send_reply(self, message_id: str, content: bytes) -> None:
-        """Send a reply; the server ignores one to a message that it does not wait for."""
-        status, _, body = self._request(f"{REPLY}?message={message_id}", content)
-        self._require_known(status)
-        if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise InputError(f"the server does not take a reply of {len(content):,} bytes: {_sentence(body)}")
+        """Send a reply; nothing happens if the server does not wait for it any more, and so does not read it."""
+        path, self._own.unheard_seconds = f"{REPLY}?message={message_id}", UNHEARD_SECONDS_OF_REPLIES
+        try:
+            answer = self._reply_answer(path, content)
+        except NotReachedError:  # also where the server refuses what is still being sent: a short request tells
+            answer = self._reply_answer(path, b"")
+            if len(content) <= answer.get("longest", 0):
+                raise
+        longest = answer.get("longest", 0)
+        if 0 < longest < len(content):
+            raise InputError(f"the server takes no reply of {len(content):,} bytes here, but of {longest:,} at most.")
 
     def admit(self, document: Mapping[str, Any]) -> str:
         """Send an invitation's code with the key; return what the server says."""
@@ -158,6 +167,11 @@ class NodeConnection:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise NotReachedError
 
+    def _reply_answer(self, path: str, content: bytes) -> dict[str, Any]:
+        status, _, body = self._request(path, content)
+        self._require_known(status)
+        return _document(body) or {}
+
     def _json(self, path: str, document: Mapping[str, Any]) -> dict[str, Any]:
         status, _, body = self._request(path, json.dumps(document).encode())
         if status == HTTPStatus.FORBIDDEN:
@@ -165,11 +179,8 @@ class NodeConnection:
         if status == HTTPStatus.CONFLICT:
             raise ConnectedAlreadyError
         self._require_known(status)
-        try:
-            answer = json.loads(body)
-        except ValueError:
-            answer = None
-        if status != HTTPStatus.OK or not isinstance(answer, dict):
+        answer = _document(body)
+        if status != HTTPStatus.OK or answer is None:
             raise OtherServerError
         return answer
 
@@ -231,7 +242,7 @@ class NodeConnection:
                 trust = ssl.create_default_context(cafile=str(self.root))
                 connection = http.client.HTTPSConnection(self.host, self.port, timeout=connect_seconds, context=trust)
             connection.connect()
-            _notice_silence(connection.sock)
+            _notice_silence(connection.sock, getattr(self._own, "unheard_seconds", UNHEARD_SECONDS))
             connection.sock.settimeout(read_seconds)
             self._own.connection = connection
             self._open.add(connection)
@@ -255,6 +266,15 @@ class NodeConnection:
         return own.getpeercert(binary_form=True) if isinstance(own, ssl.SSLSocket) else None
 
 
+def _document(body: bytes) -> dict[str, Any] | None:
+    """The JSON object in a response; None if there is none."""
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
 def _sentence(body: bytes) -> str:
     """The server's reason in an error response."""
     try:
@@ -263,13 +283,17 @@ def _sentence(body: bytes) -> str:
         return "the operator's server refused this node and did not say why."
 
 
-def _notice_silence(opened: socket.socket) -> None:
-    """Let the system end a connection that nobody is at the other end of any more, in about two seconds."""
+def _notice_silence(opened: socket.socket, unheard_seconds: float = UNHEARD_SECONDS) -> None:
+    """Let the system end a connection that nobody is at the other end of any more, in about two seconds.
+
+    unheard_seconds  how long it waits for a sign that what was sent has arrived
+    """
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", SILENT_SECONDS),
         ("TCP_KEEPINTVL", SILENT_SECONDS),
         ("TCP_KEEPCNT", LOST_PACKETS),
+        ("TCP_USER_TIMEOUT", int(1000 * unheard_seconds)),
     ):
         if hasattr(socket, name):  # not on every system
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

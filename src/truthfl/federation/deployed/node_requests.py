@@ -1,9 +1,9 @@
 """`NodeRequests`: the server's side of nodes' connections, as an ASGI application.
 
 A node says hello with its key and gets a token; with it, it asks for its next message, which is answered when there is
-one, and sends its replies. Somebody with an invitation is admitted by its code. Other paths are not found. Imports
-`asgi_messages`, `connection_limits`, `mailboxes`, `node_hello`, `node_registry`, `flower_patches.message_bytes`,
-`ledger.signing` and `texts`.
+one, and sends its replies. A reply that nobody waits for, or that is longer than can be expected, is refused before it
+is read; one that is read must come in time. Somebody with an invitation is admitted by its code. Other paths are not
+found.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 from truthfl.errors import InputError, TruthflError
 from truthfl.federation.deployed.asgi_messages import (
-    MOST_DOCUMENT_BYTES,
     Receive,
     Refusal,
     Scope,
     Send,
     address_of,
+    body_length,
     header_of,
     query_value,
     read_body,
@@ -47,7 +47,9 @@ Admit = Callable[[Mapping[str, Any]], str]
 
 WAIT_SECONDS = 20.0  # a request for the next message is answered after this time at the latest
 MOST_DELIVERIES = 16  # at the same time, so that few messages are in memory as bytes
-MOST_REPLY_BYTES = 16_000_000  # unless a larger model was announced
+REPLY_SECONDS, SLOWEST_BYTES = 30.0, 50_000  # a reply must come in so many seconds, and one for so many bytes of it
+ROOM_SECONDS = 0.05  # between two looks whether there is room for a reply
+MOST_DROPPED_BYTES = 64_000  # of a reply that is not read; the connection of a longer one is closed
 MOST_REQUESTS = 8  # of one node at the same time
 NONCE_SECONDS, MOST_NONCES = 60.0, 10_000
 UNKNOWN_KEY = "the operator's server does not know your key: send her your .pub file, or ask for an invitation."
@@ -62,7 +64,7 @@ class NodeRequests:
     fingerprint  of the server's certificate; "" without TLS
     note         called with an address and a reason when somebody is not let in
     admit        called with an invitation's document; returns a sentence, or raises InputError
-    reply_bytes  the longest reply that is read
+    reading      by message id: the time limit of the reply to it that is read now
     connections  on which nodes' requests are not to be cut off by those of strangers
     """
 
@@ -71,18 +73,14 @@ class NodeRequests:
     fingerprint: str = ""
     note: Callable[[str, str], None] = lambda *_: None
     admit: Admit | None = None
-    reply_bytes: int = MOST_REPLY_BYTES
     tokens: dict[str, int] = field(default_factory=dict)  # node id by token
     token_of: dict[int, str] = field(default_factory=dict)
     nonces: dict[str, float] = field(default_factory=dict)  # time of making by nonce
     is_closing: bool = False
     connections: OpenConnections = field(default_factory=OpenConnections)
+    reading: dict[str, asyncio.Timeout] = field(default_factory=dict)
     under_way: Counter[int] = field(default_factory=Counter)  # requests by node id
     deliveries: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_DELIVERIES))
-
-    def allow_models_of(self, model_bytes: int) -> None:
-        """Read replies with models of this length."""
-        self.reply_bytes = max(self.reply_bytes, 2 * model_bytes + MOST_DOCUMENT_BYTES)
 
     def close(self) -> None:
         """Let no request wait any more."""
@@ -185,10 +183,36 @@ class NodeRequests:
         return found
 
     async def _reply(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a reply, and say how long one to this message may be: 0 if none is waited for, or any more."""
         with self._request_of_node(scope) as node:
-            content = await read_body(receive, self.reply_bytes)
-            taken = self.mailboxes.put_reply(node, query_value(scope, "message", ""), content)
-            await respond(send, {"taken": taken}, HTTPStatus.OK)
+            message_id, length = query_value(scope, "message", ""), body_length(scope)
+            longest = self.mailboxes.most_bytes(node, message_id)
+            if not 0 < length <= longest:
+                closes = length > MOST_DROPPED_BYTES
+                await respond(send, {"taken": False, "longest": longest}, HTTPStatus.OK, closes=closes)
+                return
+            content = await self._read_reply(receive, message_id, length)
+            await respond(send, {"taken": self.mailboxes.put_reply(node, message_id, content), "longest": 0})
+
+    async def _read_reply(self, receive: Receive, message_id: str, length: int) -> bytes:
+        """The body of a reply, for which there must be room. One that the node sends again ends the earlier one."""
+        earlier = self.reading.get(message_id)
+        if earlier is not None and not earlier.expired():
+            earlier.reschedule(asyncio.get_running_loop().time())
+        has_room, limit = False, asyncio.timeout(REPLY_SECONDS + length / SLOWEST_BYTES)
+        try:
+            async with limit:
+                self.reading[message_id] = limit
+                while not (has_room := self.mailboxes.make_room(length)):
+                    await asyncio.sleep(ROOM_SECONDS)
+                return await read_body(receive, length)
+        except TimeoutError:
+            raise Refusal(HTTPStatus.REQUEST_TIMEOUT, "your reply took too long.") from None
+        finally:
+            if has_room:
+                self.mailboxes.give_room_back(length)
+            if self.reading.get(message_id) is limit:
+                del self.reading[message_id]
 
     async def _leave(self, scope: Scope, receive: Receive, send: Send) -> None:
         node = self._node(scope)

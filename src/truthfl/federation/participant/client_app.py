@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.masked_reports import MaskingClient
 from truthfl.federation.participant.participant import Participant
@@ -46,6 +48,7 @@ from truthfl.federation.protocol.messages import (
     text_in,
 )
 from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
+from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import read_writable_document
 from truthfl.ledger.server_stage import AUDITIONING, LABELED, LABELING, note_stage
 from truthfl.texts import plain
@@ -142,6 +145,18 @@ def required_code(signatory: Signatory, document: Mapping[str, Any]) -> tuple[st
     return offer, key
 
 
+@contextmanager
+def telling_refusals(participant: Participant) -> Iterator[None]:
+    """What the node refuses of the operator's messages in the training is told to its owner too."""
+    try:
+        yield
+    except InputError as error:
+        words, reason = "Your computer refused a message of the operator: {reason}", english(sentence_of(error))
+        sentence = coded("news.refused_message", words, reason=reason)
+        participant_folder.put_news(participant.folder, sentence, over=False)
+        raise
+
+
 def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lambda _: None) -> ClientApp:
     """The whole app of a participant: query handlers, audition and training; `warn` as in `add_query_handlers`."""
     app = ClientApp()
@@ -174,7 +189,8 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
     def mask_terms(message: Message, context: Context) -> Message:
         participant, document = participant_of(context), document_in(message)
         offer, key = required_code(participant, document)
-        participant.masking(offer).keep_terms(document.get("terms"))
+        with telling_refusals(participant):
+            participant.masking(offer).keep_terms(document.get("terms"))
         return Message(document_record(with_document_code(key, PARTICIPANT, {"kept": True})), reply_to=message)
 
     def masks_query(
@@ -189,7 +205,8 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
             round_, missing = document.get("round"), document.get("missing")
             if type(round_) is not int or not isinstance(missing, list) or not all(type(one) is int for one in missing):
                 raise InputError("the message does not say of which round it is, and who is missing.")
-            told = answer(participant.masking(offer), round_, missing, document)
+            with telling_refusals(participant):
+                told = answer(participant.masking(offer), round_, missing, document)
             return Message(
                 document_record(with_document_code(key, PARTICIPANT, {"round": round_} | told)), reply_to=message
             )
@@ -221,7 +238,7 @@ def client_app(participant_of: ParticipantOf, warn: Callable[[str], None] = lamb
         common, digest = received_model(arrays)
         asked = asked_round(assignment, digest)
         masks = participant.masking(offer_hash) if participant.job_terms(offer_hash).masked else None
-        with participant.answering(offer_hash, asked, common) as answer:
+        with telling_refusals(participant), participant.answering(offer_hash, asked, common) as answer:
             made = participant.report(offer_hash, common, asked.round)
             if masks is None:
                 report = model_record(made)

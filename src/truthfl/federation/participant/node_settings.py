@@ -52,6 +52,7 @@ class Settings:
                                 "ask": she answers on her page or in the terminal
     labeling_cost, sample_cost  the costs she states; 0 states none
     task                        what her samples are for, as `TaskChoice.of_argument` reads it
+    operator                    the only public key whose offers are answered; "" for any
     """
 
     name: str
@@ -62,6 +63,7 @@ class Settings:
     labeling_cost: float = 0.0
     sample_cost: float = 0.0
     task: str = PICTURES.use
+    operator: str = ""
 
     def node_config(self) -> dict[str, str | int | float | bool]:
         return {name.replace("_", "-"): value for name, value in vars(self).items()}
@@ -112,6 +114,7 @@ def participant_of(settings: Settings) -> Participant:
         decide=lambda offer: decision(settings, offer, samples=samples),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,
+        operator=settings.operator,
     )
 
 

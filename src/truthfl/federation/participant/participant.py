@@ -228,7 +228,8 @@ class Participant(Signatory):
         offer, model = self._accepted_offer_and_model(offer_hash)
         if offer_hash not in self.starts:
             self.starts[offer_hash] = model.init(offer.job.seed)
-        return answering(self.folder, offer, asked, common, lambda: self.starts[offer_hash])
+        start, simulated = self.starts[offer_hash], self.noise_secret is None
+        return answering(self.folder, offer, asked, common, lambda: start, seeds_return=simulated)
 
     def job_terms(self, offer_hash: str) -> JobTerms:
         """The job's terms in an accepted offer."""

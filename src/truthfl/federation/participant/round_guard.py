@@ -19,7 +19,7 @@ import numpy as np
 from truthfl.errors import InputError
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
-from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
+from truthfl.ledger.round_record import RoundFile, RoundRecord, last_round, open_rounds
 from truthfl.ledger.round_terms import MEAN, OWN
 from truthfl.ledger.terms import Offer
 
@@ -83,16 +83,25 @@ class Answering:
 
 @contextmanager
 def answering(
-    home: Path, offer: Offer, asked: AskedRound, model: Params, start: Callable[[], Params]
+    home: Path,
+    offer: Offer,
+    asked: AskedRound,
+    model: Params,
+    start: Callable[[], Params],
+    *,
+    seeds_return: bool = False,
 ) -> Iterator[Answering]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
 
     model, start   the common model, and that of the terms, from which training starts
+    seeds_return   whether another job may have the same seed, as in simulations
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
     with open_rounds(home, offer.hash) as rounds:
         last, before = rounds.last, _repeated(rounds, asked)
+        if last is None:
+            _require_no_other_sums(home, offer, seeds_return=seeds_return)
         if before is None:
             if participant_folder.has_final(home, offer):
                 raise InputError("the final model of this job is signed for; no more rounds are answered.")
@@ -120,11 +129,32 @@ def _repeated(rounds: RoundFile, asked: AskedRound) -> RoundRecord | None:
     return before
 
 
+def _require_no_other_sums(home: Path, offer: Offer, *, seeds_return: bool) -> None:
+    """Raise InputError if rounds with the same batches were answered under another offer, and one of both is masked.
+
+    With one participant more or less in the sum, the difference of two sums would be that participant's report.
+    """
+    for other in participant_folder.offers(home, {offer.hash}):
+        again = other.job.name == offer.job.name or (not seeds_return and other.job.seed == offer.job.seed)
+        if again and (offer.job.masked or other.job.masked) and last_round(home, other.hash) is not None:
+            raise InputError(
+                f"rounds of job {other.job.name} with the same seed were answered under another offer; two sums with "
+                "the same batches would tell single reports. The operator can begin a new job with another seed."
+            )
+
+
 def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -> RoundRecord:
     """The record of a round after the last one; raise InputError if it is not one that may come next."""
     if last is None:
         return RoundRecord(asked.round, asked.received, "", changed=asked.changed)
     unchanged = last.unchanged if masked else _unchanged(asked, last)
+    fewest = last.changed + int(asked.received != last.received)
+    most = fewest if asked.received == last.received else last.changed + asked.round - last.round
+    if not fewest <= asked.changed <= most:  # the bound of a round follows from it
+        raise InputError(
+            f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after "
+            f"those before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
+        )
     return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
 
 

@@ -31,6 +31,11 @@ from truthfl.texts import plain
 
 DIGEST_LENGTH, HEX_DIGITS = 64, frozenset("0123456789abcdef")
 LONGEST_JOB_NAME, LONGEST_NEWS, LONGEST_FORM = 300, 1000, 4000
+OTHER_OPERATOR = coded(
+    "news.other_operator",
+    "An offer came that another key than the operator's has signed; it is refused. Ask the operator what happened: a "
+    "new key needs a new invitation.",
+)
 Decide = Callable[[Offer], bool | None]
 
 
@@ -43,6 +48,7 @@ class Signatory:
     folder                      for offers, answers, receipts and news
     decide                      returns whether to accept an offer; None leaves the answer to her page or terminal
     labeling_cost, sample_cost  the costs she states; None states none
+    operator                    the only public key whose offers are answered; "" believes the first offer of a job
     code_keys                   by offer: a cache of `code_key`
     """
 
@@ -53,6 +59,7 @@ class Signatory:
     decide: Decide
     labeling_cost: float | None = None
     sample_cost: float | None = None
+    operator: str = ""
     code_keys: dict[str, bytes] = field(default_factory=RecentEntries)
 
     def describe(self) -> dict[str, Any]:
@@ -83,6 +90,13 @@ class Signatory:
         accepted = self.decide(offer)
         if accepted is None:
             return None
+        if accepted and self._promised_masks(offer):
+            words = (
+                "The new offer of this job sends reports without masks, where an earlier one promised sums of several "
+                "people. It was declined for you, since nobody asked you."
+            )
+            participant_folder.put_news(self.folder, coded("news.bare_offer", words), over=False)
+            accepted = False
         return participant_folder.put_answer(self.folder, offer, self.key, accepted=accepted)
 
     def lacks_examples(self, document: dict[str, Any]) -> bool:
@@ -127,10 +141,20 @@ class Signatory:
         return offer
 
     def _require_known_operator(self, offer: Offer) -> None:
-        """Raise InputError if an earlier offer of the same job is of another operator's key."""
+        """Raise InputError if an offer is of another key than the operator's, or than an earlier offer of its job."""
+        if self.operator and offer.job.operator_key != self.operator:
+            participant_folder.put_news(self.folder, OTHER_OPERATOR, over=False)
+            raise InputError(f"the offer to {self.name} is signed by another key than the operator's; it is refused.")
         earlier = [one.job for one in participant_folder.offers(self.folder) if one.job.name == offer.job.name]
         if any(job.operator_key != offer.job.operator_key for job in earlier):
             raise InputError(f"job {offer.job.name} had offers of another operator's key; this one is refused.")
+
+    def _promised_masks(self, offer: Offer) -> bool:
+        """Whether an earlier accepted offer of this job masks reports, and this one does not."""
+        return not offer.job.masked and any(
+            one.job.masked and one.job.name == offer.job.name and participant_folder.has_accepted(self.folder, one)
+            for one in participant_folder.offers(self.folder, {offer.hash})
+        )
 
     def has_labels(self, offer_hash: str) -> bool:
         """Whether all labels that the offer requires are there."""

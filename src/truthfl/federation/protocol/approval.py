@@ -1,7 +1,4 @@
-"""What the operator approves before the first offer: who would be asked what, for how much.
-
-Imports `job`, `mechanism.economics` and the ledger's `terms`.
-"""
+"""What the operator approves before the first offer: who would be asked what, for how much."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.job import ServerSettings
+from truthfl.ledger.money import decimal_places
 from truthfl.ledger.terms import Agreement, Offer
 from truthfl.mechanism.economics import PlanEconomics, WarnFactors, plan_economics
 
@@ -39,6 +37,7 @@ class PlannedOffer:
 class PlanSummary:
     """A plan for the operator's eyes.
 
+    minor_units     how many of them are one unit of the currency, which says with how many decimals money is shown
     has_cap         whether pay has a cap
     left_out        by name: why a client who enrolled is not asked
     worth           what all work together is worth to the operator: loss_value times (untrained_loss − the expected
@@ -46,12 +45,14 @@ class PlanSummary:
     untrained_loss  the loss of a model that nobody trained; None if the plan does not know
     warn_pay_over_cost, warn_pay_over_worth
                     multiples of cost and of worth above which expected pay is warned of
+    warnings        what else speaks against these offers, and the best lie that was found, as `truthfl plan` says it
     """
 
     job: str
     version: int
     contract: str
     currency: str
+    minor_units: int
     has_cap: bool
     offers: tuple[PlannedOffer, ...]
     left_out: Mapping[str, str]
@@ -59,6 +60,7 @@ class PlanSummary:
     untrained_loss: float | None
     warn_pay_over_cost: float
     warn_pay_over_worth: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def economics(self) -> PlanEconomics:
@@ -73,7 +75,14 @@ class PlanSummary:
             worth=self.worth,
             untrained_loss=self.untrained_loss,
             factors=WarnFactors(self.warn_pay_over_cost, self.warn_pay_over_worth),
+            places=decimal_places(self.minor_units),
         )
+
+    @property
+    def sentences(self) -> list[str]:
+        """What the work is worth and costs, and what speaks against the offers."""
+        economics = self.economics
+        return [f"{economics.worth_and_cost}.", *economics.warnings, *economics.remarks, *self.warnings]
 
     @property
     def total_cost(self) -> float:
@@ -121,6 +130,7 @@ def summary_of(
         version=terms.version,
         contract=terms.contract,
         currency=terms.currency,
+        minor_units=terms.minor_units,
         has_cap=offers[0].mechanism.has_cap,
         offers=tuple(planned_offer(offer, worth) for offer, worth in zip(offers, own, strict=True)),
         left_out=dict(left_out),
@@ -128,12 +138,17 @@ def summary_of(
         untrained_loss=plan.get("untrained_loss"),
         warn_pay_over_cost=server.warn_pay_over_cost,
         warn_pay_over_worth=server.warn_pay_over_worth,
+        warnings=tuple(plan.get("warnings", ())),
     )
 
 
 def summary_from(document: Mapping[str, Any]) -> PlanSummary:
     """The summary in a document of `PlanSummary.document`."""
-    return PlanSummary(**{**document, "offers": tuple(PlannedOffer(**offer) for offer in document["offers"])})
+    lists = {
+        "offers": tuple(PlannedOffer(**offer) for offer in document["offers"]),
+        "warnings": tuple(document["warnings"]),
+    }
+    return PlanSummary(**{**document, **lists})
 
 
 def planned_offer(offer: Offer, worth: float | None = None) -> PlannedOffer:

@@ -122,7 +122,7 @@ def _withdraw(grid: Grid, message_ids: list[str]) -> None:
 
 
 def allow_replies_of(grid: Grid, model_bytes: int) -> None:
-    """Let replies have models of this length; grids of Flower's own have no limit."""
+    """Let replies to messages without a model have one of this length; grids of Flower's own have no limit."""
     if hasattr(grid, "allow_replies_of"):
         grid.allow_replies_of(model_bytes)
 

@@ -1,8 +1,7 @@
 """The audition: clients train alone and commit themselves to their models; then these are opened, checked and tested.
 
 No model is opened before all commitments are in the ledger or late, and no common model goes out before the results are
-in the ledger. Imports `audit`, `enrolment`, `job_task`, `live_status`, `messages`, `model_digest`, `news`, `openings`,
-`coded_text`, `flower_patches.constants`, `learning`, the ledger and Flower.
+in the ledger. What is known from an earlier job is not paid; what is too good waits for the operator (`held_models`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,15 @@ from truthfl.coded_text import CodedText, amount, coded, decimal, english
 from truthfl.federation.protocol.ask_nodes import allow_replies_of
 from truthfl.federation.protocol.audit import solo_file, tested_losses
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
+from truthfl.federation.protocol.held_models import (
+    Tested,
+    hold_models,
+    read_tested,
+    unpaid_reasons,
+    wait_for_decisions,
+)
 from truthfl.federation.protocol.job_task import model_of
+from truthfl.federation.protocol.known_models import known_models
 from truthfl.federation.protocol.live_status import AUDITIONING
 from truthfl.federation.protocol.messages import (
     AUDITION_ARRIVED,
@@ -32,11 +39,14 @@ from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view
+from truthfl.ledger.money import amount_text
+from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.solo_evidence import (
     LATE,
@@ -68,29 +78,38 @@ def hold_auditions(
     agreement: Agreement,
     labeled: Collection[str],
     folder: Path,
-    test: LabeledSamples,
+    side: ServerSide,
     secret: str,
     key: PrivateKey,
     progress: ShowProgress,
+    seconds_to_decide: float,
 ) -> None:
     """Hold the auditions of all accepted offers, unless the ledger has their results; then tell who did not pass.
 
-    labeled   names of the clients whose labels are there
-    folder    the operator's
-    key       the operator's: signs what arrived
-    secret    of the test draw
-    progress  called with the number of clients who have committed themselves
+    labeled            names of the clients whose labels are there
+    folder             the operator's
+    secret             of the test draw
+    key                the operator's: signs what arrived
+    progress           called with the number of clients who have committed themselves
+    seconds_to_decide  how long the operator has to refuse a model that is too good
     """
     view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.auditions:
-        refusals = Refusals()
-        commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
-        opened = _collect_openings(roster, agreement, commitments, refusals, key)
-        _confirm_openings(roster, agreement, opened, key)
-        _record_results(roster, agreement, opened, refusals, folder, test, secret)
+        tested = read_tested(folder, roster.job_name)
+        if tested is None:
+            refusals = Refusals()
+            commitments = _collect_commitments(roster, agreement, view, labeled, refusals, progress)
+            opened = _collect_openings(roster, agreement, commitments, refusals, key)
+            _confirm_openings(roster, agreement, opened, key)
+            tested = _test(roster, agreement, opened, refusals, side.test, secret)
+            known = known_models(roster.ledger, folder, roster.job_name, side, agreement)
+            hold_models(roster, agreement, tested, known, folder)
+        wait_for_decisions(roster, seconds_to_decide)
+        _record_results(roster, agreement, tested, folder)
         view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
     if not view.rounds:
         _tell_stopped(roster, agreement, view)
+        _tell_of_no_rounds(roster, agreement, view)
 
 
 def _collect_commitments(
@@ -157,6 +176,7 @@ def _collect_openings(
     }
     seconds = agreement.terms.audition_seconds
     _ask_until_late(roster, AUDITION_OPEN, waiting, seconds, take, refusals, NOT_OPENED, more=words)
+    allow_replies_of(roster.grid, 0)
     return opened
 
 
@@ -229,30 +249,39 @@ def _ask_until_late(
             roster.refresh()
 
 
-def _record_results(
+def _test(
     roster: Roster,
     agreement: Agreement,
     opened: Mapping[str, Opened],
     refusals: Refusals,
-    folder: Path,
     test: LabeledSamples,
     secret: str,
-) -> None:
-    """Test the solo models; write them to a file, then all results and refusals to the ledger at once."""
-    offers, model = agreement.offers, model_of(agreement.terms, roster.task)
-    names = [offer.client.name for offer in offers if offer.client.name in opened]
+) -> Tested:
+    """Test the solo models."""
+    names, model = list(opened), model_of(agreement.terms, roster.task)
     losses = tested_losses(model, [opened[name].model for name in names], test, secret)
-    solo_loss: dict[str, float | None] = {offer.client.name: None for offer in offers}
-    solo_loss |= dict(zip(names, losses, strict=True))
+    return Tested(opened, dict(zip(names, losses, strict=True)), refusals.of_client, refusals.again)
+
+
+def _record_results(roster: Roster, agreement: Agreement, tested: Tested, folder: Path) -> None:
+    """Write the solo models to a file, then all results and refusals to the ledger at once."""
+    offers, model = agreement.offers, model_of(agreement.terms, roster.task)
+    view = job_view(roster.job_name, roster.ledger.entries(roster.job_name))
+    unpaid = unpaid_reasons(view)
+    solo_loss = {
+        offer.client.name: None if offer.client.name in unpaid else tested.losses.get(offer.client.name)
+        for offer in offers
+    }
     shifts = level_shifts(offers, solo_loss)
     models = np.full((len(offers), len(model.init(agreement.terms.seed))), np.nan, dtype=np.float32)
     results = []
     for row, offer in enumerate(offers):
         name = offer.client.name
-        one = opened.get(name)
+        one = tested.opened.get(name)
         if one is not None:
             models[row] = one.model
         passed = passes(offer, solo_loss[name], shifts[name])
+        reason = unpaid.get(name) or _reason(offer, solo_loss[name], shifts[name], tested.refused.get(name))
         document = {
             "client": name,
             "offer": offer.hash,
@@ -261,13 +290,13 @@ def _record_results(
             "solo_loss": solo_loss[name],
             "level_shift": shifts[name],
             "passed": passed,
-            "reason": None if passed else _reason(offer, solo_loss[name], shifts[name], refusals.of_client.get(name)),
+            "reason": None if passed else reason,
         }
         results.append(Item(roster.job_name, "audition", name, document))
     write_file(solo_file(folder / "models", roster.job_name), npy_bytes(models))
     rejections = [
         _rejection(roster, name, reason, key)
-        for key, reasons in (("first", refusals.of_client), ("again", refusals.again))
+        for key, reasons in (("first", tested.refused), ("again", tested.again))
         for name, reason in reasons.items()
     ]
     roster.ledger.append_all([*rejections, *results])
@@ -300,6 +329,25 @@ def _rejection(roster: Roster, client: str, reason: str, which: str) -> Item:
     return Item(roster.job_name, "rejection", f"audition/{client}/{which}", document)
 
 
+def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> None:
+    """Where too few passed for the sums that the contract promises: record it, and tell those who passed."""
+    taking_part = view.taking_part
+    if taking_part is None or not taking_part.offers or taking_part.rounds or not agreement.rounds:
+        return
+    names = [offer.client.name for offer in taking_part.offers]
+    sentence = coded(
+        "news.no_rounds",
+        "Only {passed} passed the audition, and by the contract reports are sent in sums of at least {fewest}. So "
+        "there are no training rounds; you are paid for your labels.",
+        passed=len(names),
+        fewest=FEWEST_MASKED,
+    )
+    reason = f"only {', '.join(names)} passed, and masked reports need {FEWEST_MASKED}: there are no training rounds"
+    document = {"stage": "training", "round": None, "client": None, "node": None, "reason": reason}
+    roster.ledger.append(roster.job_name, "rejection", "training/too-few", document)
+    roster.tell([roster.node_of[name] for name in names if name in roster.node_of], sentence, over=False)
+
+
 def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
     """Tell each client who does not take part why, and what it means for her pay."""
     for offer in agreement.offers:
@@ -308,12 +356,13 @@ def _tell_stopped(roster: Roster, agreement: Agreement, view: JobView) -> None:
         if result["passed"] or node is None:
             continue
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], offer.client.samples)
-        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / offer.job.minor_units
+        units, currency = offer.job.minor_units, offer.job.currency
+        pay = float(offer.pay(offer.job.expected_loss, 0, 0, evidence)) / units
         sentence = coded(
             "news.stopped",
             "You did not pass the audition. {reason} You take no part in the joint training and are paid for labels by "
             "the formula: {pay}.",
             reason=_told_reason(offer, result),
-            pay=amount(f"{pay:,.2f} {offer.job.currency}", pay, offer.job.minor_units, offer.job.currency),
+            pay=amount(f"{amount_text(pay, units)} {currency}", pay, units, currency),
         )
         roster.tell([node], sentence, over=False, about=STOPPED)

@@ -12,6 +12,7 @@ from truthfl.federation.protocol.command_news import clock_time
 from truthfl.federation.protocol.live_status import (
     APPROVING,
     AUDITIONING,
+    DECIDING,
     ENROLLING,
     LABELING,
     OFFERING,
@@ -23,10 +24,11 @@ from truthfl.federation.protocol.live_status import (
 )
 from truthfl.ledger.command_state import CommandState, state_after
 from truthfl.ledger.commands import INVITE, read_time
+from truthfl.ledger.holds import waiting_names
 from truthfl.ledger.job_view import JobView
 from truthfl.texts import plain
 
-ORDER = (ENROLLING, PLANNING, APPROVING, OFFERING, LABELING, AUDITIONING, TRAINING, TESTING, OVER)
+ORDER = (ENROLLING, PLANNING, APPROVING, OFFERING, LABELING, AUDITIONING, DECIDING, TRAINING, TESTING, OVER)
 STAGES = {"enrol": ENROLLING, "answer": OFFERING, "label": LABELING, "audition": AUDITIONING}  # by the operator's word
 LONGEST_EXTENSION = timedelta(days=366)
 
@@ -60,6 +62,15 @@ def require_removable(view: JobView, name: str) -> None:
         raise InputError(f"{plain(name, 60)!r} is not in job {view.name}; it has {', '.join(known)}.")
     if name in state.removed:
         raise InputError(f"{name} was removed already.")
+
+
+def require_held(view: JobView, name: str) -> None:
+    """Raise `InputError` unless the operator can decide now on the solo model of this client."""
+    commanded_state(view)
+    waiting = waiting_names(view)
+    if name not in waiting:
+        others = f"those of {', '.join(waiting)} do" if waiting else "nobody's does now"
+        raise InputError(f"no solo model of {plain(name, 60)!r} waits for a decision; {others}.")
 
 
 def _known_names(view: JobView) -> list[str]:

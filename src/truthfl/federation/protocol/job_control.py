@@ -1,7 +1,4 @@
-"""`JobControl`: the operator's commands to a running job, as its server reads them in the ledger.
-
-Imports the ledger (`book`, `command_rows`, `command_state`, `commands`).
-"""
+"""`JobControl`: the operator's commands to a running job, as its server reads them in the ledger."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from datetime import datetime
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.command_rows import KIND
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import Command, next_fault, read_command
+from truthfl.ledger.commands import APPROVE, DISAPPROVE, Command, next_fault, read_command, valid_commands
 
 SECONDS_BETWEEN_READS = 0.3
 
@@ -23,6 +20,15 @@ def _tell_nobody(_: Command) -> None:
 
 class JobEndedError(Exception):
     """The operator ended the job before there was a contract."""
+
+
+def commanded_answer(ledger: Ledger, job: str, operator_key: str, plan: str) -> bool | None:
+    """Whether the operator approved, by a command, the plan with this digest; None if no command is about it."""
+    answer = None
+    for _, command in valid_commands(ledger.entries(job, KIND), job, operator_key):
+        if command.kind in (APPROVE, DISAPPROVE) and command.fields["plan"] == plan:
+            answer = command.kind == APPROVE
+    return answer
 
 
 class JobControl:
@@ -43,6 +49,11 @@ class JobControl:
         self._commands: list[Command] = []
         self._last_row, self._next_read = 0, 0.0
         self._read()
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Those that were read, in order."""
+        return tuple(self._commands)
 
     @property
     def paused(self) -> bool:

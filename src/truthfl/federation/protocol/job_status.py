@@ -12,6 +12,7 @@ from typing import Any
 from truthfl.federation.protocol.job_tally import ACCEPTED, JobTally, LedgerRow, RefusedReply, RoundPoint
 from truthfl.federation.protocol.live_status import (
     AUDITIONING,
+    DECIDING,
     ENROLLING,
     LABELING,
     OFFERING,
@@ -150,6 +151,7 @@ def recorded_stage(tally: JobTally) -> tuple[str, str | None]:
         ("test", TESTING),
         ("final", TESTING),
         ("start", TRAINING),
+        ("hold", DECIDING),
         ("commitment", AUDITIONING),
     ):
         if kind in at:

@@ -113,6 +113,7 @@ class ClientTally:
     answer: str | None = None
     left_out: str | None = None
     committed: bool = False
+    held: str | None = None  # why the operator decides on her solo model
     audition: dict[str, Any] | None = None  # solo_loss, passed, reason
     asked_listed: int = 0
     missing: int = 0
@@ -228,6 +229,11 @@ class JobTally:
 
     def _add_commitment(self, entry: Entry, _: dict[str, Any]) -> None:
         self.client(entry.key).committed = True
+
+    def _add_hold(self, entry: Entry, document: dict[str, Any]) -> None:
+        if document["known"] is None:
+            loss = number(document["solo_loss"])
+            self.client(entry.key).held = f"a solo loss of {loss:.4f} is too good; accept or refuse it"
 
     def _add_audition(self, entry: Entry, document: dict[str, Any]) -> None:
         result = {"solo_loss": number_or_none(document["solo_loss"]), "passed": document["passed"] is True}

@@ -1,7 +1,6 @@
 """The jobs of an operator's folder, each kept as it was begun: its text, the seed and the secret of its draws.
 
 A job that was begun goes on as it was signed, whatever its file says today. Nothing in here is ever overwritten.
-Imports `live_status`, `operator_folder`, `server`, `files`, `job` and the ledger.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
-from truthfl.federation.protocol.live_status import OVER, read_live_status
 from truthfl.federation.protocol.operator_folder import SECRETS, Draws, fixed_draws, new_draws, read_draws
 from truthfl.federation.protocol.server import is_complete
+from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.files import make_private_folder, write_file
 from truthfl.job import DataJob, job_of_text
 from truthfl.ledger.book import Ledger
@@ -82,7 +81,7 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
         return adopted or _begin(folder, ledger, source)
     name = names[-1]
     kept = kept_job(folder, name, source.change)
-    complete = is_complete(ledger, name) and not _stopped_before_delivery(folder, ledger, name)
+    complete = is_complete(ledger, name)
     recorded = ledger.find(name, "job", "job")
     if recorded is None and ledger.rows(name):
         raise InputError(
@@ -105,13 +104,6 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
     return KeptJob(name, kept.job, kept.draws, differences, complete)
 
 
-def _stopped_before_delivery(folder: Path, ledger: Ledger, name: str) -> bool:
-    """Whether the server was stopped when receipts stood in the ledger, and may not have sent them to participants."""
-    live = read_live_status(folder)
-    stopped = live is not None and live.job == name and live.stage != OVER
-    return stopped and bool(ledger.entries(name, "receipt"))
-
-
 def kept_job_names(folder: Path) -> list[str]:
     """The names of the folder's jobs, in the order in which they were begun."""
     begun = [(str(_origin(path).get("begun", "")), path.parent.name) for path in folder.glob(f"{FOLDER}/*/{ORIGIN}")]
@@ -119,8 +111,9 @@ def kept_job_names(folder: Path) -> list[str]:
 
 
 def _begin(folder: Path, ledger: Ledger, source: JobSource, draws: Draws | None = None) -> KeptJob:
-    """Keep a new job in the folder."""
+    """Keep a new job in the folder; raise InputError if its test samples were published with an earlier one."""
     job = source.job()
+    require_new_test_set(ledger, folder, job)
     draws = draws or (new_draws() if source.seed is None else fixed_draws(source.seed))
     name = _new_name(folder, ledger, job, draws.seed)
     place = folder / FOLDER / name

@@ -29,7 +29,8 @@ MOST_STAGE_CHANGES = 100  # that nobody has taken yet
 
 # Stages, in their order.
 ENROLLING, PLANNING, APPROVING, OFFERING = "enrolling", "planning", "approving", "offering"
-LABELING, AUDITIONING, TRAINING, TESTING, OVER = "labeling", "auditioning", "training", "testing", "over"
+LABELING, AUDITIONING, DECIDING, TRAINING = "labeling", "auditioning", "deciding", "training"
+TESTING, OVER = "testing", "over"
 
 
 @dataclass

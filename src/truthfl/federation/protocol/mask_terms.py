@@ -24,6 +24,7 @@ from truthfl.ledger.signing import PrivateKey, signed_by
 from truthfl.ledger.terms import Offer
 
 WEIGHT_ROUNDING = 1e-9
+MOST_INDEX = 2**31
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,8 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
     if not least * (1.0 - WEIGHT_ROUNDING) <= weight <= most * (1.0 + WEIGHT_ROUNDING):
         raise InputError(f"the report's weight is {weight:g}; by the offer it is from {least:g} to {most:g}.")
     own = Member(offer.client.index, weight, *own_keys, offer.client.participation)
+    if not all(0 <= index <= MOST_INDEX for index in (own.index, *named)):  # the share of -1 would be the seed itself
+        raise InputError("the terms of the masks number people otherwise than from 0 on.")
     peers: dict[int, Member] = {}
     people = {offer.client.public_key, *own_keys}
     for index, one in named.items():
@@ -158,8 +161,13 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
             raise InputError("the same person is named twice in the terms of the masks.")
         people |= {person, *keys}
         share, peer_weight = one.get("participation"), one.get("weight")
-        if not isinstance(share, int | float) or not 0 < share <= 1 or not isinstance(peer_weight, int | float):
+        if not isinstance(share, int | float) or not isinstance(peer_weight, int | float):
             raise InputError("the terms of the masks do not say a peer's weight and participation.")
+        if not offer.job.least_participation * (1.0 - WEIGHT_ROUNDING) <= share <= 1:
+            raise InputError(
+                f"by the terms of the masks a peer is asked in {share:g} of the rounds; by the offer nobody is in less "
+                f"than {offer.job.least_participation:g}."
+            )
         peers[index] = Member(index, peer_weight, *keys, share)
     terms = MaskTerms(offer.job.name, offer.job.seed, group, members, own, peers)
     if terms.knows_everybody and group_digest(offer.job.name, [own, *peers.values()]) != group:

@@ -14,6 +14,7 @@ changes nothing; nobody is named for it, since masks hide whose report it was.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -23,6 +24,7 @@ import numpy as np
 from flwr.app import Message
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.ask_nodes import OpenQuestions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document, member_of
 from truthfl.federation.protocol.masking import (
@@ -65,12 +67,14 @@ from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports
+from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by
 from truthfl.ledger.round_terms import FEWEST_MASKED
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
+from truthfl.texts import plain
 
 TOO_FEW = "fewer reports than a sum needs"
 NOT_OPENED = "too few told what opens the sum"
@@ -88,6 +92,10 @@ class MaskedRounds:
     acceptances   by participant: their signed acceptance
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
+    refusals      by name: what nodes say that refuse them
+    repeats       the round that an earlier start of the server may have asked for; None if there was none
+    waited_for    by participant: the node at which they were waited for to confirm them; they are not a second time
+    late          questions to those who have not confirmed them in time
     """
 
     roster: Roster
@@ -97,7 +105,14 @@ class MaskedRounds:
     acceptances: Mapping[str, Mapping[str, Any]]
     operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
+    refusals: dict[str, str] = field(default_factory=dict)
+    repeats: int | None = None
     silent: SilentPeople = field(default_factory=SilentPeople)
+    waited_for: dict[str, int] = field(default_factory=dict)
+    late: OpenQuestions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = OpenQuestions(self.roster.grid)
 
     @cached_property
     def peers(self) -> dict[int, list[int]]:
@@ -126,9 +141,15 @@ class MaskedRounds:
         return name in self.informed and name in self.roster.node_of and name not in self.roster.control.removed
 
     def send_terms(self, offers: Iterable[Offer]) -> None:
-        """Send the terms of the masks to connected participants, unless they have confirmed them."""
-        removed = self.roster.control.removed
-        new = [one for one in offers if one.client.name in self.roster.node_of and one.client.name not in removed]
+        """Send the terms of the masks to connected participants, unless they have confirmed them.
+
+        Each is waited for once. Who did not answer then is asked again, and the answer is taken when it has come.
+        """
+        removed, node_of = self.roster.control.removed, self.roster.node_of
+        self.waited_for = {name: node for name, node in self.waited_for.items() if name in node_of}
+        refused: dict[str, str] = {}
+        self._note_informed(self._answers({node: name for name, node in node_of.items()}, self.late.replies(), refused))
+        new = [one for one in offers if one.client.name in node_of and one.client.name not in removed]
         by_index = {offer.client.index: self.acceptances[offer.client.name] for offer in self.taking_part}
         documents = {
             offer.client.name: {
@@ -140,16 +161,36 @@ class MaskedRounds:
             for offer in new
             if offer.client.name not in self.informed
         }
-        ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
-        replies = self.ask(MASK_TERMS, documents, ask) if documents else {}
-        self.informed |= {name for name, reply in replies.items() if reply.get("kept") is True}
+        fresh = {name: told for name, told in documents.items() if self.waited_for.get(name) != node_of[name]}
+        again = {
+            name: told for name, told in documents.items() if name not in fresh and node_of[name] not in self.late.nodes
+        }
+        if again:
+            self.ask(MASK_TERMS, again, self._ask_later)
+        if fresh:
+            self.waited_for |= {name: node_of[name] for name in fresh}
+            ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
+            self._note_informed(self.ask(MASK_TERMS, fresh, ask, refused))
+        self.refusals = {name: why for name, why in (self.refusals | refused).items() if name not in self.informed}
+
+    def _ask_later(self, messages: list[Message]) -> Replies:
+        self.late.send(messages, REPLY_TIMEOUT)
+        return []
+
+    def _note_informed(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        self.informed |= {name for name, answer in answers.items() if answer.get("kept") is True}
 
     def ask(
-        self, action: str, documents: Mapping[str, Mapping[str, Any]], ask: Callable[[list[Message]], Replies]
+        self,
+        action: str,
+        documents: Mapping[str, Mapping[str, Any]],
+        ask: Callable[[list[Message]], Replies],
+        refused: dict[str, str] | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Ask connected participants, by name; return the documents of those who answered with their code.
 
-        ask  sends the messages and returns the replies
+        ask      sends the messages and returns the replies
+        refused  gets what the others' nodes said instead
         """
         node_of = {name: self.roster.node_of[name] for name in documents if name in self.roster.node_of}
         name_at = {node: name for name, node in node_of.items()}
@@ -157,9 +198,17 @@ class MaskedRounds:
             query_message(action, node, with_document_code(self.code_keys[name], OPERATOR, documents[name]))
             for name, node in node_of.items()
         ]
+        return self._answers(name_at, ask(messages) if messages else (), refused)
+
+    def _answers(
+        self, name_at: Mapping[int, str], replies: Iterable[tuple[int, Message]], refused: dict[str, str] | None
+    ) -> dict[str, dict[str, Any]]:
+        """By participant: the documents with their codes in these replies; `refused` as in `ask`."""
         answers: dict[str, dict[str, Any]] = {}
-        for node, reply in ask(messages) if messages else ():
+        for node, reply in replies:
             name = name_at.get(node)
+            if name is not None and reply.has_error() and reply.error.code == CLIENT_APP_FAILED and refused is not None:
+                refused[name] = plain(f"error: {str(reply.error.reason).strip()}")
             try:
                 document = {} if name is None or reply.has_error() else document_in(reply)
             except InputError:
@@ -181,7 +230,8 @@ class Sum:
     signed      by index: the list of who is missing that they signed last, and its signature
     told_keys   by (who told, who is missing): the keys of the masks that they share
     rejected    why somebody's report or answer does not count
-    asked       those who were asked for a report
+    asked       those who were asked for a report, with the list of who is absent that they were to sign
+    repeated    whether participants may have signed lists in this round before the server was stopped
     """
 
     masked: MaskedRounds
@@ -195,7 +245,8 @@ class Sum:
     signed: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     told_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
-    asked: set[int] = field(default_factory=set)
+    asked: dict[int, list[int]] = field(default_factory=dict)
+    repeated: bool = False
 
     @cached_property
     def needed(self) -> dict[int, tuple[frozenset[int], int]]:
@@ -224,8 +275,8 @@ class Sum:
         locked = _locked_shares(told.get("shares"), self.peers[own])
         if locked is None:
             return "it has no shares of its own mask for all peers"
-        if not self._take_signature(own, told):
-            return "it does not say who is missing, with a signature"
+        if not self._take_signature(own, told, self.asked[own]):
+            return "its signed list of who is missing is not the one that was sent"
         self.reports[own], self.locked[own] = report[PARAMS], locked
         return None
 
@@ -233,9 +284,13 @@ class Sum:
         """Have all who are left sign the same list of who is missing; return it, or None if too few are left."""
         while True:
             left = self.left_with(self.reports)
-            earlier = {index for own in left for index in self.signed[own][0]}
-            if left & earlier:  # they came back after others had signed that they are missing
-                self.drop(left & earlier, "late: others had signed that it is missing")
+            signers = {own for own in left if not left.isdisjoint(self.signed[own][0])}
+            if signers:  # before the server was stopped they signed that people are missing who are back, or say so
+                back = {index for own in signers for index in self.signed[own][0]} & left
+                if len(signers) > len(back):
+                    self.drop(back, "late: others had signed that it is missing")
+                else:
+                    self.drop(signers, "others were back after it had signed that they are missing")
                 continue
             if not left:
                 return None
@@ -247,8 +302,7 @@ class Sum:
             asked = {own: {"missing": list(missing)} for own in behind}
             answers = self._ask(MASK_LIST, asked)
             for own in behind:
-                signed = self._take_signature(own, answers.get(own, {}))
-                if not signed or not set(missing) <= set(self.signed[own][0]):
+                if not self._take_signature(own, answers.get(own, {}), missing):
                     self.drop({own}, "no signature of who is missing came in time")
 
     def learn_keys(self, missing: tuple[int, ...]) -> bool:
@@ -282,8 +336,10 @@ class Sum:
             for own in self.reports
         }
         shares: dict[int, dict[int, int]] = {own: {} for own in self.reports}
+        unfit: Counter[int] = Counter()
         for holder, answer in self._ask(MASK_SHARES, asked).items():
-            told = answer.get("shares")
+            told, named = answer.get("shares"), answer.get("unfit")
+            unfit.update(peer for peer in self.peers[holder] if isinstance(named, list) and peer in named)
             for owner in (holder, *self.peers[holder]):
                 share = _share_in(told, owner)
                 if owner not in shares or share is None:
@@ -294,8 +350,11 @@ class Sum:
                     self._reject(holder, f"the share of {self.offers[owner].client.name}'s mask does not fit")
         seeds: dict[int, int] = {}
         for owner, told in shares.items():
-            seed = _seed_of(told, threshold(len(self.peers[owner]) + 1), owner)
+            needed = threshold(len(self.peers[owner]) + 1)
+            seed = _seed_of(told, needed, owner)
             if seed is None:
+                if unfit[owner] >= needed - 1:  # so many who work together could read reports anyway
+                    self.drop({owner}, "the shares of its own mask do not fit")
                 return None
             seeds[owner] = seed
         return seeds
@@ -323,12 +382,18 @@ class Sum:
         if all(name != rejected for rejected, _, _ in self.rejected):  # the first reason counts
             self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
 
-    def _take_signature(self, own: int, told: Mapping[str, Any]) -> bool:
-        """Keep the list that somebody signed last; False if there is none, or one that does not hold."""
+    def _take_signature(self, own: int, told: Mapping[str, Any], wanted: Iterable[int]) -> bool:
+        """Keep the list that somebody signed last; False if there is none, or one that does not hold.
+
+        Nobody can have others left out by a list of their own making: it is the one that was sent. Only in a round that
+        the server repeats may it be longer.
+        """
         missing, signature = told.get("missing"), told.get("signature")
         if not isinstance(missing, Sequence) or isinstance(missing, str) or not isinstance(signature, str):
             return False
         if not all(type(index) is int and index in self.offers for index in missing):
+            return False
+        if not (set(missing) >= set(wanted) if self.repeated else set(missing) == set(wanted)):
             return False
         text = survivors_text(self.context, missing)
         if not list_signed_by(self.masked.members[own].list_key, text, signature):
@@ -361,6 +426,8 @@ class Sum:
             silent = set(asked) - set(answers)
             if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
                 self.wait.ends()
+                for own in silent:
+                    self.masked.silent.note(self.offers[own].client.name, self.call.round, answered=False)
                 return answers
             self.wait.for_people([self.offers[own].client.name for own in silent])
 
@@ -385,6 +452,7 @@ def run_masked_round(
     node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}
     rejected: list[Rejection] = [(name, node, removed[name]) for name, node in node_of.items() if name in removed]
     rejected += round_sum.rejected
+    rejected += [(name, node_of[name], why) for name, why in masked.refusals.items() if name in node_of]
     rejected += missing_reports(node_of, names, rejected)
     if change is None:
         return RoundOutcome(params, names, rejected, refused)
@@ -403,6 +471,7 @@ def _collected(
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
+    round_sum.repeated = only is not None or masked.repeats == call.round
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
     wanted = offers if only is None else [offer for offer in offers if offer.client.name in only]
@@ -418,7 +487,7 @@ def _collected(
             return []
         absent = sorted(set(by_index) - present)
         asked = [offer for offer in people if offer.client.index in present]
-        round_sum.asked |= {offer.client.index for offer in asked}
+        round_sum.asked |= {offer.client.index: absent for offer in asked}
         return [
             coded_training_message(
                 masked.code_keys[offer.client.name],

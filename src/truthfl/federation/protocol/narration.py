@@ -8,7 +8,7 @@ from typing import Any
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_terms import JobTerms
-from truthfl.ledger.money import minor_money
+from truthfl.ledger.money import amount_text, minor_money
 from truthfl.ledger.terms import offer_from
 
 NAMES_TOLD = 5  # in a sentence
@@ -35,6 +35,16 @@ def describe_command(document: Mapping[str, Any]) -> str:
     return f"command of {told.get('by')}: {told.get('kind')}{f' {about}' if about else ''}{until}{why}"
 
 
+def describe_hold(document: Mapping[str, Any]) -> str:
+    """One line about a solo model that is held."""
+    name, known = document["client"], document["known"]
+    if known is not None:
+        like = f"the joint model of the earlier job {known['job']} (likeness {known['likeness']:.2f})"
+        return f"{name}: the solo model is nearly {like}; it is not paid"
+    better = f"{name}: the solo loss of {document['solo_loss']:.4f} is better than honest ones are once in 10,000 times"
+    return f"{better}; truthfl accept {name}, or truthfl refuse {name}"
+
+
 def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     """Return one line about this entry, or None for kinds that are not shown.
 
@@ -51,7 +61,7 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         offer = offer_from(document)
         return (
             f"offer to {offer.client.name}: {offer.client.samples} labels, batches of {offer.client.batch_size}, "
-            f"expected pay {offer.expected_pay:,.2f} {offer.job.currency}"
+            f"expected pay {amount_text(offer.expected_pay, offer.job.minor_units)} {offer.job.currency}"
         )
     if entry.kind == "answer":
         answer = document["document"]
@@ -60,6 +70,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
         loss = "no solo model" if document["solo_loss"] is None else f"solo loss {document['solo_loss']:.4f}"
         stopped = "" if document["passed"] else "; she takes no part in the rounds"
         return f"{document['client']}: {loss}{stopped}"
+    if entry.kind == "hold":
+        return describe_hold(document)
     if entry.kind == "round":
         loss = f", loss {document['loss']:.4f}, accuracy {document['accuracy']:.1%}" if "loss" in document else ""
         skipped = f"; the model stays as it was: {document['refused']}" if document.get("refused") else ""

@@ -15,7 +15,7 @@ class ParticipantStatus:
     """One client of the job; money is in the job's currency.
 
     state             in a word or two, as `STATES`
-    reason            why she is left out, stopped or removed; "" otherwise
+    reason            why she is left out, held, stopped or removed; "" otherwise
     invited_until     when the invitation expires that she has not used yet; None if she has none
     samples           that she enrolled with; None before
     connected         None if no server runs
@@ -67,6 +67,7 @@ STATES = (
     "offered",
     "labeling",
     "auditioning",
+    "held",
     "passed",
     "training",
     "settled",
@@ -143,6 +144,8 @@ def _state(tally: JobTally, client: ClientTally) -> tuple[str, str]:
     """Her state, and the reason if it is one that ends her part."""
     if client.name in tally.commands.removed:
         return "removed", tally.commands.removed[client.name]
+    if client.audition is None and client.held is not None:
+        return "held", client.held
     if client.audition is not None and not client.audition["passed"]:
         return "stopped", client.audition["reason"]
     if client.left_out is not None:

@@ -1,12 +1,13 @@
 """Files in the operator's folder by which the server asks whether a plan's offers may be sent, and is answered.
 
-The server runs in a process of its own; `truthfl serve`, at the operator's terminal, reads its question and writes the
-answer. Imports `approval`, `files` and the ledger's `canonical`.
+The server's terminal and page read its question and write the answer. `truthfl approve`, which may run under another
+account, answers by a signed row of the ledger alone.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from truthfl.federation.protocol.approval import PlanSummary, summary_from
@@ -17,12 +18,20 @@ FOLDER, QUESTION, ANSWER = "plans", "plan.json", "answer.json"
 POLL_SECONDS = 0.25
 
 
-def ask_by_file(folder: Path, plan: PlanSummary, *, wait: bool) -> bool:
-    """Show the plan to whoever reads `shown_plan`; return the answer, or True without waiting for one."""
+def ask_by_file(
+    folder: Path, plan: PlanSummary, *, wait: bool, in_ledger: Callable[[str], bool | None] = lambda _: None
+) -> bool:
+    """Show the plan to whoever reads `shown_plan`; return the answer, or True without waiting for one.
+
+    in_ledger  called with the plan's digest: the answer to it that the ledger has; None if there is none
+    """
     place = folder / FOLDER
     (place / ANSWER).unlink(missing_ok=True)
     write_file(place / QUESTION, canonical_bytes(plan.document()), private=True)
     while wait:
+        commanded = in_ledger(digest(plan.document()))
+        if commanded is not None:
+            return commanded
         try:
             answer = read_document((place / ANSWER).read_bytes())
         except FileNotFoundError:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies, search_on_pilot
+from truthfl.adversary.plan_warnings import plan_warnings
 from truthfl.errors import InfeasibleError, InputError
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.job_task import task_terms
@@ -98,7 +99,13 @@ def planned_offers(
         document["audition"] = _audition_document(plan.audition)
     if left_out:
         document["left_out"] = {name: left_out[name] for name in names if name in left_out}
-    return document, agreement_of(promise, roster, opening, task, version)
+    agreement = agreement_of(promise, roster, opening, task, version)
+    most_labels = max(offer.client.samples for offer in agreement.offers)
+    document["warnings"] = [
+        *plan_warnings(plan, found, worth, planned_job.server.loss_value),
+        *job.server.label_time_warnings(most_labels),
+    ]
+    return document, agreement
 
 
 def _unfit_statements(roster: Roster, names: list[str]) -> dict[str, str]:
@@ -149,7 +156,12 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
 
 
 def _masked(job: DataJob, plan: Plan) -> bool:
-    """Whether reports are masked."""
+    """Whether reports are masked; raise InputError if they must be, and too few are in the plan."""
+    if job.privacy.secure_aggregation and len(plan.clients) < FEWEST_MASKED:
+        raise InputError(
+            f"[privacy] secure_aggregation is true, and {len(plan.clients)} would take part; masked reports need "
+            f"{FEWEST_MASKED}."
+        )
     if job.privacy.secure_aggregation is not None:
         return job.privacy.secure_aggregation
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)

@@ -1,13 +1,13 @@
-"""Write receipts to the ledger and send them: at the end of a job, and to those who were away then when they join next.
+"""Write receipts to the ledger and send them: at the end of a job, and later to those who were away then.
 
 A node that has kept its receipt says so; that is noted in the ledger. Of a large job, there are not all in memory at a
-time. Imports `ask_nodes`, `enrolment`, `messages`,
-the ledger and Flower.
+time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from truthfl.ledger.terms import Offer
 
 MOST_MISSED = 20  # receipts of earlier jobs that are sent to one client at a time
 MOST_AT_ONCE = 1000  # receipts that are sent together
+SECONDS_BETWEEN_LOOKS = 0.5  # at who is there, after the job
+LATE_REPLY_SECONDS = 10.0  # after the job, others are not to wait long for a node that says nothing
 
 
 def send_receipts(roster: Roster, key: PrivateKey) -> None:
@@ -40,6 +42,41 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
     rows = [receipts_of_job.row(offer, key) for offer in offers]
     roster.ledger.append_all([Item(roster.job_name, "receipt", row["client"], row) for row in rows])
     _deliver(roster, [_Receipt(receipts_of_job, offer, row) for offer, row in zip(offers, rows, strict=True)])
+
+
+def without_receipt(ledger: Ledger, job: str) -> list[str]:
+    """Those whose nodes have not said that they keep their receipt of this job, which is in the ledger."""
+    kept = {entry.key for entry in ledger.entries(job, "acknowledgement")}
+    return [entry.key for entry in ledger.entries(job, "receipt") if entry.key not in kept]
+
+
+def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) -> None:
+    """Send the receipts of a job that is over to those who have none and connect, until all have one or time is up.
+
+    told  called with the name of each who has got one
+    """
+    deadline, receipts_of_job = time.monotonic() + seconds, _receipts_of(roster.ledger, roster.job_name)
+    view = receipts_of_job.view
+    assert view.agreement is not None
+    offer_to = {offer.client.name: offer for offer in view.agreement.offers}
+    waiting = without_receipt(roster.ledger, roster.job_name)
+    while waiting and time.monotonic() < deadline:
+        roster.refresh()
+        there = [name for name in waiting if name in roster.node_of]
+        if there:
+            for name in there:
+                receipts_of_job.recorded(offer_to[name])  # an error if it is not the one that was signed
+            _deliver(
+                roster,
+                [_Receipt(receipts_of_job, offer_to[name], view.receipts[name].document) for name in there],
+                LATE_REPLY_SECONDS,
+            )
+            send_missed_receipts(roster)
+            still = without_receipt(roster.ledger, roster.job_name)
+            for name in set(waiting) - set(still):
+                told(name)
+            waiting = still
+        time.sleep(SECONDS_BETWEEN_LOOKS if waiting else 0.0)
 
 
 def send_missed_receipts(roster: Roster) -> None:
@@ -101,7 +138,7 @@ class _Receipt:
         )
 
 
-def _deliver(roster: Roster, receipts: Sequence[_Receipt]) -> None:
+def _deliver(roster: Roster, receipts: Sequence[_Receipt], seconds: float = REPLY_TIMEOUT) -> None:
     """Send receipts to nodes that are connected, so many at a time that they fit in memory; note which were kept."""
     of_node: dict[int, list[_Receipt]] = {}
     for one in receipts:
@@ -112,7 +149,7 @@ def _deliver(roster: Roster, receipts: Sequence[_Receipt]) -> None:
         nodes = list(sent)
         for start in range(0, len(nodes), MOST_AT_ONCE):
             messages = [sent[node].message(node) for node in nodes[start : start + MOST_AT_ONCE]]
-            replies = ask_nodes(roster.grid, messages, timeout=REPLY_TIMEOUT)
+            replies = ask_nodes(roster.grid, messages, timeout=seconds)
             kept = [node for node, reply in replies if node in sent and not reply.has_error() and _says_kept(reply)]
             roster.ledger.append_all([sent[node].acknowledgement() for node in dict.fromkeys(kept)])
         of_node = {node: waiting for node, waiting in of_node.items() if waiting}

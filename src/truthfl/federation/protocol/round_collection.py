@@ -33,21 +33,31 @@ class SilentPeople:
 
     misses  by name: how many rounds in a row were not answered
     again   by name: the next round in which they are asked
+    heard   those who have answered all questions of this round so far
     """
 
     misses: dict[str, int] = field(default_factory=dict)
+    unopened: dict[str, int] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
+    heard: set[str] = field(default_factory=set)
+
+    def begin_round(self) -> None:
+        """Forgive those who answered all questions of the round before."""
+        for name in self.heard:
+            self.misses.pop(name, None)
+            self.again.pop(name, None)
+        self.heard.clear()
 
     def are_skipped(self, name: str, round_: int) -> bool:
         """Whether a participant is not asked in this round, if the others are enough."""
         return self.again.get(name, 0) > round_
 
     def note(self, name: str, round_: int, *, answered: bool) -> None:
-        """Note whether a participant who was asked in a round answered."""
+        """Note whether a participant answered a question in a round."""
         if answered:
-            self.misses.pop(name, None)
-            self.again.pop(name, None)
+            self.heard.add(name)
         else:
+            self.heard.discard(name)
             self.again[name] = round_ + 2 ** self.misses.get(name, 0)
             self.misses[name] = self.misses.get(name, 0) + 1
 
@@ -118,6 +128,7 @@ def collect_reports(
     enough    whether the reports of these people would be enough, beside those that were taken
     """
     roster, round_, answered, rejected = wait.roster, wait.round, set[str](), list[Rejection]()
+    silent.begin_round()
     while True:
         there = [offer for offer in ready() if offer.client.name not in answered]
         awake = [offer for offer in there if not silent.are_skipped(offer.client.name, round_)]

@@ -73,14 +73,16 @@ class TrainingRun:
         """The number of rounds; 0 if nobody takes part, or too few for masks."""
         return self.taking_part.rounds
 
-    def masked_rounds(self, roster: Roster) -> MaskedRounds | None:
-        """The state of masked rounds; None if reports are not masked."""
+    def masked_rounds(self, roster: Roster, repeats: int | None) -> MaskedRounds | None:
+        """The state of masked rounds; None if reports are not masked. `repeats` as in `MaskedRounds`."""
         offers = self.taking_part.offers
         if not self.agreement.terms.masked:
             return None
         assert self.operator_key is not None
         weights = {offer.client.name: self.weight_of(offer) for offer in offers}
-        return MaskedRounds(roster, offers, weights, self.code_keys, self.acceptances, self.operator_key)
+        return MaskedRounds(
+            roster, offers, weights, self.code_keys, self.acceptances, self.operator_key, repeats=repeats
+        )
 
     def weight_of(self, offer: Offer) -> float:
         """The weight of a client's report in a round in which she is asked."""
@@ -110,13 +112,13 @@ def train_rounds(
     """
     params, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
-    validation = training.validation
     roster.control.poll(at_once=True)
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
-    masked, silent = training.masked_rounds(roster), SilentPeople()
+    again = len(roster.ledger.entries(roster.job_name, "start")) > 1
+    masked, silent = training.masked_rounds(roster, max(finished, len(known)) if again else None), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
@@ -131,7 +133,7 @@ def train_rounds(
             if row is not None:
                 params = repeated_round(roster, training, masked, params, call, offers, row)
                 call, digest = call.next(changed=digest != row["model"]), row["model"]
-                recorder.put(round_ + 1, params, [], {} if validation is None else validation.state())
+                recorder.put(round_ + 1, params, [])
                 progress(round_ + 1)
                 continue
             if masked is None:
@@ -148,7 +150,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
+            recorder.put(round_ + 1, params, items)
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -163,7 +165,7 @@ def _judged(
     weights = {offer.client.name: training.weight_of(offer) for offer in offers}
     taken = [weights[name] for name in outcome.taken]
     noise = noise_of(list(weights.values()), taken, rescales=training.agreement.terms.rescales)
-    fault = training.validation.judge(before, outcome.params, call.changed, noise)
+    fault = training.validation.judge(before, outcome.params, call.round, noise)
     return outcome if fault is None else replace(outcome, params=before, refused=fault)
 
 
@@ -278,7 +280,7 @@ def run_round(
 
     if training.validation is None or not changes or only is not None:
         return RoundOutcome(combine(changes)[0], list(changes), rejected)
-    result = take_single_reports(training.validation, params, changes, weights, combine, call.changed)
+    result = take_single_reports(training.validation, params, changes, weights, combine, call.round)
     rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
     return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
 
@@ -332,8 +334,6 @@ def repeated_round(
             f"round {call.round + 1:,} gives another model than that in the ledger, though the reports are the same; "
             "the job cannot go on. The operator can begin another one with --new."
         )
-    if training.validation is not None:
-        training.validation.remember(params, outcome.params)
     return outcome.params
 
 
@@ -345,6 +345,4 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)
-    if training.validation is not None:
-        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds

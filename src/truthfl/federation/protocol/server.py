@@ -37,12 +37,14 @@ from truthfl.federation.protocol.news import NEWS_TIMEOUT, send_news
 from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
-from truthfl.federation.protocol.receipt_delivery import send_missed_receipts, send_receipts
+from truthfl.federation.protocol.receipt_delivery import deliver_late, send_missed_receipts, send_receipts
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
+from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.federation.protocol.validation import validation_of
 from truthfl.job import DataJob
+from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line, kept_agreement_key
@@ -70,6 +72,8 @@ class Operator:
     seed           determines labels, batches and the initial model; in the offers
     authenticated  whether the SuperLink admits registered keys only
     approve        asked before offers are sent
+    simulated      whether participants are simulated: they read no published test set, and nobody waits for the
+                   operator's decisions
     live           whether stage, deadlines and connections are written to the folder for other processes; or who
                    writes them
     """
@@ -81,6 +85,7 @@ class Operator:
     seed: int
     authenticated: bool = False
     approve: Approve = approve_all
+    simulated: bool = False
     live: bool | LiveWriter = True
 
     def agreement_key(self, job: str) -> AgreementKey:
@@ -119,27 +124,15 @@ def conduct_job(
     instructions = kept_instructions(job.classes, operator.folder)
     test_set = test_set_digest(side.test.features, side.test.labels)
     test_commitment = commitment(test_set, job.server.test_samples, operator.secret)
+    if not operator.simulated and ledger.find(name, "job", "job") is None:
+        require_new_test_set(ledger, operator.folder, job)
     agreement_key = operator.agreement_key(name)
     opening = Opening(operator.seed, test_commitment, public_line(operator.key), agreement_line(agreement_key))
     opened = {"job": job.document(), **opening.document(), **row_key_fields(operator.key)}
     ledger.append(name, "job", "job", opened)
     earlier = job_view(name, ledger.entries(name))
-    image_shape = side.test.features.shape[1:] if job.task.is_pictures else None
-    roster = Roster(
-        grid,
-        ledger,
-        name,
-        job.clients.name,
-        job.server,
-        image_shape,
-        operator.authenticated,
-        limits_of(job),
-        task=job.task,
-        control=JobControl(ledger, name, opening.operator_key),
-        live=_live_writer(operator, name, job.clients.name),
-    )
+    roster = _roster(grid, job, operator, earlier, side.test.features.shape[1:])
     roster.control.tell = partial(tell_command, roster)
-    roster.descriptions |= {client: entry.document for client, entry in earlier.enrolments.items()}
     if earlier.ended is not None and earlier.agreement is None:
         return earlier
     with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
@@ -158,7 +151,7 @@ def conduct_job(
         _close_enrolment(roster, agreement)
         if earlier.test is None:
             if not earlier.rounds:
-                _label_and_audition(roster, agreement, earlier, operator, side.test, progress)
+                _label_and_audition(roster, agreement, earlier, operator, side, progress)
             view = job_view(name, ledger.entries(name))
             taking_part, code_keys = view.taking_part, codes_with_participants(agreement_key, view)
             assert taking_part is not None
@@ -169,8 +162,7 @@ def conduct_job(
                 model, agreement, checkpoint_file, taking_part, code_keys, acceptances, job.aggregation, operator.key
             )
             if training.rounds and agreement.terms.aggregation != OWN:
-                limits = checkpoint_file.with_name(f"{name}.limits")
-                validation = validation_of(side, model, taking_part, training.weights, limits)
+                validation = validation_of(side, taking_part, training.weights, agreement.terms.aggregation)
                 training = replace(training, validation=validation)
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
@@ -188,6 +180,42 @@ def conduct_job(
         roster.news.wait(NEWS_TIMEOUT)
         roster.live.begin(OVER)
     return job_view(name, ledger.entries(name))
+
+
+def deliver_receipts(
+    grid: Grid, job: DataJob, name: str, operator: Operator, seconds: float, told: Callable[[str], None]
+) -> None:
+    """Let those who have not got their receipt of a job that is over join and get it; other arguments: `deliver_late`.
+
+    Nothing of the job's data is needed.
+    """
+    view = job_view(name, operator.ledger.entries(name))
+    assert view.agreement is not None
+    roster = _roster(grid, job, operator, view, view.agreement.terms.image_shape)
+    roster.contract = frozenset(offer.client.name for offer in view.agreement.offers)
+    with roster.live:
+        roster.live.begin(OVER)
+        deliver_late(roster, seconds, told)
+        roster.news.wait(NEWS_TIMEOUT)
+
+
+def _roster(grid: Grid, job: DataJob, operator: Operator, view: JobView, shape: tuple[int, ...]) -> Roster:
+    """The roster of a job, with those who have enrolled; `shape` of its pictures, if it has pictures."""
+    roster = Roster(
+        grid,
+        operator.ledger,
+        view.name,
+        job.clients.name,
+        job.server,
+        shape if job.task.is_pictures else None,
+        operator.authenticated,
+        limits_of(job),
+        task=job.task,
+        control=JobControl(operator.ledger, view.name, public_line(operator.key)),
+        live=_live_writer(operator, view.name, job.clients.name),
+    )
+    roster.descriptions |= {client: entry.document for client, entry in view.enrolments.items()}
+    return roster
 
 
 def _still_expected(view: JobView, roster: Roster) -> list[str]:
@@ -231,7 +259,7 @@ def _label_and_audition(
     agreement: Agreement,
     earlier: JobView,
     operator: Operator,
-    test: LabeledSamples,
+    side: ServerSide,
     progress: ActivityProgress,
 ) -> None:
     """Wait for labels, and hold the audition if the contract pays by one; what the ledger has is not done again."""
@@ -245,10 +273,11 @@ def _label_and_audition(
             agreement,
             labeled,
             operator.folder,
-            test,
+            side,
             operator.secret,
             operator.key,
             lambda committed: progress("training alone", committed, clients),
+            0.0 if operator.simulated else agreement.terms.audition_seconds,
         )
 
 

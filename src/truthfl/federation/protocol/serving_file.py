@@ -25,6 +25,7 @@ class ServingInfo:
     host, port    where participants connect
     root          the file of the certificate that they need; "" without TLS
     participants  the folder with their public keys; "" if nobody is known
+    operator      the public key that belongs to the private one, as invitations tell it
     """
 
     job: str
@@ -34,6 +35,7 @@ class ServingInfo:
     port: int
     root: str = ""
     participants: str = ""
+    operator: str = ""
 
     @property
     def address(self) -> str:

@@ -1,145 +1,130 @@
-"""Whether the model after a round is taken: not if it does what honest rounds do not.
+"""Whether the model after a round is taken: not if it does what honest rounds from the same model do not.
 
 The operator cannot look at masked reports, and one report that is as long as the offer allows can ruin a model in one
 round. So the model after each round is tried on the operator's pilot samples, which nobody trains on and which are not
-the test set. It is not taken if its loss jumps, if it rises step by step, or if the sum of reports is far longer than
-the last ones; then the model stays as it was, and the next round starts from it. What is too much is measured on honest
-jobs (`learning.round_limits`), so that honest rounds are practically never refused.
+the test set. Where its loss rises visibly, or it moves farther than usual, it is compared with what honest rounds of
+pilot clients do from the same model (`learning.pilot_rounds`); if that is far less, the model stays as it was, nobody
+is named, and the next round starts from it again. Where the server sees single reports, one is refused only for what
+it does by itself.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from truthfl.files import write_file
-from truthfl.learning.aggregation import missing_factor
+from truthfl.learning.aggregation import missing_factor, new_combiner
 from truthfl.learning.federations import ServerSide
-from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.model import Model, Params
-from truthfl.learning.round_limits import (
-    FEWEST_LENGTHS,
-    MOST_SAMPLES,
-    WINDOW,
-    Limit,
-    RoundLimits,
-    WhoTrains,
-    measure_round_limits,
-)
-from truthfl.ledger.canonical import canonical_bytes
+from truthfl.learning.model import Params
+from truthfl.learning.pilot_rounds import PilotRounds, WhoTrains, lengths, pilot_rounds
 from truthfl.ledger.terms import Agreement
+from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.setting import Training
 
-LIMITS = ("rise", "drift", "length", "growth")
+DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's clients are others
+DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that
+FADING = 0.9
+LONGER = 1.5  # times the usual length: a model that moves so far is looked at, though its loss falls
 
 
 @dataclass(eq=False)
 class Validation:
-    """What is known of the rounds so far, and the limits of the next.
+    """Judges the rounds of a job by honest rounds of pilot clients.
 
-    model    of the job
-    samples  the operator's own; the loss is measured on them
-    limits   what honest rounds do not exceed
-    lengths  of the last sums that were taken
-    latest, lowest  the loss of the present model, and the lowest so far; None before the first round
+    latest  the last model that was tried, and its loss
+    usual   how far the last honest rounds that were looked at moved the model; 0 before
+    slack   a rise of the loss that is not looked at: the spread after those rounds, less with each round since
     """
 
-    model: Model
-    samples: LabeledSamples
-    limits: RoundLimits
-    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    latest: float | None = None
-    lowest: float = math.inf
+    honest: PilotRounds
+    latest: tuple[Params, float] | None = None
+    usual: float = 0.0
+    slack: float = 0.0
 
-    def state(self) -> dict[str, Any]:
-        """What is remembered of the rounds, as JSON values."""
-        lowest = self.lowest if math.isfinite(self.lowest) else None
-        return {"lengths": list(self.lengths), "latest": self.latest, "lowest": lowest}
+    def judge(self, before: Params, candidate: Params, round_: int, noise: float = 1.0) -> str | None:
+        """Why the model after a round is not taken; None if it is.
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember what an earlier start of the server had remembered."""
-        self.lengths.extend(state["lengths"])
-        self.latest, self.lowest = state["latest"], math.inf if state["lowest"] is None else state["lowest"]
-
-    def judge(self, before: Params, candidate: Params, changed: int, noise: float = 1.0) -> str | None:
-        """Why the model after a round is not taken; None if it is taken, which is remembered.
-
-        before   the model from which the round started
-        changed  the number of earlier rounds that changed the model
-        noise    see `noise_of`
+        before  the model from which the round started
+        noise   see `noise_of`
         """
         if np.array_equal(before, candidate):
             return None
-        fault = self.fault(before, candidate, changed, noise)
-        if fault is None:
-            self.remember(before, candidate)
-        return fault
-
-    def remember(self, before: Params, after: Params) -> None:
-        """Remember a round that was taken, without judging it again."""
-        if not np.array_equal(before, after):
-            self._note(self.loss(after))
-            self.lengths.append(_distance(before, after))
-
-    def fault(self, before: Params, candidate: Params, changed: int, noise: float = 1.0) -> str | None:
-        """As `judge`, but nothing is remembered."""
         if not np.isfinite(candidate).all():
             return "the model would have NaN or infinity"
-        old, new = self._note(self.loss(before)) if self.latest is None else self.latest, self.loss(candidate)
-        rise, drift = self.limits.rise.at(changed, noise), self.limits.drift.at(changed, noise)
-        if not new - old <= rise:
-            return f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}, by more than {rise:.2g}"
-        if not new - self.lowest <= drift:
-            return f"the loss on the operator's samples would be {new:.4g}, where it has been {self.lowest:.4g}"
-        if len(self.lengths) >= FEWEST_LENGTHS:
-            length, usual = _distance(before, candidate), float(np.median(self.lengths))
-            growth, root = self.limits.growth.at(changed, noise), self.limits.length.at(changed, noise)
-            if length > max(usual * math.exp(growth), root**2):  # the last ones may have been made short on purpose
-                return f"the sum of the reports has length {length:.3g}, where the last ones have {usual:.3g}"
+        old, new = self._loss_before(before), self.honest.loss(candidate)
+        length = float(lengths((candidate - before)[None])[0])
+        self.slack *= FADING
+        if new > old + self.slack or length > LONGER * self.usual:
+            after = self.honest.after(before, round_)
+            finite = np.isfinite(after.loss).all()
+            self.usual, self.slack = float(after.length.mean()), float(after.loss.std()) if finite else 0.0
+            limit, longest = (_limit(values, DEVIATIONS * noise) for values in (after.loss, after.length))
+            if new > old and not new <= limit:
+                return (
+                    f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}, where honest rounds "
+                    f"from this model stay below {limit:.4g}"
+                )
+            if length > longest:
+                return f"the model would move by {length:.3g}, where honest rounds move it by up to {longest:.3g}"
+        self.latest = candidate, new
         return None
 
-    def _note(self, loss: float) -> float:
-        self.latest, self.lowest = loss, min(loss, self.lowest)
-        return loss
+    def faults_of(
+        self, before: Params, changes: Mapping[str, Params], weights: Mapping[str, float], round_: int
+    ) -> dict[str, tuple[float, str]]:
+        """Of each of these reports that spoils the model by itself, at its weight: the loss with it, and why."""
+        old, limits, faults = self._loss_before(before), dict[float, tuple[float, float]](), {}
+        for name, change in changes.items():
+            weight = weights[name]
+            if weight not in limits:
+                after = self.honest.after_one(before, round_, weight)
+                limits[weight] = _limit(after.loss, DEVIATIONS_OF_ONE), _limit(after.length, DEVIATIONS_OF_ONE)
+            limit, longest = limits[weight]
+            with np.errstate(all="ignore"):
+                new, length = self.honest.loss(before + np.float32(weight) * change), float(lengths(change[None])[0])
+            if new > old and not new <= limit:
+                words = f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}"
+                faults[name] = new, f"spoils the model: with this report alone, {words}"
+            elif not length <= longest:
+                words = f"its change has length {length:.3g}, where honest ones from this model have up to"
+                faults[name] = new, f"spoils the model: {words} {longest:.3g}"
+        return faults
 
-    def loss(self, params: Params) -> float:
-        """The loss on the operator's samples; infinity if it is none."""
-        with np.errstate(all="ignore"):
-            loss = self.model.loss(params, self.samples.features, self.samples.labels)
-        return loss if math.isfinite(loss) else math.inf
+    def _loss_before(self, before: Params) -> float:
+        if self.latest is None or self.latest[0] is not before:
+            self.latest = before, self.honest.loss(before)
+        return self.latest[1]
+
+
+def _limit(honest: FloatArray, deviations: float) -> float:
+    """What an honest round stays below, from some such rounds."""
+    finite = honest[np.isfinite(honest)]
+    if len(finite) < 2:
+        return math.inf
+    return float(finite.mean() + deviations * finite.std(ddof=1) * math.sqrt(1.0 + 1.0 / len(finite)))
 
 
 def validation_of(
-    side: ServerSide, model: Model, taking_part: Agreement, weights: Mapping[str, float], file: Path
+    side: ServerSide, taking_part: Agreement, weights: Mapping[str, float], aggregation: str
 ) -> Validation:
-    """What judges the rounds of a job, from the operator's pilot samples.
+    """What judges the rounds of a job.
 
     taking_part  the offers of those who take part
     weights      theirs, by name
-    file         keeps the limits for a server that is started again
+    aggregation  how their reports are combined
     """
     terms, offers = taking_part.terms, taking_part.offers
-    pilot = side.pilot.data
-    samples = pilot.take(np.linspace(0, len(pilot) - 1, min(len(pilot), MOST_SAMPLES)).astype(np.int64))
-    limits = _kept_limits(file)
-    if limits is None:
-        who = WhoTrains(
-            tuple(offer.client.samples for offer in offers),
-            np.array([offer.client.batch_size for offer in offers], dtype=float),
-            np.array([weights[offer.client.name] for offer in offers]),
-            np.array([offer.client.participation for offer in offers]),
-        )
-        limits = measure_round_limits(side, Training(terms.rounds, terms.local_steps, terms.step_size), who)
-        content = canonical_bytes({name: getattr(limits, name).document() for name in LIMITS})
-        write_file(file, content)
-    return Validation(model, samples, limits)
+    who = WhoTrains(
+        tuple(offer.client.samples for offer in offers),
+        np.array([offer.client.batch_size for offer in offers], dtype=float),
+        np.array([weights[offer.client.name] for offer in offers]),
+        np.array([offer.client.participation for offer in offers]),
+    )
+    training = Training(terms.rounds, terms.local_steps, terms.step_size)
+    return Validation(pilot_rounds(side, training, who, new_combiner(aggregation)))
 
 
 def noise_of(asked: Sequence[float], taken: Sequence[float], *, rescales: bool) -> float:
@@ -170,47 +155,28 @@ def take_single_reports(
     changes: Mapping[str, Params],
     weights: Mapping[str, float],
     combine: Callable[[Collection[str]], tuple[Params, float]],
-    changed: int,
+    round_: int,
 ) -> SingleReportsTaken:
     """Combine the reports with these names; if the model is not taken, refuse those that spoil it by themselves.
 
-    A report is refused if the model with its change alone, at its weight, would not be taken: that is evidence that
-    nobody else can make. The worst is refused first, until the rest is taken. If there is no such report, or the rest
-    is not taken either, the model stays as it was.
+    That is evidence that nobody else can make. The worst is refused first, until the rest is taken. If there is no such
+    report, or the rest is not taken either, the model stays as it was.
 
     changes, weights  of the reports, by name
     combine           from names: the model by these reports, others missing, and the noise of their sum (`noise_of`)
     """
     kept, refused = list(changes), dict[str, str]()
     candidate, noise = combine(kept)
-    fault = validation.judge(before, candidate, changed, noise)
+    fault = validation.judge(before, candidate, round_, noise)
     if fault is None:
         return SingleReportsTaken(candidate, refused, None)
-    alone = {name: before + np.float32(weights[name]) * change for name, change in changes.items()}
-    faults = {name: found for name, one in alone.items() if (found := validation.fault(before, one, changed))}
-    for name in sorted(faults, key=lambda name: validation.loss(alone[name]), reverse=True):
-        refused[name] = f"spoils the model: with this report alone, {faults[name]}"
+    faults = validation.faults_of(before, changes, weights, round_)
+    for name in sorted(faults, key=lambda name: faults[name][0], reverse=True):
+        refused[name] = faults[name][1]
         kept.remove(name)
         if kept:
             candidate, noise = combine(kept)
-            fault = validation.judge(before, candidate, changed, noise)
+            fault = validation.judge(before, candidate, round_, noise)
             if fault is None:
                 return SingleReportsTaken(candidate, refused, None)
     return SingleReportsTaken(before, refused, fault)
-
-
-def _kept_limits(file: Path) -> RoundLimits | None:
-    """The limits that an earlier start of the server has measured; None if there are none that can be read."""
-    try:
-        document = json.loads(file.read_bytes())
-        limits = [
-            Limit(*(np.array(document[name][part]) for part in ("moments", "center", "beyond"))) for name in LIMITS
-        ]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return RoundLimits(*limits)
-
-
-def _distance(one: Params, other: Params) -> float:
-    apart = (other - one).astype(np.float64)
-    return math.sqrt(float(np.square(apart, out=apart).sum()))

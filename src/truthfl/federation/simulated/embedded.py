@@ -57,7 +57,9 @@ def run_job(
     key = kept_key(folder / "operator")
     with open_ledger(ledger or folder / "ledger.db", key) as opened_ledger:
         draws, approve = fixed_draws(seed), partial(_approve, has_audition(job), show_plan)
-        operator = Operator(opened_ledger, folder, key, draws.secret, draws.seed, approve=approve, live=False)
+        operator = Operator(
+            opened_ledger, folder, key, draws.secret, draws.seed, approve=approve, simulated=True, live=False
+        )
         name = job_name(opened_ledger, job, seed, again=again)
 
         def serve(grid: Grid) -> JobView:

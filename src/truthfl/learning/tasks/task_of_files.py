@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from truthfl.errors import InputError
 from truthfl.learning.class_sets import SEPARATOR, names_in
-from truthfl.learning.task import OMITTED, ReadSamples, Task
+from truthfl.learning.task import ReadSamples, Task
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class TaskOfFiles(Task):
     label_separator  stands between several classes in a cell, with `several_labels`
     """
 
-    label_separator: str = field(default=SEPARATOR, kw_only=True, metadata=OMITTED)
+    label_separator: str = field(default=SEPARATOR, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

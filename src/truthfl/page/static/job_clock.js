@@ -32,6 +32,7 @@ function showClock() {
   clock.classList.toggle("soon", soon);
   if (clock.textContent !== words.join(" ")) clock.replaceChildren(make("strong", {}, words[0] ?? ""), words[1] ? ` ${words[1]}` : "");
   if (soon && !wasSoon) warn(words.join(" "));
+  if (!soon && wasSoon) warn("");
   wasSoon = soon;
 }
 

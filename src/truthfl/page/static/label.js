@@ -40,6 +40,7 @@ const zoom = new Zoom(byId("stage"), (picture) => stage.loadWhole(picture, curre
 const last = new LastDecision(state); // the decision that undo would take back
 let current = null;
 let worth = null; // what a label is expected to bring
+let unseen = false; // whether the alarm says that a sample could not be shown
 const picker = classPicker(byId("classes"), state.classes, (number) => unlessBusy(() => choose(number)));
 
 // Take a class: as the label or, where there may be several, as one of them, which are confirmed together.
@@ -128,6 +129,8 @@ async function show(at, message = "") {
     return cannotShow(at, error);
   }
   current = at;
+  if (unseen) alarm("");
+  unseen = false;
   byId("done").hidden = true;
   byId("stage").hidden = false;
   if (state.kind === "picture") element.alt = text("sample.picture.numbered", { number: queue.numberOf(at) });
@@ -148,12 +151,12 @@ async function cannotShow(at, error) {
   }
   if (error.status === 409) return location.reload();
   showError(error);
+  unseen = true;
   if (error instanceof RequestError) {
     current = null; // the picture that is still shown must not get a label
     return updateState("");
   }
   await new Promise((resolve) => setTimeout(resolve, 1000));
-  alarm("");
   return show(at);
 }
 
@@ -165,6 +168,13 @@ function finish(message) {
   updateDone();
   updateState(`${message} ${text("label.all_labeled")}`);
   byId("done-title").focus();
+}
+
+// Before there is an offer, nobody knows the job's classes: a label would be of none of them.
+function waitForClasses() {
+  document.removeEventListener("keydown", onKey);
+  for (const id of ["stage", "controls"]) byId(id).hidden = true;
+  byId("no-classes").hidden = false;
 }
 
 function updateDone() {
@@ -191,6 +201,7 @@ function updateState(message) {
   byId("count").textContent = text(skipped ? "label.count_with_skipped" : "label.count", { labeled, total: target, count: skipped });
   byId("pace").textContent = pace.text(target - labeled);
   updateWorth(labeled);
+  tellOtherClasses(state, queue);
   const flagged = current !== null && queue.flagged.has(current);
   byId("flag").setAttribute("aria-pressed", String(flagged));
   const marks = [];
@@ -283,8 +294,8 @@ watchDocuments("label", async () => {
 byId("instructions-open").hidden = !state.has_instructions;
 prepareDialog();
 listUnreadable(state, queue);
-tellOtherClasses(state);
 updateState("");
-await unlessBusy(() => show(first));
+if (state.classes.length > 0) await unlessBusy(() => show(first));
+else waitForClasses();
 if (state.accepted && !state.has_labels) loadWorth();
 requestAnimationFrame(() => setTimeout(() => fillHelp(state, picker.searches))); // after the first sample is on the screen

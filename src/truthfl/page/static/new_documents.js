@@ -3,8 +3,7 @@
 import { showConnection, watchServer } from "./connection.js";
 import { byId, make } from "./dom.js";
 import { showJob } from "./job_clock.js";
-import { language } from "./strings.js";
-import { hasText, parts, text } from "./text.js";
+import { parts, text } from "./text.js";
 
 const DOCUMENTS = ["offer", "answer", "receipt", "news", "trouble"];
 
@@ -34,13 +33,9 @@ function announce(page, current, first) {
   else showBanner("", "");
 }
 
-// The server's sentence in the page's language. A server of an earlier version sends it in English alone; what it is about
-// is then said before it.
-function newsWords({ news, news_about: about, news_message: form }) {
-  if (form) return parts(form);
-  const key = `news.about.${about.replaceAll(" ", "_")}`;
-  const heading = language === "en" || !hasText(key) ? "" : `${text(key)} `;
-  return [heading, make("span", { lang: "en" }, news)];
+// The server's sentence in the page's language, or as it is if that has no such message.
+function newsWords({ news, news_message: form }) {
+  return form ? parts(form) : [make("span", { lang: "en" }, news)];
 }
 
 // message: by which it is known whether the banner is shown already; words: texts and elements

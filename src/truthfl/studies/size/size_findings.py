@@ -204,4 +204,4 @@ def pay_spread(runs: SizeRuns, rule: Mechanism) -> Callable[[IntArray], FloatArr
 def _of_one_client(rule: Audition) -> Audition:
     """The contract of the first of equal clients."""
     terms = {name: values[:1] for name, values in rule.terms().items()}
-    return replace(rule, batch_size=rule.batch_size[:1], **terms)  # type: ignore[arg-type]
+    return replace(rule, batch_size=rule.batch_size[:1], **terms)

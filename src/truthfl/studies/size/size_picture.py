@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truthfl.reporting.plots import STYLES
+from truthfl.reporting.plots import STYLES, plot_settings
 from truthfl.studies.size.size_findings import RuleFinding, SizeFinding
 from truthfl.studies.size.size_study import LCEME_SPREAD, WORTH, SizeStudy
 
@@ -28,10 +28,8 @@ def drawn(study: SizeStudy, ink: str, *, narrow: bool = False) -> Canvas:
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewCanvas
 
-    coloured = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
-    settings: Any = dict.fromkeys(coloured, ink) | {"axes.facecolor": "none", "font.size": 10.0}
     shape, size = ((4, 1), (5.2, 16.0)) if narrow else ((2, 2), (10.4, 8.6))
-    with mpl.rc_context(settings):
+    with mpl.rc_context(plot_settings(ink)):
         canvas = NewCanvas(figsize=size, layout="constrained")
         worth, spread, pay, gain = np.ravel(canvas.subplots(*shape))
         _draw_worth(worth, study)
@@ -153,8 +151,6 @@ def _finish(axes: Axes, study: SizeStudy, ink: str) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(CLIENTS_LABEL)
     axes.grid(color=ink, alpha=0.15, linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
     axes.legend(frameon=False, fontsize=8.5)
 
 

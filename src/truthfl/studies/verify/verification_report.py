@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from truthfl.adversary.lie_point import KINDS, LiePoint
 from truthfl.files import write_file
-from truthfl.reporting.plots import INK, STYLES, page_svg, pictures
+from truthfl.reporting.plots import INK, page_svg, pictures, plot_settings, styles
 from truthfl.reporting.report import Paragraph, Plot, Report, Section, Table, page
 from truthfl.studies.verify.hindsight import best_in_hindsight, summary_rows
 from truthfl.studies.verify.job_verification import JobVerification
@@ -17,6 +17,7 @@ from truthfl.studies.verify.verdicts import Verdict
 from truthfl.texts import csv_text
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 SHOWN = (-0.75, 1.35)  # range of the picture in shares of cost; values outside are drawn at the edge
@@ -124,14 +125,22 @@ def coalition_sentence(verdict: Verdict) -> str:
 
 def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Canvas:
     """The picture: one line per rule, one mark with its interval per kind of lie."""
+    import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
-    from matplotlib.ticker import PercentFormatter
 
     width = 5.2 if narrow else 8.0  # inches; narrow for small screens
-    canvas = Canvas(figsize=(width, 1.9 + 0.9 * len(verdicts)), layout="constrained")
-    axes = canvas.add_subplot()
+    with mpl.rc_context(plot_settings(ink)):
+        canvas = Canvas(figsize=(width, 1.9 + 0.9 * len(verdicts)), layout="constrained")
+        _draw(canvas.add_subplot(), verdicts, ink)
+        canvas.legend(loc="outside upper center", ncols=3 if narrow else 4, frameon=False, fontsize="small")
+    return canvas
+
+
+def _draw(axes: Axes, verdicts: Sequence[Verdict], ink: str) -> None:
+    from matplotlib.ticker import PercentFormatter
+
     low, high = SHOWN
-    for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, STYLES[: len(KINDS)], strict=True)):
+    for k, (kind, (colour, _, marker)) in enumerate(zip(KINDS, styles(ink)[: len(KINDS)], strict=True)):
         best = [
             (at, [share * max(verdict.pay_over_cost, 1.0) for share in (lie.gain, lie.low, lie.high)])
             for at, verdict in enumerate(verdicts)
@@ -157,15 +166,7 @@ def drawn(verdicts: Sequence[Verdict], ink: str, *, narrow: bool = False) -> Can
     axes.set_xlabel(
         "gain of the best lie of a kind, ex ante, as a share\nof what honest work costs (left of 0: she loses by it)"
     )
-    axes.grid(axis="x", alpha=0.25)
-    axes.tick_params(colors=ink)
-    axes.xaxis.label.set_color(ink)
-    for spine in axes.spines.values():
-        spine.set_color(ink)
-    legend = canvas.legend(loc="outside upper center", ncols=3 if narrow else 4, frameon=False, fontsize="small")
-    for text in legend.get_texts():
-        text.set_color(ink)
-    return canvas
+    axes.grid(axis="x", color=ink, alpha=0.15, linewidth=0.6)
 
 
 def lies_csv(verification: JobVerification) -> str:

@@ -1,0 +1,77 @@
+"""What honest people lose when one participant sends a solo model that is better than honest ones are.
+
+    python -m benchmarks.good_model [--people 3 4 10] [--draws 4000]
+
+The built-in job is planned for so many honest people. Their solo losses are drawn from those of the pilot's clients,
+and one participant's loss is so many spreads below its level. The table has by how much the label pay of an honest one
+falls, on average and in per cent of the cost of their labels; once with the model in the level, as one that nobody
+holds, and once without it, as one that is known or that the operator refused; and how often it is held as too good.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from truthfl import Observation
+from truthfl.job import read_job
+from truthfl.mechanism.peer_level import peer_shifts
+
+BELOW = (1.0, 2.0, 3.0, 4.0, 5.0, 7.0, 12.0)  # spreads
+SEED = 3
+
+
+def planned(people: int):
+    """The audition contract of the built-in job with so many honest people, the pilot's spreads, and label costs."""
+    job = read_job(None)
+    fields = job.document()["clients"]
+    chosen = {name: value[:people] if isinstance(value, list) else value for name, value in fields.items()}
+    job = job.with_clients(type(job.clients)(**chosen | {"behaviour": ["truthful"] * people}))
+    plan = job.plan(job.server_side())
+    solo = plan.audition.solo
+    place = int(np.argmin(np.abs(solo.labels - float(plan.contract.labels.mean()))))
+    losses = np.asarray(solo.loss)[:, place]
+    return plan.contract, (losses - losses.mean()) / losses.std(ddof=1), plan
+
+
+def honest_pay(contract, excess, held):
+    """(draws, honest people) label pay, from excesses of all in spreads; the first is the good one, `held` or not."""
+    paid = []
+    for row, gone in zip(excess, held, strict=True):
+        known = np.where((np.arange(len(row)) == 0) & gone, np.nan, row)
+        shift = peer_shifts(known)
+        loss = contract.solo_level + contract.solo_spread * known
+        paid.append(contract.label_pay(Observation(0.0, solo_loss=loss, level_shift=shift))[1:])
+    return np.array(paid)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--people", type=int, nargs="+", default=[3, 4, 10])
+    parser.add_argument("--draws", type=int, default=4000)
+    arguments = parser.parse_args()
+    print("spreads below: " + " ".join(f"{below:>7g}" for below in BELOW))
+    for people in arguments.people:
+        contract, scores, plan = planned(people)
+        cost = contract.labels * plan.clients.labeling_cost / plan.clients.dataset_size
+        rng = np.random.default_rng(SEED)
+        usual = rng.choice(scores, (arguments.draws, people))
+        never = np.zeros(arguments.draws, dtype=bool)
+        before = honest_pay(contract, usual, never).mean(axis=0)
+        rows = {"in the level": [], "left out": [], "held": []}
+        for below in BELOW:
+            excess = usual.copy()
+            excess[:, 0] = -below
+            gate = contract.gate[0] / contract.solo_spread[0]
+            above = np.array([peer_shifts(row)[0] for row in excess]) + below
+            for name, gone in (("in the level", never), ("left out", ~never)):
+                fall = (before - honest_pay(contract, excess, gone).mean(axis=0)) / cost[1:]
+                rows[name].append(f"{fall.mean():7.1%}")
+            rows["held"].append(f"{np.mean(above > gate):7.1%}")
+        for name, cells in rows.items():
+            print(f"{people:2d}, {name:<13}" + " ".join(cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""Nodes that were let in and keep others waiting, or send what nobody asked for; and another operator's key.
+
+One federation: the honest people train under masks all the while.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from attacks.federation import HOST, Federation, ledger_check, truthfl
+from attacks.jobs import job_text
+from attacks.outcomes import Outcome, Stage, outcome
+from attacks.people import Person, chosen
+from attacks.strangers import connection_of, memory_of, trust_of
+from truthfl.federation.deployed.node_hello import REPLY
+from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
+from truthfl.flower_patches.task_identity import set_task_identity
+from truthfl.ledger.signing import new_key, read_key, write_key
+
+ROUNDS, ROUND_SECONDS = 40, 8
+SERVER = f"enrol_seconds = 75\nlabel_seconds = 120\nround_seconds = {ROUND_SECONDS}"
+MASKED = "[privacy]\nsecure_aggregation = true"
+GREEDY = "Flo"
+PEOPLE = (
+    Person("Ada"),
+    Person("Ben"),
+    Person("Cleo"),
+    Person("Dora", "operator-other-key", words=("--operator", "elsewhere/operator.pub")),
+    Person("Sid", "node-silent", "silent"),
+    Person("Tess", "node-silent-in-rounds", "silent in rounds"),
+)
+ATTACKS = {
+    "operator-other-key": "the operator's server offers under another key than Dora was told",
+    "replies-unasked": "Flo's node sends eight replies of 16 MB that nobody waits for",
+    "reply-costly": "Flo's node answers a question with 5 MB of small values, then with 96 KB of them",
+    "node-silent": "Sid's node connects and never answers",
+    "node-silent-in-rounds": "Tess accepts, trains alone, and answers no round",
+}
+UNASKED, PIECE = 16_000_000, b"x" * 100_000
+MOST_MEMORY, MOST_SECONDS = 20_000_000, 2.0
+MOST_GAP = ROUND_SECONDS + 4.0  # seconds between two rounds, on a busy machine
+
+
+def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Run the federation with the attackers of these attacks."""
+    people = chosen(PEOPLE, names)
+    greedy = {"replies-unasked", "reply-costly"} & names
+    everybody = [*(person.name for person in people), *([GREEDY] if greedy else [])]
+    made = Federation(folder, job_text(everybody, rounds=ROUNDS, server=SERVER, rest=MASKED), people)
+    write_key(new_key(), folder / "elsewhere" / "operator")
+    if greedy:
+        write_key(new_key(), folder / "people" / GREEDY, GREEDY)
+    with made.running(joined=()):
+        if "replies-unasked" in names:
+            yield unasked(made, "replies-unasked")
+        if "reply-costly" in names:
+            yield costly(made, "reply-costly")
+        for person in people:
+            made.join(person)
+        if "node-silent" in names:
+            made.wait_until(lambda: made.log("serve").count("is there with") >= len(people) - 1)
+            known = silent_is_known(made)
+        made.wait_for_end()
+    if "operator-other-key" in names:
+        yield other_key(made, "operator-other-key", "Dora")
+    if "node-silent" in names:
+        yield silent(made, "node-silent", known)
+    if "node-silent-in-rounds" in names:
+        yield silent_in_rounds(made, "node-silent-in-rounds", "Tess")
+
+
+def unasked(made: Federation, attack: str) -> Outcome:
+    """Each request is refused at its head, and its connection closed; little can be sent, and nothing is kept."""
+    connection = connection_of(made, read_key(made.folder / "people" / GREEDY))
+    connection.greet()
+    before, began, sent = memory_of(made), time.monotonic(), 0
+    with ExitStack() as stack:
+        asked = []
+        for _ in range(8):
+            one = http.client.HTTPSConnection(HOST, made.port, timeout=20, context=trust_of(made))
+            stack.callback(one.close)
+            one.putrequest("POST", f"{REPLY}?message=x")
+            one.putheader("Content-Length", str(UNASKED))
+            one.putheader("Authorization", f"Bearer {connection.token}")
+            one.endheaders()
+            asked.append(one)
+        for _ in range(UNASKED // len(PIECE)):
+            for one in tuple(asked):
+                try:
+                    one.send(PIECE)
+                    sent += len(PIECE)
+                except OSError:
+                    asked.remove(one)
+        grown, seconds = memory_of(made) - before, time.monotonic() - began
+    connection.leave()
+    more = max(grown, 0) / 1e6
+    words = f"{sent / 1e6:.1f} of 128 MB could be sent in {seconds:.1f} s; the server needs {more:.0f} MB more"
+    return outcome(attack, grown < MOST_MEMORY and sent < UNASKED, words)
+
+
+def costly(made: Federation, attack: str) -> Outcome:
+    """A reply that is too long is not read; one that is as long as may be takes little time and memory."""
+    set_task_identity(1)
+    replies = [_hostile(count) for count in (300_000, 7_500)]
+    connection = connection_of(made, read_key(made.folder / "people" / GREEDY))
+    connection.greet()
+    message = None
+    while message is None:
+        found = connection.next_message((connection.token, 0))
+        message = None if found is None else message_from_bytes(found[1])
+    before, busy = memory_of(made), _cpu_seconds(made)
+    refused = ""
+    try:
+        connection.send_reply(message.metadata.message_id, replies[0])
+    except Exception as error:  # of her own code: the server takes no reply that long
+        refused = str(error)
+    connection.send_reply(message.metadata.message_id, replies[1])
+    time.sleep(4.0)  # in which the server has read it
+    grown, seconds = memory_of(made) - before, _cpu_seconds(made) - busy
+    connection.leave()
+    held = bool(refused) and grown < MOST_MEMORY and seconds < MOST_SECONDS
+    return outcome(
+        attack,
+        held,
+        f"{refused} The second, of {len(replies[1]):,} bytes, and all else took the server {seconds:.1f} s of "
+        f"processor time and {max(grown, 0) / 1e6:.0f} MB",
+    )
+
+
+def other_key(made: Federation, attack: str, name: str) -> Outcome:
+    """Refused in a sentence, and not kept; the job goes on with the others."""
+    said = [line for line in made.log(name).splitlines() if "another key than the operator's has signed" in line]
+    kept = list((made.home(name) / "offers").glob("*"))
+    held = bool(said) and not kept and made.view().finished and name not in made.pay()
+    return outcome(attack, held, f"Dora is told: {said[0] if said else made.log(name)[-300:]}")
+
+
+def silent_is_known(made: Federation) -> str:
+    """What the status and `truthfl remove` say of somebody who is connected and has never answered."""
+    shown = json.loads(truthfl("status", "--out", "served", "--json", folder=made.folder).stdout)
+    here = next(one["connected"] for one in shown["participants"] if one["name"] == "Sid")
+    removed = truthfl("remove", "Sid", "--out", "served", "--why", "he is silent", folder=made.folder)
+    return f"connected: {here}; remove: {(removed.stdout + removed.stderr).strip()}"
+
+
+def silent(made: Federation, attack: str, known: str) -> Outcome:
+    """Nobody waits for him in a round; he is seen and can be removed."""
+    held = made.view().finished and known.startswith("connected: True; ") and "nothing more is asked of Sid" in known
+    return outcome(attack, held, f"he is seen and removed ({known}); the others' job ended", otherwise=known)
+
+
+def silent_in_rounds(made: Federation, attack: str, name: str) -> Outcome:
+    """She is waited for in few rounds, fewer and fewer; the others lose none."""
+    view = made.view()
+    times = [datetime.fromisoformat(entry.at).timestamp() for entry in view.rounds]
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    long = sum(wait > ROUND_SECONDS / 2 for wait in waits)
+    code, said = ledger_check(made)
+    honest = [person.name for person in made.people if not person.attack]
+    held = code == 0 and len(times) == ROUNDS and all(view.delivered.get(one) == ROUNDS for one in honest)
+    held = held and long < ROUNDS / 4 and max(waits, default=0.0) < MOST_GAP
+    words = (
+        f"{long} of {ROUNDS} rounds waited for her, {max(waits, default=0.0):.0f} s at most; the others delivered all"
+    )
+    return outcome(attack, held, f"{words}, she {view.delivered.get(name, 0)}", otherwise=f"{words}? {said}")
+
+
+def _hostile(count: int) -> bytes:
+    """A reply with so many small values, each of which takes much more memory than its bytes."""
+    message = Message(RecordDict(), dst_node_id=1, message_type="query")
+    content = RecordDict({"c": ConfigRecord({str(number): number for number in range(count)})})
+    return message_bytes(Message(content, reply_to=message))
+
+
+def _cpu_seconds(made: Federation) -> float:
+    """The processor time that the server has used; 0 where the system does not tell."""
+    with suppress(OSError):
+        fields = (
+            Path(f"/proc/{made.processes['serve'].pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        )
+        return (int(fields[11]) + int(fields[12])) / 100
+    return 0.0
+
+
+STAGE = Stage("nodes that are let in: silent, greedy; another operator's key", ATTACKS, run)

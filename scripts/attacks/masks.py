@@ -1,0 +1,143 @@
+"""Operators against masks: a real federation of five whose operator wants single reports, alone and with Emil.
+
+The operator runs other code (`dishonest.masks`). The participants' is truthfl as it is, and they keep their own changes
+so that what the operator made of a round can be compared with them. Emil's home lies open to the operator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attacks.federation import Federation
+from attacks.jobs import job_text
+from attacks.outcomes import Outcome, Stage, not_defended, outcome
+from attacks.people import Person
+
+ROUNDS = 10
+SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 120"
+PEOPLE = tuple(Person(name, patch="diary") for name in ("Ada", "Ben", "Cleo", "Dora", "Emil"))
+ROUND_OF = {  # from 0, as in `dishonest.masks`
+    "masks-two-weights": 1,
+    "masks-left-out": 2,
+    "masks-two-lists": 3,
+    "masks-counters": 4,
+    "masks-partition": 5,
+    "masks-partition-with-emil": 6,
+    "masks-second-offer": 0,
+    "masks-same-seed": 0,
+}
+UNCHANGED = 7
+ATTACKS = {
+    "masks-two-weights": "the operator sends terms with twice the weight and asks for a round again",
+    "masks-left-out": "the operator asks for an opened round again without Ada, and has Emil's keys",
+    "masks-two-lists": "the operator tells each participant that another one is missing, and has Emil's keys",
+    "masks-counters": "the operator raises and lowers counters and sends models 100 bounds away",
+    "masks-partition": "the operator has one part of the participants open one list, and the rest another",
+    "masks-partition-with-emil": "the same, with Emil's keys",
+    "masks-seed-itself": "the operator gives Emil the number at which the share of a mask is its seed",
+    "masks-second-offer": "the operator makes new offers of the job to all but Ada and asks for the first round",
+    "masks-same-seed": "the same with a new job that has the old one's seed",
+    "masks-difference": "the operator says that a sum is too long and takes the next from the same model without Ada",
+}
+SIZE = 650
+CHANCE = 4.0 / np.sqrt(SIZE)
+Array = NDArray[np.float64]
+
+
+def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Run the federation; all attacks are made, and those asked for are judged."""
+    made = Federation(folder, job_text([one.name for one in PEOPLE], rounds=ROUNDS, server=SERVER), PEOPLE)
+    with made.running("masks"):
+        made.wait_for_end()
+    lines = (folder / "notes.jsonl").read_text(encoding="utf-8").splitlines()
+    noted = [json.loads(line) for line in lines]
+    for attack, judge in JUDGES.items():
+        if attack in names:
+            yield judge(made, attack, [one for one in noted if one["attack"] == attack])
+
+
+def recovered_nothing(expected: str) -> Callable[[Federation, str, list[dict[str, str]]], Outcome]:
+    """No estimate of a report is like the true one, and somebody refused with this reason."""
+
+    def judge(made: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
+        likeness = _likeness(made, attack)
+        said = sorted({one["reply"] for one in noted if expected in one["reply"]})
+        held = bool(said) and max(likeness.values(), default=0.0) < CHANCE
+        words = f"most like a report of {len(likeness)} estimates: {max(likeness.values(), default=0.0):.3f}"
+        words = words if likeness else "there is nothing to estimate a report from"
+        answered = sum(one["reply"] == "done" for one in noted)
+        return outcome(
+            attack,
+            held,
+            f"{words} (chance is below {CHANCE:.2f}); {answered} of {len(noted)} queries were "
+            f"answered; {said[0] if said else 'nobody refused'}",
+        )
+
+    return judge
+
+
+def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
+    """Single reports stay hidden; the sum of Ada's and Ben's does not."""
+    single = recovered_nothing("")(made, attack, noted)
+    if single.verdict != outcome(attack, held=True, happened="").verdict:
+        return single
+    both = np.load(made.folder / "seen" / f"{attack}-both.npy")
+    true = [_true(made, name, ROUND_OF[attack]) for name in ("Ada", "Ben")]
+    error = float(np.abs(both - true[0] - true[1]).max() / np.abs(true[0] + true[1]).max())
+    if error > 1e-3:
+        return outcome(attack, held=True, happened=f"{single.happened}; also the sum of two stays hidden")
+    return not_defended(attack, f"single reports stay hidden, the sum of Ada's and Ben's is seen: {single.happened}")
+
+
+def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
+    said = [one["reply"] for one in noted]
+    held = len(said) == len(PEOPLE) - 1 and all("otherwise than from 0 on" in one for one in said)
+    return outcome(attack, held, f"all {len(said)} refuse: {said[0] if said else 'nobody was asked'}")
+
+
+def difference(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
+    """Two sums from one model, with and without Ada: the others' batches differ, which hides her report in part."""
+    sums = [np.load(made.folder / "seen" / f"sum-{which}-Ada.npy") for which in ("with", "without")]
+    like = abs(float(np.corrcoef(sums[0] - sums[1], _true(made, "Ada", UNCHANGED))[0, 1]))
+    told = "your computer sent 1 reports that are not counted" in made.log("Ada")
+    if not told:
+        return outcome(attack, held=False, happened="Ada was not told that a report of hers is not counted")
+    return not_defended(
+        attack, f"the difference has a correlation of {like:.2f} with her report; Ada is told afterwards"
+    )
+
+
+def _likeness(made: Federation, attack: str) -> dict[str, float]:
+    """By name: the correlation of what the operator takes for a participant's change with the true one."""
+    found = {}
+    for person in PEOPLE:
+        path = made.folder / "seen" / f"{attack}-{person.name}.npy"
+        if path.exists():
+            estimate, true = np.load(path).astype(float), _true(made, person.name, ROUND_OF[attack])
+            found[person.name] = abs(float(np.corrcoef(estimate, true)[0, 1])) if estimate.any() else 0.0
+    return found
+
+
+def _true(made: Federation, name: str, round_: int) -> Array:
+    """A participant's own change of a round, as the participant kept it."""
+    return np.load(made.folder / "seen" / f"true-{name}-{round_}.npy").astype(float)
+
+
+JUDGES = {
+    "masks-two-weights": recovered_nothing("other terms of the masks were signed"),
+    "masks-left-out": recovered_nothing("another list of who is missing"),
+    "masks-two-lists": recovered_nothing("is not signed by all"),
+    "masks-counters": recovered_nothing("that changed the model; after those before"),
+    "masks-partition": recovered_nothing("reports would be in the sum"),
+    "masks-partition-with-emil": with_emil,
+    "masks-seed-itself": seed_itself,
+    "masks-second-offer": recovered_nothing("were answered under another offer"),
+    "masks-same-seed": recovered_nothing("were answered under another offer"),
+    "masks-difference": difference,
+}
+STAGE = Stage("operators: masks", ATTACKS, run)

@@ -1,0 +1,394 @@
+"""Operators who want single reports of a masked round: what they ask the participants' nodes, and what they make of it.
+
+An attack belongs to a round. The operator knows all that arrived, and the agreement key of one participant, Emil, who
+works with them. What they take for a participant's change is written down, to be compared with the true one.
+"""
+
+from dataclasses import replace
+
+from dishonest.notes import FOLDER, keep_array, note, words_of
+
+PROTOCOL = "truthfl.federation.protocol"
+TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL, UNCHANGED, WITHOUT_ADA = range(1, 9)  # rounds from 0
+FAR, SECONDS, EMIL = 100.0, 20.0, "Emil"
+
+
+class Round:
+    """One round's sum, with what the operator can ask and compute."""
+
+    def __init__(self, module, round_sum):
+        self.module, self.sum, self.masked = module, round_sum, round_sum.masked
+        self.number, self.names = round_sum.call.round, {i: o.client.name for i, o in round_sum.offers.items()}
+        self.at = {name: index for index, name in self.names.items()}
+        self.reports, self.keys, self.seeds, self.with_emil = dict(round_sum.reports), {}, {}, False
+
+    def ask(self, attack, action, documents):
+        """Documents by index; the answers by index. What nodes say is noted."""
+        masked, answers = self.masked, {}
+        node_of = {own: masked.roster.node_of[self.names[own]] for own in documents}
+        code, messages = self.module.with_document_code, []
+        for own, document in documents.items():
+            offer = self.sum.offers[own]
+            whole = {"offer": offer.hash, "round": self.number} | document
+            key = masked.code_keys[self.names[own]]
+            messages.append(self.module.query_message(action, node_of[own], code(key, self.module.OPERATOR, whole)))
+        for node, reply in masked.roster.ask(messages, timeout=SECONDS):
+            note(attack=attack, action=action, reply=words_of(reply))
+            if not reply.has_error():
+                own = next(index for index, one in node_of.items() if one == node)
+                answers[own] = self.module.document_in(reply)
+        return answers
+
+    def reports_again(self, attack, params, people=None, **fields):
+        """Ask for the round once more, with other fields; the masked reports that come, by index."""
+        arrays, found = self.module.model_record(params), {}
+        digest = self.module.array_bytes_digest(arrays)
+        offers = {own: self.sum.offers[own] for own in people or self.sum.offers}
+        node_of = {own: self.masked.roster.node_of[self.names[own]] for own in offers}
+        messages = [
+            self.module.coded_training_message(
+                self.masked.code_keys[offer.client.name],
+                node_of[own],
+                arrays,
+                digest,
+                self.sum.call.fields(offer) | {"absent": []} | fields,
+            )
+            for own, offer in offers.items()
+        ]
+        for node, reply in self.masked.roster.ask(messages, timeout=SECONDS):
+            note(attack=attack, action="train", reply=words_of(reply))
+            if not reply.has_error():
+                own = next(index for index, one in node_of.items() if one == node)
+                found[own] = reply.content.array_records["arrays"][self.module.PARAMS].numpy()
+        return found
+
+    def signed(self, missing, answers):
+        """By index: the signatures of this list among these answers."""
+        return {own: one["signature"] for own, one in answers.items() if one.get("missing") == sorted(missing)}
+
+    def first_signatures(self):
+        return {own: signature for own, (_, signature) in self.sum.signed.items()}
+
+    def keys_and_shares(self, attack, signatures, keys=((), ()), shares=((), ())):
+        """Ask for keys under one list, and for shares under another; use what is told.
+
+        signatures    by list, by index
+        keys, shares  who is asked, and the list
+        """
+        needed = {own: self.module.threshold(len(peers) + 1) for own, peers in self.sum.peers.items()}
+
+        def theirs(own, missing):
+            known = dict(signatures.get(tuple(missing), {}))
+            if self.with_emil:
+                known[self.at[EMIL]] = self.emil_signs(missing)
+            return {str(peer): known[peer] for peer in self.sum.peers[own] if peer in known and peer not in missing}
+
+        people, missing = keys
+        asked = {own: {"missing": list(missing), "signatures": theirs(own, missing)} for own in people}
+        for own, answer in self.ask(attack, self.module.MASK_KEYS, asked).items():
+            for peer, told in answer.get("keys", {}).items():
+                self.know(own, int(peer), bytes.fromhex(told))
+        people, missing = shares
+        asked = {
+            own: {
+                "missing": list(missing),
+                "signatures": theirs(own, missing),
+                "shares": {str(peer): self.sum.locked[peer][own].hex() for peer in self.sum.peers[own]},
+            }
+            for own in people
+        }
+        known = {own: {} for own in self.sum.offers}
+        for own, answer in self.ask(attack, self.module.MASK_SHARES, asked).items():
+            for owner, share in answer.get("shares", {}).items():
+                known[int(owner)][own] = int(share, 16)
+        for owner, told in self.shares_of_emil().items():
+            known[owner][self.at[EMIL]] = told
+        for owner, told in known.items():
+            if len(told) >= needed[owner]:
+                self.seeds[owner] = self.module.seed_from(dict(list(told.items())[: needed[owner]]))
+
+    def know(self, one, other, key):
+        self.keys[frozenset((one, other))] = key
+
+    def emil_helps(self):
+        """From here on: the masks that Emil shares, his shares of others' masks, his signature of any list."""
+        self.with_emil = True
+        from truthfl.federation.protocol.masking import round_key
+
+        for peer in self.sum.peers[self.at[EMIL]]:
+            self.know(self.at[EMIL], peer, round_key(self.pair_of_emil(peer), self.sum.context))
+
+    def emils_key(self):
+        from truthfl.ledger import participant_folder
+
+        return participant_folder.agreement_key(FOLDER / f"home-{EMIL}", self.sum.offers[self.at[EMIL]])
+
+    def pair_of_emil(self, peer):
+        from truthfl.federation.protocol.masking import pair_key
+
+        return pair_key(self.emils_key(), self.masked.members[peer].agreement_key, self.masked.group)
+
+    def shares_of_emil(self):
+        if not self.with_emil:
+            return {}
+        from truthfl.federation.protocol.masking import unlocked_share
+
+        emil, told = self.at[EMIL], {}
+        for owner in self.sum.peers[emil]:
+            locked = self.sum.locked[owner][emil]
+            told[owner] = unlocked_share(locked, self.pair_of_emil(owner), self.sum.context, owner, emil)
+        return told
+
+    def emil_signs(self, missing):
+        from truthfl.ledger.agreement_keys import list_key
+
+        return list_key(self.emils_key()).sign(self.module.survivors_text(self.sum.context, missing)).hex()
+
+    def without_known_masks(self, people):
+        """The sum of these people's reports without the masks that are known."""
+        lines = {index: member.agreement_key for index, member in self.masked.members.items()}
+        total = None
+        for own in people:
+            rest = self.reports[own].copy()
+            known = {
+                lines[peer]: self.keys[pair] for peer in lines for pair in [frozenset((own, peer))] if pair in self.keys
+            }
+            if known:
+                rest -= self.module.mask_sum(known, lines[own], len(rest))
+            if own in self.seeds:
+                rest -= self.module.own_mask(self.seeds[own], len(rest))
+            total = rest if total is None else total + rest
+        return total
+
+    def change(self, numbers, name):
+        """What these numbers are as the change of one participant."""
+        bound = self.sum.offers[self.at[name]].job.bound_of_round(self.sum.call.changed)
+        return self.module.from_fixed_point(numbers, bound) / self.masked.weights[name]
+
+    def keep(self, attack, numbers, name):
+        keep_array(f"{attack}-{name}", self.change(numbers, name))
+
+    def keep_singles(self, attack):
+        for own, name in self.names.items():
+            if name != EMIL or not self.with_emil:
+                self.keep(attack, self.without_known_masks([own]), name)
+
+
+def two_weights(one, params):
+    """Terms with twice the weight, and the same round again: the difference would be the report."""
+    attack, masked = "masks-two-weights", one.masked
+    from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_document
+
+    members = {i: replace(member, weight=2 * member.weight) for i, member in masked.members.items()}
+    group = group_digest(masked.taking_part[0].job.name, list(members.values()))
+    papers = {offer.client.index: masked.acceptances[offer.client.name] for offer in masked.taking_part}
+    terms = {
+        own: {"terms": mask_terms_document(masked.operator_key, offer, group, members, masked.peers[own], papers)}
+        for own, offer in one.sum.offers.items()
+    }
+    one.ask(attack, one.module.MASK_TERMS, terms)
+    again = one.reports_again(attack, params, weight=2.0)
+    for own, report in again.items():
+        one.keep(attack, report - one.reports[own], one.names[own])
+
+
+def left_out(one, params):
+    """The opened round again, as another attempt without Ada: the difference of both sums would be her report."""
+    attack, ada = "masks-left-out", one.at["Ada"]
+    others = [own for own in one.at.values() if own != ada]
+    again = one.reports_again(attack, params, others, attempt=1, absent=[ada])
+    for changed in (one.sum.call.changed, one.sum.call.changed - 1):  # another number makes another mask
+        again |= one.reports_again(attack, params, others, attempt=1, changed=max(changed, 0), absent=[ada])
+    answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": [ada]} for own in others})
+    signatures = {(ada,): one.signed([ada], answers), (): one.first_signatures()}
+    one.keys_and_shares(attack, signatures, (others, [ada]), (others, [ada]))
+    one.emil_helps()
+    total = one.without_known_masks([ada])
+    for own, report in again.items():
+        total += one.reports[own] - report
+    one.keep(attack, total, "Ada")
+
+
+def two_lists(one, _):
+    """Each hears that another one is missing, and hands over keys and shares."""
+    attack, order = "masks-two-lists", sorted(one.names)
+    one.emil_helps()
+    following = {own: order[(at + 1) % len(order)] for at, own in enumerate(order)}
+    answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": [following[own]]} for own in order})
+    signatures = {(): one.first_signatures()}
+    for own, answer in answers.items():
+        signatures.setdefault(tuple(answer["missing"]), {})[own] = answer["signature"]
+    for missing in list(signatures):
+        longer = [own for own in order if own not in missing]
+        told = one.ask(attack, one.module.MASK_LIST, {own: {"missing": list(missing)} for own in longer})
+        for own, answer in told.items():
+            signatures.setdefault(tuple(answer["missing"]), {})[own] = answer["signature"]
+    for missing in sorted(signatures, key=len, reverse=True):
+        one.keys_and_shares(attack, signatures, (order, missing), (order, missing))
+    one.keep_singles(attack)
+
+
+def partition(one, _):
+    """Cleo, Dora and Emil open the list on which nobody is missing; Ada and Ben hear that these three are."""
+    attack = "masks-partition"
+    mine, others = [one.at[name] for name in ("Ada", "Ben")], [one.at[name] for name in ("Cleo", "Dora", EMIL)]
+    answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": sorted(others)} for own in mine})
+    signatures = {(): one.first_signatures(), tuple(sorted(others)): one.signed(others, answers)}
+    one.keys_and_shares(attack, signatures, (mine, sorted(others)), (others, []))
+    one.keep_singles(attack)
+    keep_array(f"{attack}-both", one.without_known_masks(mine))
+
+
+def with_emil(one, _):
+    """The same with Emil's key: Cleo and Dora open the one list, Ada and Ben with Emil the other."""
+    attack = "masks-partition-with-emil"
+    mine, others = [one.at[name] for name in ("Ada", "Ben")], sorted(one.at[name] for name in ("Cleo", "Dora"))
+    one.emil_helps()
+    one.keys_and_shares(attack, {(): one.first_signatures()}, shares=(others, []))
+    answers = one.ask(attack, one.module.MASK_LIST, {own: {"missing": others} for own in mine})
+    one.keys_and_shares(attack, {tuple(others): one.signed(others, answers)}, (mine, others), (mine, others))
+    one.keep_singles(attack)
+    keep_array(f"{attack}-both", one.change(one.without_known_masks(mine), "Ada"))
+
+
+AFTER = {TWO_WEIGHTS: two_weights, LEFT_OUT: left_out}
+INSTEAD = {TWO_LISTS: two_lists, PARTITION: partition, WITH_EMIL: with_emil}
+
+
+def attacked_rounds(module):
+    """Rounds in which the operator attacks after the sum was opened, or instead of opening it."""
+    collected, opened, learn_seeds = module._collected, module._opened, module.Sum.learn_seeds
+    take, send_terms = module.Sum.take, module.MaskedRounds.send_terms
+
+    def collect(masked, params, call, offers):
+        if call.round == COUNTERS:
+            masked.send_terms(offers)
+            far = Round(module, module.Sum(masked, None, call, {o.client.index: o for o in offers}, {}, b""))
+            for fields in ({"attempt": 50}, {"changed": 0}, {"changed": call.round, "attempt": 50}, {"unchanged": 50}):
+                for own, report in far.reports_again("masks-counters", params + FAR, **fields).items():
+                    keep_array(f"masks-counters-{far.names[own]}", report)
+        found = collected(masked, params, call, offers)
+        found.params = params
+        return found
+
+    def learn_and_keep(self, missing):
+        self.seeds = learn_seeds(self, missing)
+        return self.seeds
+
+    def take_all_but_ada(self, offer, reply, size):
+        reason = take(self, offer, reply, size)
+        if self.call.round == WITHOUT_ADA and offer.client.name == "Ada" and reason is None:
+            self.reports.pop(offer.client.index)
+            return "no report in time"
+        return reason
+
+    def open_or_attack(round_sum):
+        one, number = Round(module, round_sum), round_sum.call.round
+        again = hasattr(round_sum.masked, "second")
+        if number in INSTEAD and not again:
+            INSTEAD[number](one, round_sum.params)
+            return None, "the operator has other plans"
+        change, refused = opened(round_sum)
+        one.seeds = getattr(round_sum, "seeds", None) or {}
+        if change is None or again:
+            return change, refused
+        if number == 0:
+            keep_array("sum", change)
+            for own, report in one.reports.items():
+                keep_array(f"masked-{one.names[own]}", report)
+        if number in AFTER:
+            AFTER[number](one, round_sum.params)
+        if number == UNCHANGED:
+            keep_array("sum-with-Ada", change)
+            return None, "the operator says that the sum is too long"
+        if number == WITHOUT_ADA:
+            keep_array("sum-without-Ada", change)
+        return change, refused
+
+    def false_terms_first(self, offers):
+        """Emil has the number -1: the share that he is given is then the seed itself."""
+        if not self.informed and not hasattr(self, "second"):
+            from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_document
+
+            number = {o.client.index: -1 if o.client.name == EMIL else o.client.index for o in self.taking_part}
+            members = {number[i]: replace(member, index=number[i]) for i, member in self.members.items()}
+            papers = {number[o.client.index]: self.acceptances[o.client.name] for o in self.taking_part}
+            group = group_digest(self.taking_part[0].job.name, list(members.values()))
+            honest = [offer for offer in self.taking_part if offer.client.name != EMIL]
+            for offer in honest:
+                peers = [index for index in members if index != offer.client.index]
+                terms = mask_terms_document(self.operator_key, offer, group, members, peers, papers)
+                code = module.with_document_code(
+                    self.code_keys[offer.client.name], module.OPERATOR, {"offer": offer.hash, "terms": terms}
+                )
+                message = module.query_message(module.MASK_TERMS, self.roster.node_of[offer.client.name], code)
+                for _, reply in self.roster.ask([message], timeout=SECONDS):
+                    note(attack="masks-seed-itself", reply=words_of(reply))
+        send_terms(self, offers)
+
+    module._collected, module._opened, module.Sum.learn_seeds = collect, open_or_attack, learn_and_keep
+    module.Sum.take, module.MaskedRounds.send_terms = take_all_but_ada, false_terms_first
+
+
+def second_offers(module):
+    """After the rounds all but Ada get new offers, of the same job and of another one with its seed."""
+    train = module.train_rounds
+
+    def train_rounds(roster, training, test, progress):
+        params = train(roster, training, test, progress)
+        terms = training.agreement.terms
+        for attack, more in {
+            "masks-second-offer": {"version": 2},
+            "masks-same-seed": {"name": f"{terms.name}-again"},
+        }.items():
+            second_job(attack, roster, training, replace(terms, **more))
+        return params
+
+    def second_job(attack, roster, training, terms):
+        import numpy as np
+
+        from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
+        from truthfl.federation.protocol.message_codes import code_key
+        from truthfl.federation.protocol.messages import OFFER, document_in, query_message
+        from truthfl.federation.protocol.round_entries import RoundCall
+        from truthfl.ledger.agreement_keys import read_agreement_key
+        from truthfl.ledger.documents import signed_offer
+
+        own_key = read_agreement_key(FOLDER / "served" / "agreement-keys" / roster.job_name)
+        offers, keys, papers = [], {}, {}
+        for old in training.taking_part.offers:
+            name = old.client.name
+            if name == "Ada":
+                continue
+            offer = signed_offer(replace(old, job=terms, original=None, signature=""), training.operator_key)
+            message = query_message(OFFER, roster.node_of[name], offer.envelope())
+            for _, reply in roster.ask([message], timeout=SECONDS):
+                answer = None if reply.has_error() else document_in(reply).get("answer")
+                note(
+                    attack=attack,
+                    action="offer",
+                    reply=words_of(reply) if answer is None else answer["document"]["kind"],
+                )
+                if answer is not None and answer["document"]["kind"] == "acceptance":
+                    offers.append(offer)
+                    papers[name] = answer
+                    keys[name] = code_key(own_key, answer["document"]["agreement_key"], offer.hash)
+        if len(offers) < 3:
+            return
+        weights = {offer.client.name: training.weight_of(offer) for offer in training.taking_part.offers}
+        masked = MaskedRounds(roster, offers, weights, keys, papers, training.operator_key)
+        masked.second = True
+        start = training.model.init(terms.seed)
+        outcome = run_masked_round(masked, start, RoundCall(0), offers)
+        for _, _, reason in outcome.rejected:
+            note(attack=attack, action="train", reply=reason)
+        if not np.array_equal(outcome.params, start):
+            first = np.load(FOLDER / "seen" / "sum.npy")
+            keep_array(f"{attack}-Ada", (first - (outcome.params - start)) / weights["Ada"])
+
+    module.train_rounds = train_rounds
+
+
+CHANGES = {
+    "masks": {f"{PROTOCOL}.masked_rounds": attacked_rounds, f"{PROTOCOL}.server": second_offers},
+}

@@ -1,0 +1,237 @@
+"""Solo models that are too good wait for the operator; those that an earlier job knows are not paid."""
+
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from audition_jobs import Plans, Setting
+from commands import truthfl
+from truthfl import InputError
+from truthfl.federation.participant import participant
+from truthfl.federation.protocol import auditions
+from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.known_models import likeness
+from truthfl.federation.protocol.used_tests import require_new_test_set
+from truthfl.job import DataJob
+from truthfl.learning.recipe import Recipe
+from truthfl.learning.solo_training import train_alone
+from truthfl.ledger import participant_folder
+from truthfl.ledger.book import open_ledger
+from truthfl.ledger.checking import check
+from truthfl.ledger.entry import Conflict
+from truthfl.ledger.holds import hold_faults
+from truthfl.ledger.job_view import job_view
+from truthfl.ledger.receipts import receipt_fault
+
+HONEST = ["truthful"] * 4
+SECONDS = 120.0
+
+
+class NarrowGate(Plans):
+    """Plans by which a loss is too good for honest people well above 0; that of so small a job would be below it."""
+
+    def __call__(self, job, side, make=DataJob.plan):
+        plan = super().__call__(job, side, make)
+        return replace(plan, contract=replace(plan.contract, gate=np.full(len(plan.clients), 0.2)))
+
+
+@pytest.fixture(scope="module")
+def plans():
+    return NarrowGate()
+
+
+@pytest.fixture
+def from_elsewhere(monkeypatch):
+    """Cleo, the third, has a model that was trained on a thousand labels; the function says which, if on others."""
+    honest, given = participant.audition_model, {}
+
+    def audition_model(own, model, *arguments, client, **more):
+        if client == 2 and "model" in given:
+            return given["model"]
+        return honest(own, model, *arguments, client=client, **more)
+
+    monkeypatch.setattr(participant, "audition_model", audition_model)
+
+    def give(model):
+        given["model"] = model
+
+    return give
+
+
+def good_model(setting):
+    side = setting.scene
+    data = side.pilot.data
+    everything = np.concatenate([data.features, side.test.features]), np.concatenate([data.labels, side.test.labels])
+    return train_alone(side.pilot.model, *everything, Recipe(800, 64, 0.5, 1e-3, 0), 1)
+
+
+def view_of(setting, which=-1):
+    entries = setting.entries()
+    names = list(dict.fromkeys(entry.job for entry in entries))
+    return job_view(names[which], [entry for entry in entries if entry.job == names[which]])
+
+
+def held_now(setting):
+    """Wait until Cleo's model is held, as the operator sees it in the status; return it."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        if not (setting.folder / "ledger.db").exists():
+            continue
+        with open_ledger(setting.folder / "ledger.db") as book:
+            for job in book.jobs():
+                if book.entries(job, "hold"):
+                    return job_status(book, job)
+    raise TimeoutError
+
+
+def decided(setting, word):
+    """The finished job after the operator's word, and what the command printed."""
+    ending = threading.Thread(target=setting.go)
+    ending.start()
+    try:
+        status = held_now(setting)
+        said = truthfl(word, "Cleo", "--out", setting.folder, "--why", "we know it")
+    finally:
+        ending.join(SECONDS)
+    return view_of(setting), status, said
+
+
+def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
+    setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
+    from_elsewhere(good_model(setting))
+    found, status, said = decided(setting, "refuse")
+    assert said.returncode == 0, said.stderr
+    assert "the solo model of Cleo is not paid" in said.stdout
+    cleo = next(one for one in status.participants if one.name == "Cleo")
+    assert (status.stage, cleo.state) == ("deciding", "held")
+    assert "is too good; accept or refuse it" in cleo.reason
+    result = found.auditions["Cleo"].document
+    assert (result["solo_loss"], result["passed"]) == (None, False)
+    assert result["reason"] == "The operator refused it: we know it."
+    assert found.settlements["Cleo"].document["pay"] == 0
+    assert found.holds["Cleo"].document["solo_loss"] < 0.3
+    assert check(setting.entries()) is None
+    receipt = participant_folder.receipts(setting.people[1002].folder)[-1]
+    assert receipt_fault(receipt) is None
+    assert [one["document"]["kind"] for one in receipt["document"]["commands"].values()] == ["refuse"]
+    news = participant_folder.last_news(setting.people[1002].folder)
+    assert "The operator refused it: we know it." in news.sentence
+    late = truthfl("refuse", "Ada", "--out", setting.folder)
+    assert late.returncode == 2
+    assert "is trained and tested; nothing can be done to it" in late.stderr
+
+
+def test_the_operator_accepts_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
+    setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
+    from_elsewhere(good_model(setting))
+    found, _, said = decided(setting, "accept")
+    assert said.returncode == 0, said.stderr
+    assert found.auditions["Cleo"].document["passed"]
+    terms = next(one for one in found.agreement.offers if one.client.name == "Cleo").mechanism.terms()
+    assert found.settlements["Cleo"].document["label_pay"] == pytest.approx(float(terms["label_cap"][0]))
+    assert check(setting.entries()) is None
+    assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_nobody_decides_and_the_others_are_paid_as_without_it(tmp_path, plans, from_elsewhere):
+    """Once the time is up the model is paid as offered; it moves nobody's level. In a simulation nobody waits."""
+    shifts = []
+    for simulated in (False, True):
+        folder = tmp_path / str(simulated)
+        folder.mkdir()
+        setting = Setting(folder, plans, HONEST, audition_seconds=SECONDS if simulated else 2.0)
+        from_elsewhere(good_model(setting))
+        began = time.monotonic()
+        found = setting.go(simulated=simulated)
+        assert time.monotonic() - began < SECONDS
+        assert found.auditions["Cleo"].document["passed"]
+        assert found.settlements["Cleo"].document["pay"] > 0
+        assert check(setting.entries()) is None
+        shifts.append({name: entry.document["level_shift"] for name, entry in found.auditions.items()})
+    assert shifts[0] == shifts[1]
+
+
+def test_a_server_that_is_stopped_while_it_waits_asks_nobody_again(tmp_path, plans, from_elsewhere, monkeypatch):
+    setting = Setting(tmp_path, plans, HONEST, audition_seconds=2.0)
+    from_elsewhere(good_model(setting))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(auditions, "wait_for_decisions", stop)
+        with pytest.raises(KeyboardInterrupt):
+            setting.go()
+    assert list(view_of(setting).holds) == ["Cleo"]
+    monkeypatch.setattr(auditions, "_collect_openings", stop)
+    found = setting.go()
+    assert found.settlements["Cleo"].document["pay"] > 0
+    assert check(setting.entries()) is None
+
+
+def test_an_honest_model_cannot_be_refused(tmp_path, plans):
+    """Neither by a row that says that it is too good, nor by leaving out its loss."""
+    setting = Setting(tmp_path, plans, HONEST)
+    found = setting.go()
+    result = found.auditions["Cleo"].document
+    fields = ("client", "offer", "model", "solo_loss", "level_shift")
+    forged = {name: result[name] for name in fields} | {"known": None}
+    with open_ledger(setting.folder / "ledger.db") as book:
+        book.append(found.name, "hold", "Cleo", forged)
+        assert check(book.entries()) is not None
+    faults = [fault.message for fault in hold_faults(view_of(setting))]
+    assert "whether the operator was to look at the model is not what the offer says" in faults[0]
+
+
+def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewhere):
+    """Also scaled; while honest people who take part again, with the same labels, are paid as before."""
+    setting = Setting(tmp_path, plans, HONEST)
+    first = setting.go(simulated=True)
+    joint = np.load(setting.folder / "models" / f"{first.name}.npy")
+    setting.seed = 6
+    again = setting.go(simulated=True)
+    assert not again.holds
+    assert all(entry.document["passed"] for entry in again.auditions.values())
+    setting.seed = 7
+    from_elsewhere(0.3 * joint)
+    last = setting.go(simulated=True)
+    known = last.holds["Cleo"].document["known"]
+    assert known["job"] in (first.name, again.name)
+    assert known["likeness"] > 0.99
+    assert list(last.holds) == ["Cleo"]
+    assert last.settlements["Cleo"].document["pay"] == 0
+    assert known["job"] in last.auditions["Cleo"].document["reason"]
+    assert check(setting.entries()) is None
+    assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_likeness_is_that_of_what_is_left():
+    rng = np.random.default_rng(0)
+    common, own, other = rng.normal(size=(3, 5000))
+    assert likeness(common + own, common + other, [common]) == pytest.approx(0.0, abs=0.05)
+    assert likeness(common + own, 2 * common + 3 * own, [common]) == pytest.approx(1.0)
+    assert likeness(common, common + own, [common]) == 0.0
+
+
+def test_a_published_test_set_is_not_used_again(tmp_path, plans):
+    setting = Setting(tmp_path, plans, HONEST)
+    first = setting.go()
+    with open_ledger(setting.folder / "ledger.db") as book:
+        with pytest.raises(InputError, match=f"400 of the 400 test samples were published with job {first.name}"):
+            require_new_test_set(book, setting.folder, setting.job)
+        other = replace(setting.job, data=replace(setting.job.data, seed=9))
+        with pytest.raises(InputError, match="of the 400 test samples were published"):
+            require_new_test_set(book, setting.folder, other)
+        (setting.folder / "models" / f"{first.name}-test.npz").unlink()
+        require_new_test_set(book, setting.folder, other)
+        require_new_test_set(book, setting.folder, other)
+    setting.seed = 6
+    with pytest.raises(InputError, match="give this job test samples that are new"):
+        setting.go()
+    assert [entry.job for entry in setting.entries() if entry.kind == "job"] == [first.name]
+    with pytest.raises(Conflict), open_ledger(setting.folder / "ledger.db") as book:
+        book.append(first.name, "job", "job", {})
