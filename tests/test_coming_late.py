@@ -14,6 +14,7 @@ from truthfl.federation.protocol import enrolment, receipt_delivery
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
 from truthfl.federation.protocol.job_control import JobControl
+from truthfl.federation.protocol.job_status import job_status
 from truthfl.federation.protocol.live_status import LABELING
 from truthfl.federation.protocol.messages import ENROL, LABELS, query_message
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -224,7 +225,9 @@ def late_receipts(setting, grid, seconds):
         (name,) = book.jobs()
         operator = Operator(book, setting.folder, kept_key(setting.folder / "operator"), "", 0)
         deliver_receipts(grid, setting.job, name, operator, seconds, got.append)
-        return got, without_receipt(book, name)
+        waiting = without_receipt(book, name)
+        assert job_status(book, name).without_receipt == tuple(waiting)
+        return got, waiting
 
 
 def test_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp_path, plans, monkeypatch):

@@ -132,10 +132,10 @@ def test_an_answer_without_a_proper_agreement_key_is_no_answer(tmp_path):
     assert answer_fault(lacking, offer) == "it does not have the parts of an answer"
 
 
-def test_terms_of_rounds_are_checked_and_omitted_where_they_are_the_default(tmp_path):
+def test_terms_of_rounds_are_checked(tmp_path):
     ada = Ada(tmp_path)
     plain = an_offer(ada.key, ada.operator).document()["job"]
-    assert {"report_bounds", "aggregation", "masked"} & set(plain) == set()
+    assert (plain["report_bounds"], plain["aggregation"], plain["masked"]) == ([], "mean", False)
     offer = with_agreement_key(ada)
     assert offer_from(offer.document()).job == offer.job
     for changes, words in (

@@ -46,7 +46,7 @@ class Site:
         keys = [] if self.entrance == PLAIN else ["--keys", "keys"]
         people = [] if self.entrance == INVITED else ["--participants", "people"]
         where = ["--host", HOST, "--port", self.port, "--out", "served", "--ledger", self.world.database.address]
-        return ["serve", "job.toml", *keys, *people, *where, "--yes", *more]
+        return ["serve", "job.toml", *keys, *people, *where, "--yes", "--linger", 1, *more]
 
     def home(self, name: str) -> Path:
         return self.folder / f"home-{name}"

@@ -69,6 +69,12 @@ def status_lines(status: JobStatus) -> list[str]:
     elif last is not None:
         lines.append(f"After round {last.round:,}: loss {last.loss:.4f}{_accuracy(last.accuracy)}.")
     lines += _money_lines(status)
+    if status.without_receipt:
+        more = len(status.without_receipt) - REASONS_SHOWN
+        names = ", ".join(status.without_receipt[:REASONS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+        lines.append(
+            plain(f"Without their receipt: {names}; truthfl serve delivers it when they join.", LONGEST_REASON)
+        )
     refused = sum(status.refused_at.values())
     if refused:
         by_stage = ", ".join(f"{count:,} in {stage}" for stage, count in status.refused_at.items())

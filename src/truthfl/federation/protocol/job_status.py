@@ -40,6 +40,7 @@ class JobStatus:
     ended           why the operator ended the job; None unless she did
     rounds_planned  None before there are offers
     test            loss, accuracy and number of samples of the final test
+    without_receipt names of those whose receipt is made and whose nodes have not said that they keep it
     refused_at      by stage: how many replies were not taken
     strangers       nodes that were not taken in
     connections     from which addresses nobody was let in, and why
@@ -62,6 +63,7 @@ class JobStatus:
     waits: RoundWaits | None
     round_times: RoundTimes
     test: dict[str, Any] | None
+    without_receipt: tuple[str, ...]
     money: MoneyStatus | None
     plan: PlanStatus | None
     refused_at: dict[str, int]
@@ -125,6 +127,7 @@ def status_of(tally: JobTally, live: LiveStatus | None, *, running: bool) -> Job
         waits=None if here is None or here.waits is None else _plain_waits(here.waits),
         round_times=times_of(live),
         test=tally.test,
+        without_receipt=tuple(plain(one.name) for one in tally.clients.values() if one.receipt and not one.has_receipt),
         money=money_of(tally),
         plan=plan_of(tally),
         refused_at=dict(tally.refused_at),

@@ -122,6 +122,7 @@ class ClientTally:
     settled: int | None = None  # in minor units
     payment: dict[str, Any] | None = None
     receipt: bool = False
+    has_receipt: bool = False
 
     @property
     def takes_part(self) -> bool:
@@ -299,3 +300,6 @@ class JobTally:
 
     def _add_receipt(self, entry: Entry, _: dict[str, Any]) -> None:
         self.client(entry.key).receipt = True
+
+    def _add_acknowledgement(self, entry: Entry, _: dict[str, Any]) -> None:
+        self.client(entry.key).has_receipt = True
