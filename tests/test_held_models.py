@@ -14,6 +14,7 @@ from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.job_status import job_status
 from truthfl.federation.protocol.known_models import likeness
+from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.job import DataJob
 from truthfl.learning.recipe import Recipe
@@ -81,7 +82,7 @@ def held_now(setting):
         time.sleep(0.1)
         if not (setting.folder / "ledger.db").exists():
             continue
-        with open_ledger(setting.folder / "ledger.db") as book:
+        with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
             for job in book.jobs():
                 if book.entries(job, "hold"):
                     return job_status(book, job)
@@ -180,7 +181,7 @@ def test_an_honest_model_cannot_be_refused(tmp_path, plans):
     result = found.auditions["Cleo"].document
     fields = ("client", "offer", "model", "solo_loss", "level_shift")
     forged = {name: result[name] for name in fields} | {"known": None}
-    with open_ledger(setting.folder / "ledger.db") as book:
+    with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
         book.append(found.name, "hold", "Cleo", forged)
         assert check(book.entries()) is not None
     faults = [fault.message for fault in hold_faults(view_of(setting))]
@@ -220,7 +221,7 @@ def test_likeness_is_that_of_what_is_left():
 def test_a_published_test_set_is_not_used_again(tmp_path, plans):
     setting = Setting(tmp_path, plans, HONEST)
     first = setting.go()
-    with open_ledger(setting.folder / "ledger.db") as book:
+    with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
         with pytest.raises(InputError, match=f"400 of the 400 test samples were published with job {first.name}"):
             require_new_test_set(book, setting.folder, setting.job)
         other = replace(setting.job, data=replace(setting.job.data, seed=9))
@@ -233,5 +234,8 @@ def test_a_published_test_set_is_not_used_again(tmp_path, plans):
     with pytest.raises(InputError, match="give this job test samples that are new"):
         setting.go()
     assert [entry.job for entry in setting.entries() if entry.kind == "job"] == [first.name]
-    with pytest.raises(Conflict), open_ledger(setting.folder / "ledger.db") as book:
+    with (
+        pytest.raises(Conflict),
+        open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book,
+    ):
         book.append(first.name, "job", "job", {})

@@ -101,14 +101,13 @@ def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):
         "UPDATE entries SET payload = '{}' WHERE sequence = 1",
         "DELETE FROM entries WHERE sequence = 2",
         "DELETE FROM entries",
-        f"INSERT INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a', '' {first}",
+        f"INSERT INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a', '', '' {first}",
     ]
     if isinstance(where, Path):
         refused += [
-            f"REPLACE INTO entries SELECT sequence, at, job, kind, 'other', '{{}}', 'b', 'a', '' {first}",
-            f"REPLACE INTO entries SELECT 99, at, job, kind, key, '{{}}', 'b', 'a', '' {first}",
-            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a', '' {first}",
-            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', 'b', hash, '' {first}",
+            f"REPLACE INTO entries SELECT sequence, at, job, kind, 'other', '{{}}', 'b', 'a', '', '' {first}",
+            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a', '', '' {first}",
+            f"REPLACE INTO entries SELECT 99, at, job, kind, 'other', '{{}}', 'b', hash, '', '' {first}",
         ]
     else:
         refused += ["TRUNCATE entries"]

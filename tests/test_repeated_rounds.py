@@ -1,5 +1,7 @@
 """A server whose model is lost repeats the rounds in its ledger: the same people, the same bytes, the same models."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +15,6 @@ from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
 from truthfl.federation.protocol.rounds import train_rounds
-from truthfl.ledger.book import Ledger
 from truthfl.ledger.entry import Item
 from truthfl.ledger.round_record import rounds_of
 
@@ -172,16 +173,17 @@ def start_of(job):
     return np.asarray(job.training.model.init(0), dtype=np.float32)
 
 
-def test_rounds_that_the_ledger_lost_with_the_checkpoint_are_answered_again(job, monkeypatch):
-    """A crash before rows were written: participants answer with the same bytes, so the same rows are made."""
-    expected, _ = job.resumed()
+def test_rounds_that_the_ledger_lost_with_the_checkpoint_are_answered_again(job):
+    """A crash before rows were written: participants answer with the same bytes, so the same models are made.
+
+    Under masks they sign again who was missing then; of single reports nobody but the ledger knows that.
+    """
+    expected, view = job.resumed(without(job.grid, 1003, {2})[0] if job.masked else None)
     lose(job)
-    entries = Ledger.entries
-
-    def without_last(self, *which, **more):
-        found = entries(self, *which, **more)
-        return [row for row in found if (row.kind, row.key) not in (("round", "4"), ("round", "5"))]
-
-    monkeypatch.setattr(Ledger, "entries", without_last)
-    params, _ = job.resumed()
+    with closing(sqlite3.connect(job.folder / "ledger.db", isolation_level=None)) as database:
+        for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            database.execute(f"DROP TRIGGER {name}")
+        database.execute("DELETE FROM entries WHERE sequence >= ?", (view.rounds[3].sequence,))
+    params, again = job.resumed()
     assert params.tobytes() == expected.tobytes()
+    assert [entry.document["missing"] for entry in again.rounds] == [entry.document["missing"] for entry in view.rounds]

@@ -70,12 +70,12 @@ def _opened(database: Database, prepare: Callable[[Database], None], signatures:
 
 
 def _append(connection: Connection, items: Sequence[CheckedItem], signatures: RowSignatures) -> list[Entry]:
+    head, new = _head(connection), list[Entry]()  # read first: whatever is written after it, no row can follow it again
     entries = {
         entry.unique_key: entry
         for entry in reversed(list(_existing(connection, items)))
         if _is_signed(connection, entry, signatures)
     }
-    head, new = _head(connection), []
     now = datetime.now(UTC).isoformat(timespec="microseconds")
     if head is not None and _is_signed(connection, head, signatures):  # else anybody could have written its time
         now = max(now, head.at)

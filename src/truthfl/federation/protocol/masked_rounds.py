@@ -93,7 +93,7 @@ class MaskedRounds:
     operator_key  signs the terms of the masks
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
-    repeats       the round that an earlier start of the server may have asked for; None if there was none
+    repeats       the rounds, not in the ledger, that an earlier start of the server may have asked for
     waited_for    by participant: the node at which they were waited for to confirm them; they are not a second time
     late          questions to those who have not confirmed them in time
     """
@@ -106,7 +106,7 @@ class MaskedRounds:
     operator_key: PrivateKey
     informed: set[str] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
-    repeats: int | None = None
+    repeats: range = range(0)
     silent: SilentPeople = field(default_factory=SilentPeople)
     waited_for: dict[str, int] = field(default_factory=dict)
     late: OpenQuestions = field(init=False)
@@ -471,7 +471,7 @@ def _collected(
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
     context = round_context(masked.group, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
-    round_sum.repeated = only is not None or masked.repeats == call.round
+    round_sum.repeated = only is not None or call.round in masked.repeats
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
     wanted = offers if only is None else [offer for offer in offers if offer.client.name in only]

@@ -21,7 +21,7 @@ from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.federation.protocol.recorder import Recorder, read_checkpoint, required_fit
+from truthfl.federation.protocol.recorder import MOST_ROUNDS, Recorder, read_checkpoint, required_fit
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
@@ -73,7 +73,7 @@ class TrainingRun:
         """The number of rounds; 0 if nobody takes part, or too few for masks."""
         return self.taking_part.rounds
 
-    def masked_rounds(self, roster: Roster, repeats: int | None) -> MaskedRounds | None:
+    def masked_rounds(self, roster: Roster, repeats: range) -> MaskedRounds | None:
         """The state of masked rounds; None if reports are not masked. `repeats` as in `MaskedRounds`."""
         offers = self.taking_part.offers
         if not self.agreement.terms.masked:
@@ -117,8 +117,7 @@ def train_rounds(
         return params
     roster.live.begin(TRAINING)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
-    again = len(roster.ledger.entries(roster.job_name, "start")) > 1
-    masked, silent = training.masked_rounds(roster, max(finished, len(known)) if again else None), SilentPeople()
+    masked, silent = training.masked_rounds(roster, _asked_before(roster, finished, len(known))), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
@@ -154,6 +153,19 @@ def train_rounds(
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
+
+
+def _asked_before(roster: Roster, finished: int, known: int) -> range:
+    """The rounds, not in the ledger, that an earlier start of the server may have asked for.
+
+    That is one, if the checkpoint is the last: each is on the disk before the next round is asked for.
+
+    finished, known  the numbers of rounds in the checkpoint and in the ledger
+    """
+    if len(roster.ledger.entries(roster.job_name, "start")) < 2:
+        return range(0)
+    first = max(finished, known)
+    return range(first, first + (1 if 0 < finished >= known else MOST_ROUNDS + 1))
 
 
 def _judged(
