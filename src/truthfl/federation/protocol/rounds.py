@@ -105,6 +105,7 @@ def train_rounds(
     progress  called with the number of finished rounds
     """
     params, finished = _initial_state(roster, training)
+    validation = training.validation
     roster.control.poll(at_once=True)
     if finished == training.rounds or not _may_go_on(roster):
         return params
@@ -135,7 +136,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items)
+            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -271,4 +272,6 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     if checkpoint is None:
         return training.model.init(training.agreement.terms.seed), 0
     roster.ledger.append_all(checkpoint.items)
+    if training.validation is not None:
+        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds
