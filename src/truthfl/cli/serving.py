@@ -94,7 +94,7 @@ def serve_job(
         _open_more(stack, out, serving, key, choices)
         in_ledger = partial(commanded_answer, ledger, kept.name, public_line(key))
         approve = partial(_ask, out, kept.name, log_format, in_ledger) if choices.ask else _show_unless(log_format)
-        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live)
+        operator = Operator(ledger, out, key, draws.secret, draws.seed, keys is not None, approve, live=live)
         if not kept.complete:
             progress = partial(_tell_waiting, log_format, kept.name, len(names))
             with Narrator(ledger, kept.name, log_format, live):
