@@ -228,7 +228,7 @@ def waiting_plan(desk):
     """A server that waits with a plan for the operator's word."""
     offer = PlannedOffer("Ada", 20, 5, 10.0, 20.0, 30.0)
     plan = PlanSummary(
-        "job-1", 1, "audition", "EUR", True, (offer,), {}, None, None, 3.0, 1.0, ("Beware: of the dog.",)
+        "job-1", 1, "audition", "EUR", 100, True, (offer,), {}, None, None, 3.0, 1.0, ("Beware: of the dog.",)
     )
     assert ask_by_file(desk.folder, plan, wait=False)
     live = LiveWriter(desk.folder, "job-1")

@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.masked_reports import MaskingClient
-from truthfl.federation.participant.participant import Participant
+from truthfl.federation.participant.participant import Participant, UnlabeledError
 from truthfl.federation.participant.round_guard import asked_round
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.message_codes import (
@@ -150,6 +150,8 @@ def telling_refusals(participant: Participant) -> Iterator[None]:
     """What the node refuses of the operator's messages in the training is told to its owner too."""
     try:
         yield
+    except UnlabeledError:
+        raise
     except InputError as error:
         words, reason = "Your computer refused a message of the operator: {reason}", english(sentence_of(error))
         sentence = coded("news.refused_message", words, reason=reason)

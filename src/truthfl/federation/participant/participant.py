@@ -48,6 +48,10 @@ MEND_LABELS = coded("news.mend_labels", "Mend your labels and join again; the of
 LabelSource = Callable[[Offer], Labels | LabelSets | None]
 
 
+class UnlabeledError(InputError):
+    """Labels are missing, as the participant knows."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Participant(Signatory):
     """One client with samples, on her own machine or simulated.
@@ -279,7 +283,7 @@ class Participant(Signatory):
         """The labels of the samples that the offer asks for."""
         labels = self.labels(offer)
         if labels is None or len(labels) < offer.client.samples:
-            raise InputError("not all samples are labeled yet.")
+            raise UnlabeledError("not all samples are labeled yet.")
         classes = labels.classes if isinstance(labels, LabelSets) else labels
         if classes.max(initial=0) >= len(offer.job.classes):
             raise InputError(f"a label is {classes.max()}; the job has {len(offer.job.classes)} classes.")
