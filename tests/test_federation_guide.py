@@ -172,7 +172,8 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
             time.sleep(0.1)
         assert "Report: served/reports" in (folder / "again.log").read_text()  # the result does not wait for Cleo
         started["late"] = start(folder, joins["Cleo"], "late")
-        assert "It holds." in finish(started["late"], folder, "late")
+        told = finish(started["late"], folder, "late")  # a report may have been written down and not sent when she died
+        assert "It holds." in told or "your computer sent 1 reports that are not counted" in told
         said = finish(started["again"], folder, "again")
         assert started["again"].returncode == 0, said
         assert "Cleo has got the receipt." in said
