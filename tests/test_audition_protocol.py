@@ -340,7 +340,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
     tmp_path, plans, monkeypatch, capsys, lie, found_out
 ):
     """The receipt holds by itself, and so does the ledger; Ben's computer has another record."""
-    record, say_late = auditions._record_results, NOT_OPENED
+    record, say_late = auditions._test, NOT_OPENED
     if lie == "no word":
         monkeypatch.setattr(auditions, "_confirm_openings", lambda *_: None)
 
@@ -348,7 +348,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
         refusals.of_client["Ben"] = say_late
         return record(roster, agreement, {name: one for name, one in opened.items() if name != "Ben"}, refusals, *more)
 
-    monkeypatch.setattr(auditions, "_record_results", without_ben)
+    monkeypatch.setattr(auditions, "_test", without_ben)
     if lie == "no commitment":
         monkeypatch.setattr(job_receipts, "_audition_part", lambda offer, view: struck(offer, view))
     setting = Setting(tmp_path, plans)

@@ -221,9 +221,10 @@ def test_a_command_takes_effect_while_the_server_waits_for_a_reply(tmp_path, pla
 def late_receipts(setting, grid, seconds):
     """Who gets a receipt from a server that is started again when the job is over."""
     got = []
-    with open_ledger(setting.folder / "ledger.db") as book:
+    key = kept_key(setting.folder / "operator")
+    with open_ledger(setting.folder / "ledger.db", key) as book:
         (name,) = book.jobs()
-        operator = Operator(book, setting.folder, kept_key(setting.folder / "operator"), "", 0)
+        operator = Operator(book, setting.folder, key, "", 0)
         deliver_receipts(grid, setting.job, name, operator, seconds, got.append)
         waiting = without_receipt(book, name)
         assert job_status(book, name).without_receipt == tuple(waiting)

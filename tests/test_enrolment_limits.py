@@ -120,10 +120,12 @@ def test_who_says_what_cannot_be_is_not_taken_in_and_the_others_are(tmp_path, ca
 
 def test_half_a_letter_and_a_long_document_end_nothing(tmp_path):
     """JSON can spell half of a surrogate pair; the ledger cannot keep it."""
-    setting = Job(tmp_path)
     texts = ['{"name":"\\ud800"}', json.dumps({"name": "B" * MAX_REPLY_LENGTH})]
     reasons = ["a document cannot be written down", "the document has 20,012 characters; at most 20,000 are read."]
     for text, reason in zip(texts, reasons, strict=True):
+        place = tmp_path / str(len(text))  # a second one of the same cause is counted, and no row
+        place.mkdir()
+        setting = Job(place)
 
         def change(reply, text=text):
             if reply.metadata.src_node_id != BEN or "enrol" not in reply.metadata.message_type:

@@ -124,17 +124,17 @@ def other_model_tested(module):
 
 def auditions_denied(module):
     """The models of Ben and Cleo are kept and said not to have been opened; Cleo gets no word that hers arrived."""
-    record, confirm = module._record_results, module._confirm_openings
+    test, confirm = module._test, module._confirm_openings
 
     def confirm_openings(roster, agreement, opened, key):
         return confirm(roster, agreement, {name: one for name, one in opened.items() if name != "Cleo"}, key)
 
-    def record_results(roster, agreement, opened, refusals, *more):
+    def test_others(roster, agreement, opened, refusals, *more):
         kept = {name: one for name, one in opened.items() if name not in ("Ben", "Cleo")}
         refusals.of_client |= dict.fromkeys(("Ben", "Cleo"), module.NOT_OPENED)
-        return record(roster, agreement, kept, refusals, *more)
+        return test(roster, agreement, kept, refusals, *more)
 
-    module._record_results, module._confirm_openings = record_results, confirm_openings
+    module._test, module._confirm_openings = test_others, confirm_openings
 
 
 CHANGES = {
