@@ -10,6 +10,7 @@ from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
+from truthfl.cli.join import _owed_receipt
 from truthfl.federation.protocol import enrolment, receipt_delivery
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
@@ -240,12 +241,14 @@ def test_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp
     assert found.finished
     assert participant_folder.receipts(dora.folder) == []
     assert late_receipts(setting, Comings(setting.grid, DORA, lambda _: False), 0.1) == ([], ["Dora"])
+    assert f"You have no receipt of job {found.name}" in _owed_receipt(dora.folder)  # told where no server answers
     begun = time.monotonic()
     there = Comings(setting.grid, DORA, lambda _: time.monotonic() > begun + 0.2)
     assert late_receipts(setting, there, 30.0) == (["Dora"], [])
     assert time.monotonic() < begun + 20.0
     (receipt,) = participant_folder.receipts(dora.folder)
     assert own_receipt_fault(dora.folder, receipt, dora.key) is None
+    assert _owed_receipt(dora.folder) == ""
     with open_ledger(setting.folder / "ledger.db") as book:
         assert check(book.entries()) is None
     assert late_receipts(setting, there, 30.0) == ([], [])

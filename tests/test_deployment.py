@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -193,6 +194,34 @@ def test_a_node_that_leaves_is_missed_at_once_and_one_that_is_silent_now_and_the
     assert reply.has_error()
     assert reply.metadata.reply_to_message_id == asked[1]
     assert len(looked) == 2
+
+
+def test_a_node_that_ends_sends_its_last_reply_first_and_one_that_is_interrupted_does_not_wait(keys):
+    began = threading.Event()
+
+    def slow_app(message, context):
+        began.set()
+        time.sleep(1.0)
+        return name_app(message, context)
+
+    def replies_when(ends):
+        found, asked = [], threading.Thread(target=lambda: found.append(names_of(server.grid)))
+        with suppress(KeyboardInterrupt), node_of(keys, "ann", server.port, slow_app):
+            wait(lambda: server.grid.get_node_ids())
+            began.clear()
+            asked.start()
+            assert began.wait(SECONDS)
+            ends()
+        asked.join(SECONDS)
+        return list(found[0].values())
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with open_job_server(HOST, 0, keys / "server") as server:
+        server.registry.register(line_of(keys, "ann"), "ann")
+        assert replies_when(lambda: None) == ["ann"]
+        assert replies_when(interrupt) == ["error"]
 
 
 def test_a_killed_node_is_missed_and_comes_back_with_the_same_id(keys, monkeypatch):

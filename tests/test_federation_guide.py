@@ -170,7 +170,7 @@ def test_a_killed_node_does_not_stop_the_job_and_a_killed_server_goes_on(prepare
         while "Cleo has no receipt yet. This server delivers until" not in (folder / "again.log").read_text():
             assert (started["again"].poll(), time.monotonic() < end) == (None, True)
             time.sleep(0.1)
-        assert "Ada delivered 100" in (folder / "again.log").read_text()  # the result does not wait for Cleo
+        assert "Report: served/reports" in (folder / "again.log").read_text()  # the result does not wait for Cleo
         started["late"] = start(folder, joins["Cleo"], "late")
         assert "It holds." in finish(started["late"], folder, "late")
         said = finish(started["again"], folder, "again")

@@ -581,7 +581,8 @@ def test_of_one_peer_a_participant_tells_the_shared_mask_or_the_share_never_both
 LISTS = [missing for size in range(3) for missing in combinations(range(5), size)]
 PEOPLE = [people for size in range(1, 6) for people in combinations(range(5), size)]
 ASKS = st.lists(
-    st.tuples(st.sampled_from(["list", "keys", "shares"]), st.sampled_from(PEOPLE), st.sampled_from(LISTS)), max_size=10
+    st.tuples(st.sampled_from(["list", "keys", "shares", "next"]), st.sampled_from(PEOPLE), st.sampled_from(LISTS)),
+    max_size=10,
 )
 HALVES = [("shares", (2, 3), ()), ("list", (0, 1), (2, 3)), ("keys", (0, 1), (2, 3)), ("shares", (0, 1), (2, 3))]
 
@@ -589,21 +590,30 @@ HALVES = [("shares", (2, 3), ()), ("list", (0, 1), (2, 3)), ("keys", (0, 1), (2,
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(True, HALVES)
 @example(False, HALVES)
+@example(
+    False, [("shares", (2, 3, 4), ()), ("next", (2, 3, 4), ()), ("list", (0, 1, 2), (3, 4)), ("keys", (0, 1), (3, 4))]
+)
 @given(st.booleans(), ASKS)
 def test_no_lists_open_a_sum_of_fewer_than_the_terms_say_less_those_who_tell_their_keys(job, colluding, asks):
-    """Whoever is asked to sign whatever and to tell whatever: of five, sums of three are seen; of two, if one tells."""
+    """Whoever is asked to sign whatever and to tell whatever: of five, sums of three are seen; of two, if one tells.
+
+    Also of a round after which some have answered the next one.
+    """
     number = 1 + max(record.round for record in rounds_of(job.people[1000].folder, masks_of(job, 0).offer.hash))
     signatures, locked = answered(job, number)
     by_list = {(): signatures}
     hidden = {frozenset(pair) for pair in combinations(range(5), 2)}
     holders = {owner: set() for owner in range(5)}
-    fifth = masks_of(job, 4)
+    fifth, further = masks_of(job, 4), set()
     with open_rounds(fifth.home, fifth.offer.hash) as rounds:
         record = rounds.last
     for action, people, missing in asks:
         if colluding:
             by_list.setdefault(missing, {})[4] = fifth.list_signature(record, missing)["signature"]
         for own in people:
+            if action == "next" and own not in further:
+                further |= {own}
+                answered(job, number + 1, [own])
             theirs = {i: one for i, one in by_list.get(missing, {}).items() if i not in missing}
             with suppress(InputError):
                 if action == "list":
@@ -612,7 +622,7 @@ def test_no_lists_open_a_sum_of_fewer_than_the_terms_say_less_those_who_tell_the
                 elif action == "keys":
                     told_keys = masks_of(job, own).keys_of_missing(number, missing, others(theirs, own))
                     hidden -= {frozenset((own, peer)) for peer in told_keys}
-                else:
+                elif action == "shares":
                     sent = {str(owner): locked[owner][own] for owner in range(5) if owner != own}
                     for owner in masks_of(job, own).shares(number, missing, others(theirs, own), sent)["shares"]:
                         holders[int(owner)].add(own)

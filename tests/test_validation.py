@@ -104,6 +104,18 @@ def test_one_report_below_the_bound_does_not_ruin_the_model(honest_rounds, bound
     assert all(round_ % 2 for round_ in skipped)
 
 
+def test_a_server_that_is_started_again_judges_as_if_it_had_not(honest_rounds, bounds):
+    one, other = (Job(honest_rounds, 11) for _ in range(2))
+    for round_ in range(20):
+        again = Validation(honest_rounds)
+        again.restore(other.validation.state())
+        other.validation = again
+        spoil = against(0.3, bounds) if round_ % 4 == 3 else None
+        assert one.round(round_, spoil) == other.round(round_, spoil)
+        assert one.validation.state() == other.validation.state()
+    assert np.array_equal(one.params, other.params)
+
+
 def test_a_model_that_is_none_is_not_taken(honest_rounds):
     job = Job(honest_rounds, 8)
     assert "NaN" in job.validation.judge(job.params, job.params * np.nan, 0)

@@ -260,14 +260,14 @@ def attacked_rounds(module):
     collected, opened, learn_seeds = module._collected, module._opened, module.Sum.learn_seeds
     take, send_terms = module.Sum.take, module.MaskedRounds.send_terms
 
-    def collect(masked, params, call, offers):
+    def collect(masked, params, call, offers, *more):
         if call.round == COUNTERS:
             masked.send_terms(offers)
             far = Round(module, module.Sum(masked, None, call, {o.client.index: o for o in offers}, {}, b""))
             for fields in ({"attempt": 50}, {"changed": 0}, {"changed": call.round, "attempt": 50}, {"unchanged": 50}):
                 for own, report in far.reports_again("masks-counters", params + FAR, **fields).items():
                     keep_array(f"masks-counters-{far.names[own]}", report)
-        found = collected(masked, params, call, offers)
+        found = collected(masked, params, call, offers, *more)
         found.params = params
         return found
 

@@ -55,7 +55,7 @@ def strange_rounds(module):
         for _, reply in masked.roster.ask(messages, timeout=masked.seconds):
             note(attack=attack, reply=words_of(reply))
 
-    def collect(masked, params, call, offers):
+    def collect(masked, params, call, offers, *more):
         first = masked.__dict__.setdefault("first_model", params)
         masked.send_terms(offers)
         if call.round == SAME_MODEL_ROUND:
@@ -63,7 +63,7 @@ def strange_rounds(module):
             ask("round-zero-model", masked, first, call, offers)
         if call.round == FAR_MODEL_ROUND:
             ask("round-far", masked, params + FAR, call, offers)
-        return collected(masked, params, call, offers)
+        return collected(masked, params, call, offers, *more)
 
     def take_or_steal(self, offer, reply, size):
         reason, index, name = take(self, offer, reply, size), offer.client.index, offer.client.name

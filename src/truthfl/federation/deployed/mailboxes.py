@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 GRACE_SECONDS = 5.0  # without a request of its own, a node counts as connected for this long,
-MOST_HELD_BYTES = 256_000_000  # of replies; more if a single one may be longer
+MOST_HELD_BYTES = 256_000_000  # of replies; one that is longer is read alone
 GRACE_SECONDS_PER_NODE = 0.01  # and for so much longer as the requests of all others may take the server
 
 
@@ -86,7 +86,7 @@ class Mailboxes:
     def make_room(self, length: int) -> bool:
         """Keep room for a reply that is read; False if too many others are held now."""
         with self._changed:
-            if self.held_bytes + length > max(MOST_HELD_BYTES, 2 * length):
+            if self.held_bytes and self.held_bytes + length > MOST_HELD_BYTES:
                 return False
             self.held_bytes += length
             return True

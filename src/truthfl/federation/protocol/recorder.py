@@ -11,7 +11,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from queue import Empty, Queue
@@ -36,11 +36,15 @@ MOST_ROUNDS = 45  # that wait for the ledger
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The model after `rounds` rounds, and the items that may not be in the ledger yet."""
+    """The model after `rounds` rounds, and the items that may not be in the ledger yet.
+
+    validation  what validation remembers of the rounds
+    """
 
     rounds: int
     params: Params
     items: tuple[Item, ...]
+    validation: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -49,6 +53,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     header = {
         "rounds": checkpoint.rounds,
         "items": [vars(item) for item in checkpoint.items],
+        "validation": checkpoint.validation,
     }
     content = json.dumps(header).encode() + b"\n" + model_bytes
     write_file(path, sha256(content).hexdigest().encode() + b"\n" + content)
@@ -64,7 +69,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         header = json.loads(line)
         items = tuple(Item(**item) for item in header["items"])
         params = np.frombuffer(model_bytes, dtype="<f4").astype(np.float32)
-        return Checkpoint(int(header["rounds"]), params, items)
+        return Checkpoint(int(header["rounds"]), params, items, dict(header["validation"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -113,13 +118,13 @@ class Recorder:
         if error is None and self.failure is not None:
             raise self.failure
 
-    def put(self, rounds: int, params: Params, items: list[Item]) -> None:
+    def put(self, rounds: int, params: Params, items: list[Item], validation: Mapping[str, Any]) -> None:
         """Write a checkpoint after `rounds` rounds, queue the last one's items; raise the error of a failed write."""
         if self.failure is not None:
             raise self.failure
         self.waiting.append(items)
         waiting = tuple(item for one in list(self.waiting) for item in one)
-        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting))
+        write_checkpoint(self.checkpoint_file, Checkpoint(rounds, params, waiting, validation))
         self.queue.put(items)
 
     def _write_queue(self) -> None:

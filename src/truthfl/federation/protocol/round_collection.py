@@ -37,7 +37,6 @@ class SilentPeople:
     """
 
     misses: dict[str, int] = field(default_factory=dict)
-    unopened: dict[str, int] = field(default_factory=dict)
     again: dict[str, int] = field(default_factory=dict)
     heard: set[str] = field(default_factory=set)
 

@@ -112,6 +112,7 @@ def train_rounds(
     """
     params, finished = _initial_state(roster, training)
     known = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
+    validation = training.validation
     roster.control.poll(at_once=True)
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
@@ -132,7 +133,7 @@ def train_rounds(
             if row is not None:
                 params = repeated_round(roster, training, masked, params, call, offers, row)
                 call, digest = call.next(changed=digest != row["model"]), row["model"]
-                recorder.put(round_ + 1, params, [])
+                recorder.put(round_ + 1, params, [], {} if validation is None else validation.state())
                 progress(round_ + 1)
                 continue
             if masked is None:
@@ -149,7 +150,7 @@ def train_rounds(
                 document |= {"loss": loss, "accuracy": training.model.accuracy(params, test.features, test.labels)}
             items = [rejection_item(roster.job_name, round_ + 1, rejection) for rejection in rejected]
             items.append(Item(roster.job_name, "round", str(round_ + 1), document))
-            recorder.put(round_ + 1, params, items)
+            recorder.put(round_ + 1, params, items, {} if validation is None else validation.state())
             roster.live.note_round(server_use(roster.grid).since(began))
             progress(round_ + 1)
     return params
@@ -357,4 +358,6 @@ def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:
     rows = {entry.document["round"]: entry.document for entry in roster.ledger.entries(roster.job_name, "round")}
     required_fit(training.checkpoint_file, checkpoint, roster.job_name, rows)
     roster.ledger.append_all(checkpoint.items)
+    if training.validation is not None:
+        training.validation.restore(checkpoint.validation)
     return checkpoint.params, checkpoint.rounds

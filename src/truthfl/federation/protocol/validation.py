@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,14 @@ class Validation:
     latest: tuple[Params, float] | None = None
     usual: float = 0.0
     slack: float = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered of the rounds, as JSON values: a server that is started again judges as if it had not."""
+        return {"usual": self.usual, "slack": self.slack}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Remember what an earlier start of the server had remembered."""
+        self.usual, self.slack = float(state["usual"]), float(state["slack"])
 
     def judge(self, before: Params, candidate: Params, round_: int, noise: float = 1.0) -> str | None:
         """Why the model after a round is not taken; None if it is.
