@@ -340,7 +340,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
     tmp_path, plans, monkeypatch, capsys, lie, found_out
 ):
     """The receipt holds by itself, and so does the ledger; Ben's computer has another record."""
-    test, say_late = auditions._test, NOT_OPENED
+    record, say_late = auditions._test, NOT_OPENED
     if lie == "no word":
         monkeypatch.setattr(auditions, "_confirm_openings", lambda *_: None)
 
@@ -350,7 +350,8 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
 
     monkeypatch.setattr(auditions, "_test", without_ben)
     if lie == "no commitment":
-        monkeypatch.setattr(job_receipts, "_audition_part", lambda offer, view: struck(offer, view))
+        part = job_receipts._audition_part
+        monkeypatch.setattr(job_receipts, "_audition_part", lambda offer, view: struck(offer, part(offer, view)))
     setting = Setting(tmp_path, plans)
     found = setting.go()
     assert (found.settlements["Ben"].document["pay"], held(setting, found)) == (0, None)
@@ -371,10 +372,9 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
     assert own_receipt_fault(others, papers.receipts(others)[0], None) is None
 
 
-def struck(offer, view):
-    """Of Ben's audition, without the commitment."""
-    committed = None if offer.client.name == "Ben" else view.commitments[offer.client.name].document
-    return {"commitment": committed, "result": view.auditions[offer.client.name].document}
+def struck(offer, part):
+    """The audition in a receipt; Ben's without the commitment."""
+    return part | ({"commitment": None} if offer.client.name == "Ben" else {})
 
 
 @pytest.mark.parametrize("action", [AUDITION_COMMIT, AUDITION_OPEN])

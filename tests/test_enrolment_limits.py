@@ -122,9 +122,10 @@ def test_half_a_letter_and_a_long_document_end_nothing(tmp_path):
     """JSON can spell half of a surrogate pair; the ledger cannot keep it."""
     texts = ['{"name":"\\ud800"}', json.dumps({"name": "B" * MAX_REPLY_LENGTH})]
     reasons = ["a document cannot be written down", "the document has 20,012 characters; at most 20,000 are read."]
-    for place, (text, reason) in enumerate(zip(texts, reasons, strict=True)):
-        (tmp_path / str(place)).mkdir()
-        setting = Job(tmp_path / str(place))
+    for text, reason in zip(texts, reasons, strict=True):
+        place = tmp_path / str(len(text))  # a second one of the same cause is counted, and no row
+        place.mkdir()
+        setting = Job(place)
 
         def change(reply, text=text):
             if reply.metadata.src_node_id != BEN or "enrol" not in reply.metadata.message_type:

@@ -129,12 +129,12 @@ def auditions_denied(module):
     def confirm_openings(roster, agreement, opened, key):
         return confirm(roster, agreement, {name: one for name, one in opened.items() if name != "Cleo"}, key)
 
-    def test_models(roster, agreement, opened, refusals, *more):
+    def test_others(roster, agreement, opened, refusals, *more):
         kept = {name: one for name, one in opened.items() if name not in ("Ben", "Cleo")}
         refusals.of_client |= dict.fromkeys(("Ben", "Cleo"), module.NOT_OPENED)
         return test(roster, agreement, kept, refusals, *more)
 
-    module._test, module._confirm_openings = test_models, confirm_openings
+    module._test, module._confirm_openings = test_others, confirm_openings
 
 
 CHANGES = {
