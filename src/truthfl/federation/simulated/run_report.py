@@ -18,6 +18,7 @@ from truthfl.federation.simulated.audition_report import MOST_LIARS, audition_se
 from truthfl.federation.simulated.run_outcome import RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
+from truthfl.ledger.entry import Entry
 from truthfl.ledger.terms import Offer
 from truthfl.reporting.report import Paragraph, Report, Section, Table, page
 
@@ -84,7 +85,7 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
         f"{-loss_cost - outcome.pay.sum():,.2f}.",
     ]
     if outcome.agreement.terms.has_audition:
-        return [*sentences, *audition_sentences(outcome)]
+        return [*sentences, *audition_sentences(outcome), *(map(_held_sentence, outcome.view.holds.values()))]
     names = _names(outcome)
     for i in liars[:MOST_LIARS]:
         lost = outcome.payoff_if_honest[i] - outcome.payoff[i]
@@ -99,6 +100,17 @@ def summary_sentences(job: DataJob, outcome: RunOutcome) -> list[str]:
             "others are honest too, and no more."
         )
     return sentences
+
+
+def _held_sentence(entry: Entry) -> str:
+    """What became of a solo model that is known, or that an operator would have looked at."""
+    name, known = entry.document["client"], entry.document["known"]
+    if known is not None:
+        return f"{name}'s solo model is nearly the joint model of the earlier job {known['job']}; it is not paid."
+    return (
+        f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is better than honest ones are once "
+        "in 10,000 times. An operator would have been asked whether it is paid; here it is."
+    )
 
 
 def results_document(job: DataJob, outcome: RunOutcome, provenance: dict[str, Any]) -> dict[str, Any]:
