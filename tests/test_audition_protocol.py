@@ -340,7 +340,7 @@ def test_an_operator_who_has_a_model_and_denies_it_is_found_by_the_participant(
     tmp_path, plans, monkeypatch, capsys, lie, found_out
 ):
     """The receipt holds by itself, and so does the ledger; Ben's computer has another record."""
-    record, say_late = auditions._test, NOT_OPENED
+    test, say_late = auditions._test, NOT_OPENED
     if lie == "no word":
         monkeypatch.setattr(auditions, "_confirm_openings", lambda *_: None)
 
