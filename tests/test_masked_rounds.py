@@ -476,6 +476,28 @@ def test_a_server_that_dies_between_two_steps_opens_the_same_sums_when_it_is_bac
         assert all("refused" not in entry.document for entry in view.rounds)
 
 
+@pytest.mark.parametrize("step", ["train", MASK_SHARES])
+def test_who_is_gone_with_the_server_costs_the_others_no_round(tmp_path, step):
+    """The others signed a list with everybody before. Nobody sees another sum once shares were told for that list."""
+    job, seen = BareRounds(tmp_path, 4, rounds=3), []
+
+    def dies(reply):
+        if reply.metadata.message_type.endswith(step) and in_round(reply, 1):
+            seen.append(reply)
+            if len(seen) == 3:
+                raise KeyboardInterrupt
+        return [reply]
+
+    with pytest.raises(KeyboardInterrupt):
+        job.go(Meddler(job.grid, dies))
+    _, view = job.resumed(Meddler(job.grid, lambda reply: [] if reply.metadata.src_node_id == 1003 else [reply]))
+    assert {name: view.delivered[name] for name in ("client 0", "client 1", "client 2")} == dict.fromkeys(
+        ("client 0", "client 1", "client 2"), 3
+    )
+    refused = [entry.document.get("refused") for entry in view.rounds]
+    assert refused == [None, None if step == "train" else "fewer reports than a sum needs", None]
+
+
 @pytest.fixture
 def job(tmp_path):
     """Five people after one masked round of three."""

@@ -232,6 +232,7 @@ class Sum:
     rejected    why somebody's report or answer does not count
     asked       those who were asked for a report, with the list of who is absent that they were to sign
     repeated    whether participants may have signed lists in this round before the server was stopped
+    bound       those who can sign no other list than they did then; if there is no sum, they delivered all the same
     """
 
     masked: MaskedRounds
@@ -247,6 +248,7 @@ class Sum:
     rejected: list[Rejection] = field(default_factory=list)
     asked: dict[int, list[int]] = field(default_factory=dict)
     repeated: bool = False
+    bound: set[int] = field(default_factory=set)
 
     @cached_property
     def needed(self) -> dict[int, tuple[frozenset[int], int]]:
@@ -275,7 +277,7 @@ class Sum:
         locked = _locked_shares(told.get("shares"), self.peers[own])
         if locked is None:
             return "it has no shares of its own mask for all peers"
-        if not self._take_signature(own, told, self.asked[own]):
+        if not self._take_signature(own, told, None if self.repeated else self.asked[own]):
             return "its signed list of who is missing is not the one that was sent"
         self.reports[own], self.locked[own] = report[PARAMS], locked
         return None
@@ -302,7 +304,13 @@ class Sum:
             asked = {own: {"missing": list(missing)} for own in behind}
             answers = self._ask(MASK_LIST, asked)
             for own in behind:
-                if not self._take_signature(own, answers.get(own, {}), missing):
+                answer = answers.get(own, {})
+                if self._take_signature(own, answer, missing):
+                    continue
+                if self.repeated and self._take_signature(own, answer, None):
+                    del self.reports[own]
+                    self.bound.add(own)
+                else:
                     self.drop({own}, "no signature of who is missing came in time")
 
     def learn_keys(self, missing: tuple[int, ...]) -> bool:
@@ -382,18 +390,18 @@ class Sum:
         if all(name != rejected for rejected, _, _ in self.rejected):  # the first reason counts
             self.rejected.append((name, self.masked.roster.node_of.get(name), reason))
 
-    def _take_signature(self, own: int, told: Mapping[str, Any], wanted: Iterable[int]) -> bool:
+    def _take_signature(self, own: int, told: Mapping[str, Any], wanted: Iterable[int] | None) -> bool:
         """Keep the list that somebody signed last; False if there is none, or one that does not hold.
 
         Nobody can have others left out by a list of their own making: it is the one that was sent. Only in a round that
-        the server repeats may it be longer.
+        the server repeats may it be longer, or, if `wanted` is None, any that was signed then.
         """
         missing, signature = told.get("missing"), told.get("signature")
         if not isinstance(missing, Sequence) or isinstance(missing, str) or not isinstance(signature, str):
             return False
         if not all(type(index) is int and index in self.offers for index in missing):
             return False
-        if not (set(missing) >= set(wanted) if self.repeated else set(missing) == set(wanted)):
+        if wanted is not None and not (set(missing) >= set(wanted) if self.repeated else set(missing) == set(wanted)):
             return False
         text = survivors_text(self.context, missing)
         if not list_signed_by(self.masked.members[own].list_key, text, signature):
@@ -447,7 +455,9 @@ def run_masked_round(
         waiting = {
             own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)
         }
-        taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals}
+        taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals} | round_sum.bound
+    else:
+        round_sum.drop(round_sum.bound, "it signed another list of who is missing before the server was stopped")
     names = [offer.client.name for offer in offers if offer.client.index in taken]
     node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}
     rejected: list[Rejection] = [(name, node, removed[name]) for name, node in node_of.items() if name in removed]
