@@ -148,7 +148,8 @@ def training_of(agreement, view, operator, agreement_key, checkpoint):
 
 def measure(count, rounds, blocks, masked=False):
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db") as ledger:
+    operator = new_key()
+    with tempfile.TemporaryDirectory() as place, open_ledger(Path(place) / "ledger.db", operator) as ledger:
         participants, test = people(count, Path(place))
         grid = InProcessGrid(
             client_app(lambda context: participants[context.node_id]), {node: {} for node in participants}
@@ -158,7 +159,7 @@ def measure(count, rounds, blocks, masked=False):
         for block in range(blocks + 1):
             roster = Roster(grid, ledger, f"block-{block}", names, ServerSettings(), (28, 28, 1))
             wait_for_clients(roster)
-            operator, key = new_key(), AgreementKey.generate()
+            key = AgreementKey.generate()
             agreement = agreed(roster, count, rounds, operator, key, masked)
             view = job_view(roster.job_name, ledger.entries(roster.job_name))
             training = training_of(agreement, view, operator, key, Path(place) / f"checkpoint-{block}")
