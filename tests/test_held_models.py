@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audition_jobs import Plans, Setting
+from audition_jobs import Plans, Setting, audition_job
 from commands import truthfl
 from truthfl import InputError
 from truthfl.federation.participant import participant
@@ -208,6 +208,38 @@ def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_els
     assert known["job"] in last.auditions["Cleo"].document["reason"]
     assert check(setting.entries()) is None
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+@pytest.mark.parametrize("whose", [0, 2])
+@pytest.mark.parametrize("times", [1.0, 0.3])
+def test_a_solo_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewhere, whose, times):
+    """Neither another's nor Cleo's own."""
+    setting = Setting(tmp_path, plans, HONEST)
+    first = setting.go(simulated=True)
+    solo = np.load(setting.folder / "models" / f"{first.name}-solo.npy")
+    setting.seed = 6
+    from_elsewhere(np.float32(times) * solo[whose])
+    last = setting.go(simulated=True)
+    known = last.holds["Cleo"].document["known"]
+    assert (known["job"], known["solo"], round(known["likeness"], 3)) == (first.name, True, 1.0)
+    assert list(last.holds) == ["Cleo"]
+    assert last.settlements["Cleo"].document["pay"] == 0
+    assert f"nearly a solo model of the earlier job {first.name}" in last.auditions["Cleo"].document["reason"]
+    assert check(setting.entries()) is None
+    assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_the_same_labels_under_the_same_seed_are_no_copy(tmp_path, plans):
+    """They make the very same model."""
+    job = audition_job(tmp_path, HONEST)
+    setting = Setting(tmp_path, plans, HONEST, job=job)
+    first = setting.go(simulated=True)
+    setting.job = replace(job, server=replace(job.server, loss_value=job.server.loss_value + 1))
+    last = setting.go(simulated=True)
+    models = [{name: row.document["model"] for name, row in one.auditions.items()} for one in (first, last)]
+    assert first.name != last.name
+    assert models[0] == models[1]
+    assert not last.holds
 
 
 def test_likeness_is_that_of_what_is_left():

@@ -24,6 +24,11 @@ FIELDS = frozenset(("client", "offer", "model", "solo_loss", "level_shift", "kno
 REFUSED = "The operator refused it"  # how the reason of a refused model begins
 
 
+def known_model(known: Document) -> str:
+    """The earlier model that a known one is like, in words."""
+    return f"{'a solo' if known['solo'] else 'the joint'} model of the earlier job {known['job']}"
+
+
 def decision_on(view: JobView, name: str, before: int | None = None) -> tuple[Entry, Command] | None:
     """The operator's first decision on a held model, and its row; None if there is none yet.
 
@@ -98,8 +103,8 @@ def _form_fault(view: JobView, entry: Entry, offer: Offer | None) -> str | None:
     if offer is None or set(document) != FIELDS or (document["client"], document["offer"]) != (entry.key, offer.hash):
         return "it is of another client or offer, or does not have the parts of a held model"
     known = document["known"]
-    if known is not None and set(known) != {"job", "likeness"}:
-        return "it does not say which joint model it is like"
+    if known is not None and set(known) != {"job", "likeness", "solo"}:
+        return "it does not say which earlier model it is like"
     committed = view.commitments.get(entry.key)
     if committed is None or committed.sequence > entry.sequence:
         return "its model was not committed to before"
