@@ -19,7 +19,7 @@ from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.files import make_private_folder, write_file
 from truthfl.job import DataJob, job_of_text
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.canonical import digest
+from truthfl.ledger.canonical import digest, read_document
 
 FOLDER, TEXT, ORIGIN = "jobs", "job.toml", "origin.json"
 MOST_DIFFERENCES = 8
@@ -175,10 +175,9 @@ def kept_job(folder: Path, name: str, change: Callable[[DataJob], DataJob] = lam
 
 def _origin(path: Path) -> dict[str, Any]:
     try:
-        origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_document(path.read_bytes(), str(path))
+    except (OSError, InputError):
         raise InputError(f"{path} cannot be read; without it its job cannot go on.") from None
-    return origin
 
 
 def _differences_of_source(kept: KeptJob, source: JobSource) -> tuple[str, ...]:
