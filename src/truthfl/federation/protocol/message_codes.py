@@ -81,7 +81,9 @@ def has_document_code(key: bytes, sender: str, document: Mapping[str, Any]) -> b
     code = document.get(CODE)
     others = {name: value for name, value in document.items() if name != CODE}
     try:
-        return isinstance(code, str) and hmac.compare_digest(code.encode(), _code(key, sender, others, "").hex().encode())
+        return isinstance(code, str) and hmac.compare_digest(
+            code.encode(), _code(key, sender, others, "").hex().encode()
+        )
     except (InputError, UnicodeEncodeError):  # the document holds what no message of ours holds
         return False
 
