@@ -23,12 +23,15 @@ class ConsoleJob:
 
     hold      at which activity and step it waits for `go_on`
     approve   asked before offers go out
+    plan      makes the plan of a job and its operator's data
+    server    changes of the job's settings
     """
 
-    def __init__(self, folder, behaviours=HONEST_BUT_BEN, hold=None, approve=None):
+    def __init__(self, folder, behaviours=HONEST_BUT_BEN, hold=None, approve=None, plan=None, **server):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.hold = folder, hold
-        self.job = audition_job(folder, behaviours)
+        self.job = audition_job(folder, behaviours, **server)
+        self.plan = plan or (lambda job, side: job.plan(side, QUICK))
         self.people = simulated_participants(self.job, self.job.simulated_federation(), folder)
         self.approve = approve or (lambda _: True)
         self.held, self._free = threading.Event(), threading.Event()
@@ -46,7 +49,7 @@ class ConsoleJob:
         with open_ledger(self.ledger) as book:
             operator = Operator(book, self.folder, self.key, secret_from_seed(SEED), SEED, approve=self.approve)
             grid = grid_of(self.people)
-            return conduct_job(grid, self.job, self.name, operator, lambda job, side: job.plan(side, QUICK), self._note)
+            return conduct_job(grid, self.job, self.name, operator, self.plan, self._note)
 
     @contextmanager
     def running(self):

@@ -1,5 +1,6 @@
 """Solo models that are too good wait for the operator; those that an earlier job knows are not paid."""
 
+import json
 import threading
 import time
 from dataclasses import replace
@@ -7,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from audition_jobs import Plans, Setting
+from audition_jobs import Plans, Setting, audition_job
 from commands import truthfl
 from truthfl import InputError
 from truthfl.federation.participant import participant
@@ -15,13 +16,14 @@ from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.job_status import job_status
 from truthfl.federation.protocol.known_models import likeness
 from truthfl.federation.protocol.operator_folder import kept_key
+from truthfl.federation.protocol.served_report import summary_sentences, write_served_report
 from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.job import DataJob
 from truthfl.learning.recipe import Recipe
 from truthfl.learning.solo_training import train_alone
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
-from truthfl.ledger.checking import check
+from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict
 from truthfl.ledger.holds import hold_faults
 from truthfl.ledger.job_view import job_view
@@ -62,8 +64,7 @@ def from_elsewhere(monkeypatch):
     return give
 
 
-def good_model(setting):
-    side = setting.scene
+def good_model(side):
     data = side.pilot.data
     everything = np.concatenate([data.features, side.test.features]), np.concatenate([data.labels, side.test.labels])
     return train_alone(side.pilot.model, *everything, Recipe(800, 64, 0.5, 1e-3, 0), 1)
@@ -103,7 +104,7 @@ def decided(setting, word):
 
 def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
     setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
-    from_elsewhere(good_model(setting))
+    from_elsewhere(good_model(setting.scene))
     found, status, said = decided(setting, "refuse")
     assert said.returncode == 0, said.stderr
     assert "the solo model of Cleo is not paid" in said.stdout
@@ -128,7 +129,7 @@ def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_els
 
 def test_the_operator_accepts_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
     setting = Setting(tmp_path, plans, HONEST, audition_seconds=SECONDS)
-    from_elsewhere(good_model(setting))
+    from_elsewhere(good_model(setting.scene))
     found, _, said = decided(setting, "accept")
     assert said.returncode == 0, said.stderr
     assert found.auditions["Cleo"].document["passed"]
@@ -145,7 +146,7 @@ def test_nobody_decides_and_the_others_are_paid_as_without_it(tmp_path, plans, f
         folder = tmp_path / str(simulated)
         folder.mkdir()
         setting = Setting(folder, plans, HONEST, audition_seconds=SECONDS if simulated else 2.0)
-        from_elsewhere(good_model(setting))
+        from_elsewhere(good_model(setting.scene))
         began = time.monotonic()
         found = setting.go(simulated=simulated)
         assert time.monotonic() - began < SECONDS
@@ -156,9 +157,53 @@ def test_nobody_decides_and_the_others_are_paid_as_without_it(tmp_path, plans, f
     assert shifts[0] == shifts[1]
 
 
+def test_what_nobody_decided_on_is_not_paid_out_unseen(tmp_path, plans, from_elsewhere):
+    """The others' payments are exported and sent; that one is when the operator accepts, which a receipt survives."""
+    setting = Setting(tmp_path, plans, HONEST, audition_seconds=2.0)
+    from_elsewhere(good_model(setting.scene))
+    job, folder = setting.go().name, setting.folder
+    ledger = folder / "ledger.db"
+    words = "Nobody decided on the solo model of Cleo in job"
+
+    def exported():
+        done = truthfl("ledger", "export", ledger, "--format", "json")
+        assert done.returncode == 0, done.stderr
+        return {row["client"] for row in json.loads(done.stdout)}, words in done.stderr
+
+    assert exported() == ({"Ada", "Ben", "Dora"}, True)
+    assert any(sentence.startswith(words) for sentence in summary_sentences(view_of(setting)))
+    report = write_served_report(view_of(setting), folder, "truthfl serve", "1").read_text(encoding="utf-8")
+    assert words in report
+    refused = truthfl("settle", ledger, "--mark", "sent", "--client", "Ada", "--client", "Cleo")
+    assert (refused.returncode, words in refused.stderr) == (2, True)
+    assert not states(setting) & {"sent"}
+    done = truthfl("settle", ledger, "--mark", "sent")
+    assert (done.returncode, words in done.stderr) == (0, True)
+    assert states(setting, "Cleo") == {"due"}
+    assert states(setting, "Ada") == {"due", "sent"}
+    late = truthfl("refuse", "Cleo", "--out", folder)
+    assert (late.returncode, "the time to refuse the solo model of Cleo is over" in late.stderr) == (2, True)
+    accepted = truthfl("accept", "Cleo", "--out", folder, "--why", "we looked at it")
+    assert accepted.returncode == 0, accepted.stderr
+    assert exported() == ({"Ada", "Ben", "Cleo", "Dora"}, False)
+    assert truthfl("settle", ledger, "--mark", "sent").returncode == 0
+    assert states(setting, "Cleo") == {"due", "sent"}
+    assert check(setting.entries()) is None
+    receipt = participant_folder.receipts(setting.people[1002].folder)[-1]
+    assert receipt_fault(receipt) is None
+    assert check_receipt(receipt, setting.entries()) is None
+    assert truthfl("accept", "Cleo", "--out", folder, "--job", job).returncode == 2
+
+
+def states(setting, client=""):
+    """All states that payments of this client, or of all, have had."""
+    rows = (entry for entry in setting.entries() if entry.kind == "payment" and entry.key.startswith(client))
+    return {entry.document["state"] for entry in rows}
+
+
 def test_a_server_that_is_stopped_while_it_waits_asks_nobody_again(tmp_path, plans, from_elsewhere, monkeypatch):
     setting = Setting(tmp_path, plans, HONEST, audition_seconds=2.0)
-    from_elsewhere(good_model(setting))
+    from_elsewhere(good_model(setting.scene))
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -208,6 +253,38 @@ def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_els
     assert known["job"] in last.auditions["Cleo"].document["reason"]
     assert check(setting.entries()) is None
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+@pytest.mark.parametrize("whose", [0, 2])
+@pytest.mark.parametrize("times", [1.0, 0.3])
+def test_a_solo_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_elsewhere, whose, times):
+    """Neither another's nor Cleo's own."""
+    setting = Setting(tmp_path, plans, HONEST)
+    first = setting.go(simulated=True)
+    solo = np.load(setting.folder / "models" / f"{first.name}-solo.npy")
+    setting.seed = 6
+    from_elsewhere(np.float32(times) * solo[whose])
+    last = setting.go(simulated=True)
+    known = last.holds["Cleo"].document["known"]
+    assert (known["job"], known["solo"], round(known["likeness"], 3)) == (first.name, True, 1.0)
+    assert list(last.holds) == ["Cleo"]
+    assert last.settlements["Cleo"].document["pay"] == 0
+    assert f"nearly a solo model of the earlier job {first.name}" in last.auditions["Cleo"].document["reason"]
+    assert check(setting.entries()) is None
+    assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_the_same_labels_under_the_same_seed_are_no_copy(tmp_path, plans):
+    """They make the very same model."""
+    job = audition_job(tmp_path, HONEST)
+    setting = Setting(tmp_path, plans, HONEST, job=job)
+    first = setting.go(simulated=True)
+    setting.job = replace(job, server=replace(job.server, loss_value=job.server.loss_value + 1))
+    last = setting.go(simulated=True)
+    models = [{name: row.document["model"] for name, row in one.auditions.items()} for one in (first, last)]
+    assert first.name != last.name
+    assert models[0] == models[1]
+    assert not last.holds
 
 
 def test_likeness_is_that_of_what_is_left():

@@ -118,3 +118,44 @@ def test_one_server_per_folder(tmp_path):
         pass
     with lock_folder(tmp_path):  # and it is free again
         pass
+
+
+@pytest.mark.parametrize("made", ["checkpoints/{}", "models/{}-solo.npy", "models/{}.npy"])
+def test_a_job_whose_ledger_is_gone_does_not_begin_anew(tmp_path, text, made):
+    """People would be asked and paid again under the name of a job that has rounds."""
+    first = begun(tmp_path, text)
+    path = tmp_path / made.format(first.name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"x")
+    assert chosen(tmp_path, text).name == first.name
+    for file in tmp_path.glob("ledger.db*"):
+        file.unlink()
+    with pytest.raises(InputError) as error:
+        chosen(tmp_path, text)
+    assert str(error.value) == (
+        f"{tmp_path}/ledger.db has no rows of job {first.name}, of which there is {path}: the ledger is gone, or "
+        "another. Put it back, from a backup if need be, or begin another job with --new."
+    )
+    assert chosen(tmp_path, text, new=True).is_new
+
+
+@pytest.mark.parametrize("content", ["[1, null]", "null", "", "\udc80", "[" * 5000])
+def test_an_origin_that_is_none_is_told_in_a_sentence(tmp_path, text, content):
+    first = begun(tmp_path, text)
+    path = tmp_path / "jobs" / first.name / "origin.json"
+    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=r"origin.json cannot be read; without it its job cannot go on\.$"):
+        chosen(tmp_path, text)
+
+
+def test_a_lock_that_is_a_folder_is_told_in_a_sentence(tmp_path):
+    (tmp_path / "serve.lock").mkdir()
+    with (
+        pytest.raises(InputError, match=r"serve.lock is a folder, where a file must be; remove it\."),
+        lock_folder(tmp_path),
+    ):
+        pass
+    (tmp_path / "serve.lock").rmdir()
+    (tmp_path / "serve.lock").write_bytes(b"\xff\xfe" * 30)
+    with lock_folder(tmp_path), pytest.raises(ServiceError, match="another server"), lock_folder(tmp_path):
+        pass

@@ -20,9 +20,10 @@ from truthfl.federation.protocol.message_codes import (
     PARTICIPANT,
     code_key,
     has_code,
+    has_document_code,
     with_code,
 )
-from truthfl.federation.protocol.messages import PARAMS, model_record
+from truthfl.federation.protocol.messages import PARAMS, document_in, model_record, text_record
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.record_digests import array_bytes_digest, received_model
 from truthfl.ledger import participant_folder
@@ -34,6 +35,7 @@ from truthfl.ledger.agreement_keys import (
     read_agreement_key,
 )
 from truthfl.ledger.book import open_ledger
+from truthfl.ledger.canonical import MOST_DEPTH, canonical_bytes, read_document
 from truthfl.ledger.documents import answer, answer_fault, signed
 from truthfl.ledger.terms import offer_from
 
@@ -48,6 +50,32 @@ def keys():
     assert one == other
     assert one != code_key(ada, agreement_line(operator), "cd" * 32)
     return one
+
+
+class Sent:
+    """A message with this text."""
+
+    def __init__(self, text):
+        self.content = text_record(text)
+
+
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"x":', "}")])
+def test_documents_that_are_too_deep_are_refused_wherever_the_stack_ends(begin, end):
+    """There is a depth that can be read and not written down again; no message gets near it."""
+    deepest = MOST_DEPTH - 1
+    for depth in (deepest, deepest + 1, *range(300, 1200)):
+        text = '{"mac":"aa","x":' + begin * depth + ("1" if end == "}" else "") + end * depth + "}"
+        if depth == deepest:
+            assert not has_document_code(b"k" * 32, PARTICIPANT, document_in(Sent(text)))
+            assert canonical_bytes({"kept": read_document(text)})
+        else:
+            assert told(document_in, Sent(text)).startswith(("the document has values", "the document is not valid"))
+
+
+def test_a_document_that_cannot_be_written_has_no_code():
+    for wrong in (float("nan"), "\ud800", {1: 2, "1": object()}):
+        assert not has_document_code(b"k" * 32, PARTICIPANT, {"mac": "aa", "x": wrong})
+    assert not has_document_code(b"k" * 32, PARTICIPANT, {"mac": "\ud800"})
 
 
 def test_a_code_covers_sender_fields_and_arrays():

@@ -12,9 +12,10 @@ import pytest
 
 from browsers import launched
 from busy_clock import within
-from console_jobs import ConsoleJob, wait_for
+from console_jobs import PATIENCE, ConsoleJob, wait_for
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY, opening, raw
+from test_held_models import NarrowGate, from_elsewhere, good_model  # noqa: F401
 from test_labeling_page import DESKTOP, PHONE, axe, looking
 from truthfl.console.open_operator_page import open_operator_page
 from truthfl.federation.protocol.job_watch import job_watch
@@ -50,6 +51,16 @@ def page_of(console_job):
 def command_rows(console_job):
     with open_for_reading(console_job.ledger) as book:
         return [entry.document["document"] for entry in book.entries(console_job.name, "command")]
+
+
+def wait_for_row(console_job, kind):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with open_for_reading(console_job.ledger) as book:
+            if book.entries(console_job.name, kind):
+                return
+        time.sleep(0.1)
+    raise TimeoutError
 
 
 def give(page, name, why, **choices):
@@ -206,6 +217,37 @@ def test_a_plan_that_waits_is_shown_and_answered(browser, tmp_path, answer):
     assert [one["kind"] for one in command_rows(console_job)] == [answer]
     with open_for_reading(console_job.ledger) as book:
         assert bool(book.entries(console_job.name, "offer")) is (answer == "approve")
+
+
+@pytest.mark.parametrize(("word", "scheme"), [("accept", "light"), ("refuse", "dark")])
+def test_a_model_that_is_too_good_is_decided_on(browser, tmp_path, from_elsewhere, word, scheme):  # noqa: F811
+    console_job = ConsoleJob(tmp_path, ["truthful"] * 4, plan=NarrowGate(), audition_seconds=60.0)
+    from_elsewhere(good_model(console_job.job.simulated_federation()))
+    with console_job.running():
+        wait_for_row(console_job, "hold")
+        with (
+            page_of(console_job) as opened,
+            looking(browser, opened.url, **DESKTOP | {"color_scheme": scheme}) as page,
+        ):
+            page.wait_for_selector("#stages li.now >> text=deciding", timeout=30_000)
+            page.wait_for_selector("#people tr:nth-child(3) >> text=is too good; accept or refuse it")
+            page.wait_for_selector("#do-accept")
+            page.wait_for_selector("#do-refuse")
+            assert axe(page) == []
+            page.click(f"#do-{word}")
+            assert page.locator("#act-client option").all_inner_texts() == ["Cleo"]
+            assert axe(page) == []
+            page.keyboard.press("Escape")
+            give(page, word, "we know her", client="Cleo")
+            page.wait_for_selector("#do-accept", state="detached")
+            page.wait_for_selector(f"#rows >> text={word} Cleo: we know her")
+            page.wait_for_selector(OVER, timeout=30_000)
+            row = page.inner_text("#people tr:nth-child(3)")
+            assert ("stopped" in row) == ("The operator refused it: we know her." in row) == (word == "refuse")
+    (command,) = command_rows(console_job)
+    assert (command["kind"], command["client"], command["why"]) == (word, "Cleo", "we know her")
+    with open_for_reading(console_job.ledger) as book:
+        assert check(book.entries()) is None
 
 
 def swallow(run):

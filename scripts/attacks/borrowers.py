@@ -1,4 +1,4 @@
-"""Participants who label nothing and send a model that they have: an earlier job's joint model, or one from elsewhere.
+"""Participants who label nothing and send a model that they have: of an earlier job, or from elsewhere.
 
 Each federation is a first job of honest people, whose joint model all of them know, and a second one on other samples.
 """
@@ -28,6 +28,8 @@ FIRST, SECOND = "first.npz", "second.npz"
 ATTACKS = {
     "borrowed-model": "Cleo, one of three, labels nothing and sends the joint model of the job before",
     "borrowed-model-disguised": "Dora, one of four, sends it scaled and with noise",
+    "own-solo-again": "Cleo labels nothing and sends the solo model of the job before that she was paid for",
+    "another-solo-again": "Cleo labels nothing and sends Ada's solo model of the job before, which the server leaked",
     "published-test-again": "the operator tests another job on the test set that was published with the first",
     "too-good-model": "Cleo sends a model from elsewhere that is better than honest ones can be; the operator refuses",
     "too-good-unattended": "the same, and nobody is there to decide",
@@ -43,6 +45,13 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
         if "borrowed-model" in names:
             second_job(made, "borrowed")
             yield unpaid_as_known(made, "borrowed-model")
+    for attack, whose in {"own-solo-again": "Cleo", "another-solo-again": "Ada"}.items():
+        if attack in names:
+            made = first_job(folder / attack, NAMES[:3])
+            models = np.load(made.served / "models" / f"{views(made)[0].name}-solo.npy")
+            np.save(made.folder / "borrowed.npy", models[NAMES.index(whose)])
+            second_job(made, "borrowed")
+            yield unpaid_as_known(made, attack)
     for attack in sorted({"too-good-model", "too-good-unattended"} & names):
         yield too_good(folder / attack, attack)
     if "borrowed-model-disguised" in names:
@@ -84,7 +93,7 @@ def second_job(made: Federation, patch: str) -> None:
     for name in names:
         made.make_data(name)
     label_nothing(made, names[-1])
-    made.more_words = ("--new",)
+    made.more_words = ("--new", "--seed", SEED + 1)
     made.people = (*made.people[:-1], replace(made.people[-1], patch=patch))
     with made.running():
         made.wait_for_end()

@@ -140,7 +140,13 @@ def lock_file(path: Path, in_use: str) -> Iterator[None]:
     in_use  the sentence of the error; "{pid}" in it becomes the id of the process that holds it
     """
     create_private_file(path)
-    with path.open("r+") as file:
+    try:
+        opened = path.open("r+", encoding="utf-8", errors="replace")
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder, where a file must be; remove it.") from None
+    except OSError as error:
+        raise ServiceError(f"{path} cannot be locked: {error.strerror}.") from None
+    with opened as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

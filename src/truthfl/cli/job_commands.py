@@ -136,9 +136,11 @@ def accept(
 ) -> None:
     """Accept a solo model that is too good to be paid unseen: it is paid as offered, and takes part.
 
+    If you did not decide in time, it took part as well, and its payment waits for this.
+
     Example: truthfl accept Ben --out served --why "he is a radiologist"
     """
-    _decide(name, out, key, job, who, why, "accept").say(f"the solo model of {name} is paid as offered.")
+    _decide(name, out, key, job, who, why, "accept").say(f"the solo model of {name} is paid as offered.", later="")
 
 
 def refuse(
@@ -162,7 +164,7 @@ def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | 
     from truthfl.federation.protocol.command_rules import require_held
 
     def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        require_held(view, name)
+        require_held(view, name, kind)
         return {"client": name}
 
     return give(out, key, job, who, why, kind, check)

@@ -6,6 +6,7 @@ and `audit`, `job_task` and `narration` of `federation.protocol`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -141,12 +142,15 @@ def export(
     """Payments for a payout provider, each with its permanent idempotency key.
 
     Only rows that the operator's key signed count, so that nobody is paid for what others wrote into the database; the
-    public key (.pub) will do.
+    public key (.pub) will do. What is due for a solo model that is too good is left out, and named, until you say
+    truthfl accept.
 
     Example: truthfl ledger export truthfl-run/ledger.db --out payout.csv
     """
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.export import payout_csv, payout_json, payout_rows
+    from truthfl.ledger.holds import unseen_sentence
+    from truthfl.ledger.payments import unseen_payments
 
     writers = {"csv": payout_csv, "json": payout_json}
     if form not in writers:
@@ -156,7 +160,10 @@ def export(
     with open_for_reading(address, operator) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         require_not_gone_back(opened_ledger, address)
         names = _job_names(opened_ledger, job)
+        unseen = [(name, one.client) for name in names for one in unseen_payments(opened_ledger, name)]
         text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
+    for name, client in unseen:
+        print(unseen_sentence(name, client), file=sys.stderr)
     if out is None:
         print(text, end="")
         return

@@ -5,6 +5,7 @@ Imports `output`, `anchor`, `ledger_options` and, when called, the ledger.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,16 +33,18 @@ def settle(
     """Settle a job that was trained and tested, however often it is called: everybody is paid once.
 
     Payments go from due to sent to confirmed or failed; a failed one may be sent again. Without --client, those that
-    cannot become what is marked stay as they are. An amount of 0 or less is not due. Only rows that the operator's key
-    signed count; other operators' jobs are not touched.
+    cannot become what is marked stay as they are. An amount of 0 or less is not due. What is due for a solo model that
+    is too good is not sent, nor in the JSON, until you say truthfl accept. Only rows that the operator's key signed
+    count; other operators' jobs are not touched.
 
     Example: truthfl settle truthfl-run/ledger.db --mark sent --client Ada --reference TX-1
     """
     from truthfl.ledger.book import open_for_reading, open_ledger
     from truthfl.ledger.export import payout_rows
+    from truthfl.ledger.holds import unseen_sentence
     from truthfl.ledger.job_view import select_job
     from truthfl.ledger.money import minor_amount_text
-    from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments
+    from truthfl.ledger.payments import MARKS, Payment, advance, advance_all, payments, unseen_payments
     from truthfl.ledger.settlement import settle as settle_job
     from truthfl.ledger.signing import read_key
 
@@ -64,12 +67,17 @@ def settle(
                 raise InputError(f"client is {payee!r}; job {name} pays {', '.join(clients)}.")
         skipped: list[Payment] = []
         if mark is not None and client:
+            for payee in set(client) & {one.client for one in unseen_payments(ledger, name)} if mark == "sent" else ():
+                raise InputError(unseen_sentence(name, payee))
             for payee in client:
                 advance(ledger, name, payee, mark, reference)
         elif mark is not None:
             _, skipped = advance_all(ledger, name, mark, reference)
-        current = payout_rows(ledger, name)
+        unseen = [payment.client for payment in unseen_payments(ledger, name)]
+        current = payout_rows(ledger, name, unseen=not json)
         kept = "" if mark is None else _keep_anchor(ledger, address, key_file)
+    for payee in unseen:
+        print(unseen_sentence(name, payee), file=sys.stderr)
     if json:
         print_json(current)
         return
@@ -81,7 +89,8 @@ def settle(
         table(f"Payments of job {name}", ("client", "amount", "", "state", "reference"), rows, text=(0, 2, 3, 4))
     )
     for payment in skipped:
-        print(f"{plain(payment.client)} was left as she is: {payment.state}.")
+        if payment.client not in unseen:
+            print(f"{plain(payment.client)} was left as she is: {payment.state}.")
     if kept:
         print(kept)
 

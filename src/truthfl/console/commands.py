@@ -167,6 +167,9 @@ def _own_fields(
     watched: JobWatch, view: JobView, request: CommandRequest, invitation: Invitation | None
 ) -> dict[str, str]:
     """The fields of this kind of command; an error if the job, as it is now, cannot take it."""
+    if request.kind in (ACCEPT, REFUSE) and request.client is not None:
+        require_held(view, request.client, request.kind)
+        return {"client": request.client}
     commanded_state(view)
     if invitation is not None:
         return invite_fields(view, _current(watched), served_in(watched.folder), invitation)
@@ -175,7 +178,7 @@ def _own_fields(
     if request.kind == RESUME:
         require_paused(view)
     if request.client is not None:
-        (require_removable if request.kind == REMOVE else require_held)(view, request.client)
+        require_removable(view, request.client)
         return {"client": request.client}
     if request.stage is not None:
         stage, until = extended_until(view, _current(watched), request.stage, request.minutes, None)

@@ -12,6 +12,8 @@ from truthfl.errors import InputError
 
 Document = Mapping[str, Any]
 ESCAPED = "\\u"  # begins a letter that JSON spells by its number
+MOST_DEPTH = 50  # of values in each other, in a message
+MOST_KEPT_DEPTH = 2 * MOST_DEPTH  # in a ledger's row or a file, which may hold a message's document
 
 _encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
@@ -41,12 +43,12 @@ def digest(document: Document) -> str:
 
 def read_document(text: str | bytes, what: str = "the document") -> dict[str, Any]:
     """A document from untrusted JSON; `what` names it in error messages."""
-    return _read(json.loads, text, what)
+    return _read(json.loads, text, what, MOST_KEPT_DEPTH)
 
 
 def read_writable_document(text: str) -> tuple[dict[str, Any], bytes]:
     """A document from untrusted JSON, if `canonical_bytes` can write it down; and the text in UTF-8."""
-    document = _read(_decoder_of_finite.decode, text, "the document")
+    document = _read(_decoder_of_finite.decode, text, "the document", MOST_DEPTH)
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -56,11 +58,28 @@ def read_writable_document(text: str) -> tuple[dict[str, Any], bytes]:
     return document, content
 
 
-def _read(decode: Callable[[Any], Any], text: str | bytes, what: str) -> dict[str, Any]:
+def _read(decode: Callable[[Any], Any], text: str | bytes, what: str, depth: int) -> dict[str, Any]:
     try:
         value = decode(text)
     except (ValueError, RecursionError):
         raise InputError(f"{what} is not valid JSON.") from None
     if not isinstance(value, dict):
         raise InputError(f"{what} is a {type(value).__name__}; it must be a JSON object.")
+    if _is_deeper(value, depth):  # writing takes more of the stack than reading does, and both depend on the caller
+        raise InputError(f"{what} has values more than {depth} deep in each other.")
     return value
+
+
+def _is_deeper(value: dict[str, Any], depth: int) -> bool:
+    """Whether dictionaries and lists are in each other more often than this."""
+    level: list[Any] = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
+            return False
+    return True

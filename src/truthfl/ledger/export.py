@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.payments import Payment, payments
+from truthfl.ledger.payments import Payment, payments, unseen_payments
 from truthfl.texts import csv_text
 
 
@@ -34,10 +34,13 @@ class PayoutRow:
 COLUMNS = tuple(field.name for field in fields(PayoutRow))
 
 
-def payout_rows(ledger: Ledger, job: str | None = None) -> list[PayoutRow]:
-    """The payments of one job, or of all, the oldest job first."""
+def payout_rows(ledger: Ledger, job: str | None = None, *, unseen: bool = False) -> list[PayoutRow]:
+    """The payments of one job, or of all, the oldest job first.
+
+    unseen  also those that wait for the operator's decision on a solo model
+    """
     jobs = ledger.jobs() if job is None else [job]
-    return [row for name in jobs for row in _rows(ledger, name)]
+    return [row for name in jobs for row in _rows(ledger, name, unseen=unseen)]
 
 
 def payout_csv(rows: Iterable[PayoutRow]) -> str:
@@ -50,9 +53,10 @@ def payout_json(rows: Iterable[PayoutRow]) -> str:
     return json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n"
 
 
-def _rows(ledger: Ledger, job: str) -> list[PayoutRow]:
+def _rows(ledger: Ledger, job: str, *, unseen: bool) -> list[PayoutRow]:
     minor_units = job_view(job, ledger.entries(job)).minor_units
-    return [_row(payment, minor_units) for payment in payments(ledger, job)]
+    waiting = () if unseen else unseen_payments(ledger, job)
+    return [_row(payment, minor_units) for payment in payments(ledger, job) if payment not in waiting]
 
 
 def _row(payment: Payment, minor_units: int) -> PayoutRow:

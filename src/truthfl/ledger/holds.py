@@ -1,7 +1,8 @@
 """Solo models that are held: those that an earlier job knows, and those that are too good to be paid unseen.
 
 A row "hold" says so before the audition's result. A known model has no solo loss and is not paid. Of one that is too
-good the operator decides, by a signed command; as long as they have not refused it, it is paid as any other.
+good the operator decides, by a signed command; unless they refuse it in time, its pay is settled as any other's. But
+it is not paid out unseen: if they did not decide in time, they accept it, by the same command, before it is sent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from truthfl.ledger.canonical import Document
 from truthfl.ledger.chain import Fault, fault_at
 from truthfl.ledger.commands import ACCEPT, REFUSE, Command
 from truthfl.ledger.solo_evidence import is_too_good, level_shifts
+from truthfl.texts import LONGEST_NAME, plain
 
 if TYPE_CHECKING:
     from truthfl.ledger.entry import Entry
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
 
 FIELDS = frozenset(("client", "offer", "model", "solo_loss", "level_shift", "known"))
 REFUSED = "The operator refused it"  # how the reason of a refused model begins
+
+
+def known_model(known: Document) -> str:
+    """The earlier model that a known one is like, in words."""
+    return f"{'a solo' if known['solo'] else 'the joint'} model of the earlier job {known['job']}"
 
 
 def decision_on(view: JobView, name: str, before: int | None = None) -> tuple[Entry, Command] | None:
@@ -46,6 +53,24 @@ def waiting_names(view: JobView) -> list[str]:
         for name, entry in view.holds.items()
         if entry.document["known"] is None and name not in view.auditions and decision_on(view, name) is None
     ]
+
+
+def unseen_names(view: JobView) -> list[str]:
+    """Those whose models are too good and settled as offered, without the operator's decision until now."""
+    return [
+        name
+        for name, entry in view.holds.items()
+        if entry.document["known"] is None and name in view.auditions and decision_on(view, name) is None
+    ]
+
+
+def unseen_sentence(job: str, name: str) -> str:
+    """What the operator is told of one of them."""
+    who = plain(name, LONGEST_NAME)
+    return (
+        f"Nobody decided on the solo model of {who} in job {plain(job)}, which is better than honest ones are once in "
+        f"10,000 times: look before you pay. The payment is left out until you say truthfl accept {who}."
+    )
 
 
 def refusal_of(view: JobView, name: str) -> Entry | None:
@@ -98,8 +123,8 @@ def _form_fault(view: JobView, entry: Entry, offer: Offer | None) -> str | None:
     if offer is None or set(document) != FIELDS or (document["client"], document["offer"]) != (entry.key, offer.hash):
         return "it is of another client or offer, or does not have the parts of a held model"
     known = document["known"]
-    if known is not None and set(known) != {"job", "likeness"}:
-        return "it does not say which joint model it is like"
+    if known is not None and set(known) != {"job", "likeness", "solo"}:
+        return "it does not say which earlier model it is like"
     committed = view.commitments.get(entry.key)
     if committed is None or committed.sequence > entry.sequence:
         return "its model was not committed to before"

@@ -1,8 +1,10 @@
-"""Payments and their states; each change of state is an entry. Imports `canonical`, `chain`, `entry`.
+"""Payments and their states; each change of state is an entry.
 
     due → sent → confirmed
           sent → failed → sent → …
     not due
+
+What is due for a solo model that is too good is not sent before the operator has decided on it (`holds`).
 
 Step n of a client's payment has the key "client/n"; step 0 is due, or not due if the amount is 0 or less. Of two
 processes that write the same step, one gets a `Conflict`. The idempotency key is the same in all steps, so that a
@@ -20,6 +22,8 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.chain import Fault
 from truthfl.ledger.entry import Conflict, Entry, Item
+from truthfl.ledger.holds import unseen_names, unseen_sentence
+from truthfl.ledger.job_view import job_view
 
 if TYPE_CHECKING:
     from truthfl.ledger.book import Ledger
@@ -69,6 +73,12 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
     """
     if to not in MARKS:
         raise InputError(f"a payment cannot become {to!r}; it can become sent, confirmed or failed.")
+    if to == "sent" and client in _unseen(ledger, job):
+        raise InputError(unseen_sentence(job, client))
+    return _advance(ledger, job, client, to, reference)
+
+
+def _advance(ledger: Ledger, job: str, client: str, to: str, reference: str) -> Payment:
     for _ in range(MAX_CONFLICTS):
         steps = _steps(ledger, job, client)
         if not steps:
@@ -91,15 +101,20 @@ def advance(ledger: Ledger, job: str, client: str, to: str, reference: str = "")
 def advance_all(ledger: Ledger, job: str, to: str, reference: str = "") -> tuple[list[Payment], list[Payment]]:
     """Change the state of all payments that can become `to`; return these and those that cannot, as they are now.
 
-    An error if none can, and none is or was in this state.
+    What would be sent for a solo model on which nobody decided is left as it is. An error if no payment can become
+    `to`, none is left for that reason, and none is or was in this state.
     """
-    current = payments(ledger, job)
-    possible = [payment for payment in current if to in NEXT_STATES[payment.state]]
-    skipped = [payment for payment in current if to not in NEXT_STATES[payment.state]]
-    if not possible and all(to not in (step.state for step in _steps(ledger, job, one.client)) for one in skipped):
+    current, unseen = payments(ledger, job), _unseen(ledger, job) if to == "sent" else []
+    possible = [one for one in current if to in NEXT_STATES[one.state] and one.client not in unseen]
+    skipped = [one for one in current if to not in NEXT_STATES[one.state] or one.client in unseen]
+    if (
+        not possible
+        and not unseen
+        and all(to not in (step.state for step in _steps(ledger, job, one.client)) for one in skipped)
+    ):
         states = ", ".join(f"{payment.client} is {payment.state}" for payment in skipped) or "it has none"
         raise InputError(f"no payment of job {job!r} can become {to}: {states}.")
-    return [advance(ledger, job, payment.client, to, reference) for payment in possible], skipped
+    return [_advance(ledger, job, payment.client, to, reference) for payment in possible], skipped
 
 
 def payment_of(entry: Entry) -> Payment:
@@ -124,6 +139,16 @@ def payment_fault(entries: Iterable[Entry]) -> Fault | None:
         if fault:
             return Fault(position, f"entry {entry.sequence} is no lawful step of a payment: {fault}")
     return None
+
+
+def unseen_payments(ledger: Ledger, job: str) -> list[Payment]:
+    """The payments that wait for the operator's decision on a solo model."""
+    unseen = _unseen(ledger, job)
+    return [one for one in payments(ledger, job) if one.client in unseen and "sent" in NEXT_STATES[one.state]]
+
+
+def _unseen(ledger: Ledger, job: str) -> list[str]:
+    return unseen_names(job_view(job, ledger.entries(job)))
 
 
 def _steps(ledger: Ledger, job: str, client: str) -> list[Payment]:

@@ -73,9 +73,9 @@ class Audition(Mechanism):
         "joint training and is paid for labels alone, by the formula. In a round in which a report is late, missing or "
         "refused, the others' reports count for it too, in proportion to their weights. An empty report is refused. "
         "Computing pay is the amount times the share of the rounds she was asked in whose report was taken. Pay is "
-        "never negative. Who sends a model that is nearly the joint model of an earlier job of the same task is not "
-        "paid. A model whose loss is more than the gate below its level is shown to the operator, who may refuse it by "
-        "a signed command within audition_seconds; then it is not paid either."
+        "never negative. Who sends a model that is nearly the joint model, or a solo model, of an earlier job of the "
+        "same task is not paid. A model whose loss is more than the gate below its level is shown to the operator, who "
+        "may refuse it by a signed command within audition_seconds; then it is not paid either."
     )
 
     batch_size: FloatArray

@@ -23,8 +23,8 @@ from truthfl.federation.protocol.live_status import (
     LiveStatus,
 )
 from truthfl.ledger.command_state import CommandState, state_after
-from truthfl.ledger.commands import INVITE, read_time
-from truthfl.ledger.holds import waiting_names
+from truthfl.ledger.commands import ACCEPT, INVITE, read_time
+from truthfl.ledger.holds import unseen_names, waiting_names
 from truthfl.ledger.job_view import JobView
 from truthfl.texts import plain
 
@@ -64,8 +64,18 @@ def require_removable(view: JobView, name: str) -> None:
         raise InputError(f"{name} was removed already.")
 
 
-def require_held(view: JobView, name: str) -> None:
-    """Raise `InputError` unless the operator can decide now on the solo model of this client."""
+def require_held(view: JobView, name: str, kind: str) -> None:
+    """Raise `InputError` unless the operator can accept or refuse the solo model of this client now.
+
+    Once the time to refuse it is over they can still accept it, also in a job that is settled, so that it is paid.
+    """
+    if name in unseen_names(view):
+        if kind == ACCEPT:
+            return
+        raise InputError(
+            f"the time to refuse the solo model of {name} is over, and its pay is settled as offered; until truthfl "
+            f"accept {name}, the payment is left out."
+        )
     commanded_state(view)
     waiting = waiting_names(view)
     if name not in waiting:

@@ -29,7 +29,7 @@ from truthfl.files import write_file
 from truthfl.learning.array_files import npz_bytes, read_npz
 from truthfl.ledger.commands import REFUSE
 from truthfl.ledger.entry import Item
-from truthfl.ledger.holds import REFUSED, decision_on, waiting_names
+from truthfl.ledger.holds import REFUSED, decision_on, known_model, waiting_names
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.solo_evidence import is_too_good, level_shifts
 from truthfl.ledger.terms import Agreement
@@ -50,11 +50,7 @@ class Tested:
 def hold_models(roster: Roster, agreement: Agreement, tested: Tested, known: KnownModels, folder: Path) -> None:
     """Write to the ledger which models are known, or too good to be paid unseen."""
     offers = {offer.client.name: offer for offer in agreement.offers}
-    like = {}
-    for name, one in tested.opened.items() if known.jobs else ():
-        found = known.known(one.model, offers[name].client.public_key)
-        if found is not None:
-            like[name] = found
+    like = known.known({name: one.model for name, one in tested.opened.items()})
     losses = {name: None if name in like else tested.losses.get(name) for name in offers}
     shifts = level_shifts(agreement.offers, losses)
     held = [name for name in offers if name in like or is_too_good(offers[name], losses[name], shifts[name])]
@@ -99,9 +95,7 @@ def unpaid_reasons(view: JobView) -> dict[str, str]:
     for name, entry in view.holds.items():
         known, decided = entry.document["known"], decision_on(view, name)
         if known is not None:
-            reasons[name] = (
-                f"The model is nearly the joint model of the earlier job {known['job']}; it is known already."
-            )
+            reasons[name] = f"The model is nearly {known_model(known)}; it is known already."
         elif decided is not None and decided[1].kind == REFUSE:
             reasons[name] = f"{REFUSED}{decided[1].reason}."
     return reasons

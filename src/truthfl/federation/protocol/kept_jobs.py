@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from truthfl.errors import InputError
+from truthfl.federation.protocol.audit import published_files, solo_file
 from truthfl.federation.protocol.operator_folder import SECRETS, Draws, fixed_draws, new_draws, read_draws
+from truthfl.federation.protocol.recorder import checkpoint_path
 from truthfl.federation.protocol.server import is_complete
 from truthfl.federation.protocol.used_tests import require_new_test_set
 from truthfl.files import make_private_folder, write_file
 from truthfl.job import DataJob, job_of_text
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.canonical import digest
+from truthfl.ledger.canonical import digest, read_document
 
 FOLDER, TEXT, ORIGIN = "jobs", "job.toml", "origin.json"
 MOST_DIFFERENCES = 8
@@ -88,6 +90,12 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
             f"job {name} in {ledger.name} was not begun with this operator's key; start truthfl serve with the key of "
             "then, or begin another job with --new."
         )
+    made = next((path for path in _made_by_rounds(folder, name) if path.exists()), None)
+    if recorded is None and made is not None:
+        raise InputError(
+            f"{ledger.name} has no rows of job {name}, of which there is {made}: the ledger is gone, or another. Put "
+            "it back, from a backup if need be, or begin another job with --new."
+        )
     if recorded is not None and not complete:
         changed = _differences(recorded.document["job"], kept.job.document())
         if changed:
@@ -102,6 +110,11 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
             "begins it."
         )
     return KeptJob(name, kept.job, kept.draws, differences, complete)
+
+
+def _made_by_rounds(folder: Path, name: str) -> tuple[Path, ...]:
+    """The files that a job has from its auditions and rounds on."""
+    return checkpoint_path(folder, name), solo_file(folder / "models", name), *published_files(folder, name)
 
 
 def kept_job_names(folder: Path) -> list[str]:
@@ -175,10 +188,9 @@ def kept_job(folder: Path, name: str, change: Callable[[DataJob], DataJob] = lam
 
 def _origin(path: Path) -> dict[str, Any]:
     try:
-        origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_document(path.read_bytes(), str(path))
+    except (OSError, InputError):
         raise InputError(f"{path} cannot be read; without it its job cannot go on.") from None
-    return origin
 
 
 def _differences_of_source(kept: KeptJob, source: JobSource) -> tuple[str, ...]:

@@ -1,20 +1,25 @@
-"""Solo models that an earlier joint model of the same task knows already.
+"""Solo models that an earlier job of the ledger knows already: its joint model, or a solo model of it.
 
-Who took part in an earlier job has its joint model, which is better than what anybody can train alone. The operator has
-it too, and compares: how alike are the residual scores of two models on test samples, once what all models of the task
-have in common is taken out? That is the mean of solo models of pilot clients; and, of somebody who took part in the
-earlier job, their solo model of that job too, for their own labels are in its joint model. Independent models are as
-alike as those of pilot clients; a copy, scaled or mixed or with noise, is far more so. docs/mechanism.md, section 8.
+Who took part in an earlier job has its joint model, which is better than what anybody can train alone, and the solo
+model that they sent. The operator has both, and compares: how alike are the residual scores of two models on test
+samples, once what all models of the task have in common is taken out? That is the mean of solo models of pilot clients;
+and, beside a joint model, the person's own solo model of that job, for their own labels are in it. Independent models
+are as alike as those of pilot clients; a copy, scaled or mixed or with noise, is far more so. docs/mechanism.md,
+section 8.
+
+A person's own earlier solo model is known only if it is sent again as it is, or scaled: the same labels make one much
+like it. Under the same seed they make the very same one, so then it is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from truthfl.errors import TruthflError
 from truthfl.federation.protocol.audit import published_files, solo_file
@@ -35,47 +40,96 @@ from truthfl.mechanism.peer_level import GATE_DEVIATIONS
 PILOT_CLIENTS, SEED = 40, 910
 MOST_SAMPLES = 2000  # of the test set
 MOST_LIKE = 0.9  # of independent models, also where the pilot is small
+COPY = 1 - 1e-6  # of the scores of a person's own model that is sent again
 LEAST_REST = 1e-3  # of scores, beside what is taken out, to be compared at all
+AT_ONCE = 256  # earlier solo models whose scores are in memory
+Scores = Mapping[str, FloatArray]  # of solo models, by their owners' public keys
+Found = tuple[str, "Likeness"]  # the public key of who sent a model, and what it is like
 
 
 @dataclass(frozen=True)
 class Likeness:
-    """The earlier job whose joint model a solo model is like, and how much: 1 is a copy."""
+    """The earlier job that has a model like this one, how much, and whether it is a solo model: 1 is a copy."""
 
     job: str
     likeness: float
+    solo: bool
 
     def document(self) -> dict[str, object]:
-        return {"job": self.job, "likeness": round(self.likeness, 4)}
+        return {"job": self.job, "likeness": round(self.likeness, 4), "solo": self.solo}
 
 
 @dataclass(frozen=True, eq=False)
 class EarlierJob:
-    """A joint model of the same task, and the solo models that went before it, by their owners' public keys."""
+    """The models of an earlier job of the same task.
+
+    seed     of its training
+    joint    None if it has none, or it is not in the operator's folder any more
+    solo     of those who passed, by their public keys, as far as they are in the folder
+    digests  of the solo models that were tested, each with the public key of who sent it
+    """
 
     name: str
-    model: Params
+    seed: int
+    joint: Params | None
     solo: Mapping[str, Params]
+    digests: Mapping[str, str]
 
 
 @dataclass(frozen=True, eq=False)
 class KnownModels:
-    """Compares solo models with the joint models of earlier jobs."""
+    """Compares solo models with the models of earlier jobs."""
 
     jobs: Sequence[EarlierJob]
     side: ServerSide
     agreement: Agreement
 
-    def known(self, model: Params, public_key: str) -> Likeness | None:
-        """The joint model that this solo model is too much like; None if there is none."""
-        found = None
-        for job, joint, limit in self._limits:
-            own = job.solo.get(public_key)
+    def known(self, models: Mapping[str, Params]) -> dict[str, Likeness]:
+        """Of these solo models, by client, those that an earlier one is too much like, and which it is."""
+        keys = {offer.client.name: offer.client.public_key for offer in self.agreement.offers}
+        scores = {keys[name]: self._scores(model) for name, model in models.items()}
+        digests = {keys[name]: model_digest(model) for name, model in models.items()}
+        found: dict[str, Likeness] = {}
+        for job in self.jobs if scores else ():
+            for key, like in (*self._copies(job, digests, scores), *self._joint(job, scores), *self._solo(job, scores)):
+                if key not in found or like.likeness > found[key].likeness:
+                    found[key] = like
+        return {name: found[keys[name]] for name in models if keys[name] in found}
+
+    def _copies(self, job: EarlierJob, digests: Mapping[str, str], scores: Scores) -> Iterator[Found]:
+        """Solo models that were tested in this job; the person's own also if it is scaled."""
+        for key, digest in digests.items():
+            if job.digests.get(digest, key) != key:
+                yield key, Likeness(job.name, 1.0, solo=True)
+            elif job.seed != self.agreement.terms.seed:
+                own = job.solo.get(key)
+                if digest in job.digests or (own is not None and _correlation(scores[key], self._scores(own)) > COPY):
+                    yield key, Likeness(job.name, 1.0, solo=True)
+
+    def _joint(self, job: EarlierJob, scores: Scores) -> Iterator[Found]:
+        if job.joint is None:
+            return
+        joint = self._scores(job.joint)
+        among_pilots = [likeness(own, joint, [self._common - own / len(self._pilot)]) for own in self._pilot]
+        limit = _limit(np.array(among_pilots))
+        for key, one in scores.items():
+            own = job.solo.get(key)
             common = [self._common] if own is None else [self._common, self._scores(own)]
-            like = likeness(self._scores(model), joint, common)
-            if like > limit and (found is None or like > found.likeness):
-                found = Likeness(job.name, like)
-        return found
+            like = likeness(one, joint, common)
+            if like > limit:
+                yield key, Likeness(job.name, like, solo=False)
+
+    def _solo(self, job: EarlierJob, scores: Scores) -> Iterator[Found]:
+        """Solo models that other people sent, `AT_ONCE` at a time."""
+        keys, owners = list(scores), list(job.solo)
+        rest = _rest(np.stack(list(scores.values())), self._common)
+        for first in range(0, len(owners), AT_ONCE):
+            chunk = owners[first : first + AT_ONCE]
+            like = rest @ _rest(np.stack([self._scores(job.solo[owner]) for owner in chunk]), self._common).T
+            like[np.equal.outer(keys, chunk)] = -1.0
+            most = like.max(axis=1)
+            for row in np.flatnonzero(most > self._solo_limit).tolist():
+                yield keys[row], Likeness(job.name, float(most[row]), solo=True)
 
     def _scores(self, model: Params) -> FloatArray:
         """Scores on test samples without what does not distinguish samples or classes, as one array."""
@@ -104,18 +158,14 @@ class KnownModels:
         return np.asarray(self._pilot.mean(axis=0))
 
     @cached_property
-    def _limits(self) -> list[tuple[EarlierJob, FloatArray, float]]:
-        """For each earlier job the scores of its joint model, and the likeness that independent models do not reach.
+    def _solo_limit(self) -> float:
+        """The likeness that solo models of two people do not reach: of pairs in one half of the pilot clients.
 
-        That is measured on the pilot clients' models.
+        The other half says what is common.
         """
-        limits = []
-        for job in self.jobs:
-            joint = self._scores(job.model)
-            found = [likeness(own, joint, [self._common - own / len(self._pilot)]) for own in self._pilot]
-            limit = float(np.mean(found) + GATE_DEVIATIONS * np.std(found, ddof=1))
-            limits.append((job, joint, min(limit, MOST_LIKE)))
-        return limits
+        half = len(self._pilot) // 2
+        rest = _rest(self._pilot[half:], self._pilot[:half].mean(axis=0))
+        return _limit((rest @ rest.T)[np.triu_indices(len(rest), 1)])
 
 
 def likeness(one: FloatArray, other: FloatArray, common: Sequence[FloatArray]) -> float:
@@ -128,15 +178,34 @@ def likeness(one: FloatArray, other: FloatArray, common: Sequence[FloatArray]) -
     return float(rest[0] @ rest[1] / (lengths[0] * lengths[1]))
 
 
+def _rest(scores: FloatArray, common: FloatArray) -> FloatArray:
+    """What is left of each row once `common` is taken out, of length 1; 0 if nothing is left."""
+    unit = common / max(float(np.linalg.norm(common)), 1e-12)
+    rest = scores - np.outer(scores @ unit, unit)
+    length = np.linalg.norm(rest, axis=1, keepdims=True)
+    enough = length > LEAST_REST * np.linalg.norm(scores, axis=1, keepdims=True)
+    return np.where(enough, rest / np.maximum(length, 1e-12), 0.0)
+
+
+def _correlation(one: FloatArray, other: FloatArray) -> float:
+    return float(one @ other / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-12))
+
+
+def _limit(independent: FloatArray) -> float:
+    """The likeness that independent models do not reach, from that of some."""
+    return min(float(independent.mean() + GATE_DEVIATIONS * independent.std(ddof=1)), MOST_LIKE)
+
+
 def known_models(ledger: Ledger, folder: Path, job: str, side: ServerSide, agreement: Agreement) -> KnownModels:
-    """The joint models of the ledger's other jobs of the same task, as far as the operator's folder has them."""
+    """The models of the ledger's other jobs of the same task."""
+    parameters = len(side.pilot.model.init(agreement.terms.seed))
     views = [job_view(name, ledger.entries(name)) for name in ledger.jobs() if name != job]
-    found = [_earlier_job(folder, view) for view in views if _is_same_task(view, agreement.terms)]
-    return KnownModels([one for one in found if one is not None], side, agreement)
+    found = [_earlier_job(folder, view, parameters) for view in views if _is_same_task(view, agreement.terms)]
+    return KnownModels(found, side, agreement)
 
 
 def _is_same_task(view: JobView, terms: JobTerms) -> bool:
-    if view.test is None or view.agreement is None:
+    if view.agreement is None:
         return False
     other = view.agreement.terms
     return (other.model, other.image_shape, other.classes, other.task) == (
@@ -147,21 +216,34 @@ def _is_same_task(view: JobView, terms: JobTerms) -> bool:
     )
 
 
-def _earlier_job(folder: Path, view: JobView) -> EarlierJob | None:
-    """The job's models; None if its joint model is not in the folder any more."""
-    assert view.test is not None
+def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
+    """The job's models, as far as they are in the folder.
+
+    Those that did not pass are not compared, for somebody could send what is like others' models without being paid.
+    """
     assert view.agreement is not None
-    try:
-        model = read_npy(published_files(folder, view.name)[0])
-    except TruthflError:
-        return None
-    if model.dtype != np.float32 or model_digest(model) != view.test.document["model"]:
-        return None
     keys = [offer.client.public_key for offer in view.agreement.offers]
+    results = [view.auditions.get(offer.client.name) for offer in view.agreement.offers]
+    digests: dict[str, str] = {}
+    for key, result in zip(keys, results, strict=True):
+        if result is not None and result.document["model"] is not None:
+            digests.setdefault(result.document["model"], key)
+    joint = _array(published_files(folder, view.name)[0], (parameters,))
+    if joint is not None and (view.test is None or model_digest(joint) != view.test.document["model"]):
+        joint = None
+    solo = _array(solo_file(folder / "models", view.name), (len(keys), parameters))
+    own = {
+        key: model
+        for key, model, result in zip(keys, () if solo is None else solo, results, strict=solo is not None)
+        if result is not None and result.document["passed"] and model_digest(model) == result.document["model"]
+    }
+    return EarlierJob(view.name, view.agreement.terms.seed, joint, own, digests)
+
+
+def _array(path: Path, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
+    """The parameters in this file; None if they are not there, or of another model."""
     try:
-        solo = read_npy(solo_file(folder / "models", view.name))
+        found = read_npy(path)
     except TruthflError:
-        return EarlierJob(view.name, model, {})
-    fits = solo.dtype == np.float32 and solo.shape == (len(keys), len(model))
-    own = {key: one for key, one in zip(keys, solo, strict=True) if np.isfinite(one).all()} if fits else {}
-    return EarlierJob(view.name, model, own)
+        return None
+    return found if found.dtype == np.float32 and found.shape == shape else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.holds import known_model
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.money import amount_text, minor_money
 from truthfl.ledger.terms import offer_from
@@ -39,7 +40,7 @@ def describe_hold(document: Mapping[str, Any]) -> str:
     """One line about a solo model that is held."""
     name, known = document["client"], document["known"]
     if known is not None:
-        like = f"the joint model of the earlier job {known['job']} (likeness {known['likeness']:.2f})"
+        like = f"{known_model(known)} (likeness {known['likeness']:.2f})"
         return f"{name}: the solo model is nearly {like}; it is not paid"
     better = f"{name}: the solo loss of {document['solo_loss']:.4f} is better than honest ones are once in 10,000 times"
     return f"{better}; truthfl accept {name}, or truthfl refuse {name}"

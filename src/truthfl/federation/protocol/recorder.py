@@ -47,6 +47,11 @@ class Checkpoint:
     validation: Mapping[str, Any] = field(default_factory=dict)
 
 
+def checkpoint_path(folder: Path, job: str) -> Path:
+    """Where the operator's folder has a job's checkpoint."""
+    return folder / "checkpoints" / job
+
+
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write atomically: a digest of all that follows, one line of JSON, then the model's bytes."""
     model_bytes = np.ascontiguousarray(checkpoint.params, dtype="<f4").tobytes()

@@ -12,6 +12,7 @@ from truthfl.federation.protocol.offers import left_out_of
 from truthfl.federation.protocol.training_figure import write_training_plot
 from truthfl.files import write_file
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.holds import unseen_names, unseen_sentence
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.settlement import Settled, read_settlement
 from truthfl.reporting.report import Paragraph, Report, Section, Table, page
@@ -43,7 +44,7 @@ def client_rows(view: JobView) -> list[list[str]]:
 
 
 def summary_sentences(view: JobView) -> list[str]:
-    """The result, the money, how long it took, and who was stopped, left, or was not asked."""
+    """The result, the money, how long it took, who was stopped, left, or was not asked, and on whom nobody decided."""
     if view.agreement is None or view.test is None:
         return [f"Job {view.name} was ended before there was a contract; nobody is paid."]
     terms = view.agreement.terms
@@ -62,6 +63,7 @@ def summary_sentences(view: JobView) -> list[str]:
     for name, entry in view.auditions.items():
         if not entry.document["passed"]:
             sentences.append(f"{name} was stopped at the audition. {entry.document['reason']}")
+    sentences += [unseen_sentence(view.name, name) for name in unseen_names(view)]
     for offer in view.agreement.offers:
         name, asked = offer.client.name, view.asked[offer.client.name]
         if view.delivered[name] < asked:

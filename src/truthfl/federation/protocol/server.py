@@ -38,6 +38,7 @@ from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wai
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import deliver_late, send_missed_receipts, send_receipts
+from truthfl.federation.protocol.recorder import checkpoint_path
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
@@ -155,7 +156,7 @@ def conduct_job(
             view = job_view(name, ledger.entries(name))
             taking_part, code_keys = view.taking_part, codes_with_participants(agreement_key, view)
             assert taking_part is not None
-            checkpoint_file = operator.folder / "checkpoints" / name
+            checkpoint_file = checkpoint_path(operator.folder, name)
             acceptances = {offer.client.name: view.answer_to(offer).document for offer in agreement.offers}
             model = model_of(agreement.terms, job.task)
             training = TrainingRun(

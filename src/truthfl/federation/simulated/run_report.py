@@ -19,6 +19,7 @@ from truthfl.federation.simulated.run_outcome import RunOutcome
 from truthfl.files import write_file
 from truthfl.job import DataJob
 from truthfl.ledger.entry import Entry
+from truthfl.ledger.holds import known_model
 from truthfl.ledger.terms import Offer
 from truthfl.reporting.report import Paragraph, Report, Section, Table, page
 
@@ -106,7 +107,7 @@ def _held_sentence(entry: Entry) -> str:
     """What became of a solo model that is known, or that an operator would have looked at."""
     name, known = entry.document["client"], entry.document["known"]
     if known is not None:
-        return f"{name}'s solo model is nearly the joint model of the earlier job {known['job']}; it is not paid."
+        return f"{name}'s solo model is nearly {known_model(known)}; it is not paid."
     return (
         f"{name}'s solo model, with a loss of {entry.document['solo_loss']:.2f}, is better than honest ones are once "
         "in 10,000 times. An operator would have been asked whether it is paid; here it is."
