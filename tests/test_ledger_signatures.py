@@ -169,6 +169,9 @@ def test_export_needs_the_operators_key_and_knows_her_jobs_alone(tmp_path, capsy
     write_key(KEY, tmp_path / "keys" / "mine")
     with pytest.raises(InputError, match=r"job is 'dogs'; .* has cats"):
         export_command(str(where), job="dogs", key=tmp_path / "keys" / "mine.pub")
+    write_key(new_key(), tmp_path / "keys" / "other")
+    with pytest.raises(InputError, match=r"has no job of the operator whose key is .*other; name theirs with --key"):
+        export_command(str(where), key=tmp_path / "keys" / "other")
     export_command(str(where), key=tmp_path / "keys" / "mine.pub")
     assert len(capsys.readouterr().out.splitlines()) == 1
 

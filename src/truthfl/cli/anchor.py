@@ -68,6 +68,16 @@ def operator_line(key: Path | None, address: str) -> str:
     return read_public_line(file) if file.suffix == ".pub" else public_line(read_key(file))
 
 
+def required_jobs(opened_ledger: Ledger, key_file: Path) -> list[str]:
+    """The names of the jobs of the operator with this key; raise `InputError` if there are none."""
+    jobs = opened_ledger.jobs()
+    if not jobs:
+        raise InputError(
+            f"{opened_ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key."
+        )
+    return jobs
+
+
 def require_not_gone_back(opened_ledger: Ledger, address: str) -> None:
     """Raise `InputError` if the ledger contradicts the anchors that are kept beside it: what was sent may seem due."""
     from truthfl.ledger.anchors import first_contradiction, read_anchors, usual_anchor_file

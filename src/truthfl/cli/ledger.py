@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.anchor import OperatorKey, operator_line, require_not_gone_back
+from truthfl.cli.anchor import OperatorKey, operator_line, require_not_gone_back, required_jobs, usual_key
 from truthfl.cli.anchor import anchor as keep_anchor
 from truthfl.cli.exit_codes import FAILED
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
@@ -150,6 +150,7 @@ def export(
     from truthfl.ledger.book import open_for_reading
     from truthfl.ledger.export import payout_csv, payout_json, payout_rows
     from truthfl.ledger.holds import unseen_sentence
+    from truthfl.ledger.job_view import select_job
     from truthfl.ledger.payments import unseen_payments
 
     writers = {"csv": payout_csv, "json": payout_json}
@@ -159,7 +160,8 @@ def export(
     operator = operator_line(key, address)
     with open_for_reading(address, operator) as opened_ledger, sentence_for_malformed_rows(opened_ledger):
         require_not_gone_back(opened_ledger, address)
-        names = _job_names(opened_ledger, job)
+        names = required_jobs(opened_ledger, key or usual_key(address))
+        names = names if job is None else [select_job(names, job, opened_ledger.name)]
         unseen = [(name, one.client) for name in names for one in unseen_payments(opened_ledger, name)]
         text = writers[form]([row for name in names for row in payout_rows(opened_ledger, name)])
     for name, client in unseen:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truthfl.cli.anchor import OperatorKey, keep_head, require_not_gone_back, usual_key
+from truthfl.cli.anchor import OperatorKey, keep_head, require_not_gone_back, required_jobs, usual_key
 from truthfl.cli.ledger_options import JobName, LedgerAddress, sentence_for_malformed_rows
 from truthfl.cli.output import console, print_json, table
 from truthfl.errors import InputError
@@ -54,12 +54,7 @@ def settle(
     key_file = key or usual_key(address)
     with open_ledger(address, read_key(key_file)) as ledger, sentence_for_malformed_rows(ledger):
         require_not_gone_back(ledger, address)
-        jobs = ledger.jobs()
-        if not jobs:
-            raise InputError(
-                f"{ledger.name} has no job of the operator whose key is {key_file}; name theirs with --key."
-            )
-        name = select_job(jobs, job, ledger.name)
+        name = select_job(required_jobs(ledger, key_file), job, ledger.name)
         settle_job(ledger, name)
         clients = [payment.client for payment in payments(ledger, name)]
         for payee in client or ():
