@@ -182,8 +182,13 @@ def too_good(folder: Path, attack: str) -> Outcome:
     cap = next(
         float(one.mechanism.terms()["label_cap"][0]) for one in view.agreement.offers if one.client.name == names[-1]
     )
-    right = pay[names[-1]] == 0 if attack == "too-good-model" else 0 < settled[names[-1]]["label_pay"] <= cap
-    words = f"{decision}; paid {pay}; solo losses {solo(view)}; {names[-1]} is told: {told(made, names[-1])}"
+    done = truthfl("ledger", "export", "served/ledger.db", folder=folder)
+    unseen = names[-1] not in done.stdout and f"Nobody decided on the solo model of {names[-1]}" in done.stderr
+    if attack == "too-good-model":
+        right = pay[names[-1]] == 0 and not unseen
+    else:
+        right = 0 < settled[names[-1]]["label_pay"] <= cap and unseen
+    words = f"{decision}; export: {done.stderr.strip() or 'all'}; settled {pay}; solo losses {solo(view)}; {names[-1]} is told: {told(made, names[-1])}"
     return outcome(attack, code == 0 and names[-1] in view.holds and right, words, otherwise=f"{words}; {said}")
 
 
