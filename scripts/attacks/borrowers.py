@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attacks.federation import SEED, Federation, ledger_check, truthfl
 from attacks.jobs import mnist_job_text
-from attacks.outcomes import Outcome, Stage, outcome
+from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person
 from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.job_view import JobView, job_view
@@ -29,10 +29,19 @@ ATTACKS = {
     "borrowed-model": "Cleo, one of three, labels nothing and sends the joint model of the job before",
     "borrowed-model-disguised": "Dora, one of four, sends it scaled and with noise",
     "own-solo-again": "Cleo labels nothing and sends the solo model of the job before that she was paid for",
+    "own-solo-disguised": "the same, with a little noise",
     "another-solo-again": "Cleo labels nothing and sends Ada's solo model of the job before, which the server leaked",
+    "another-solo-disguised": "the same, with much noise",
     "published-test-again": "the operator tests another job on the test set that was published with the first",
     "too-good-model": "Cleo sends a model from elsewhere that is better than honest ones can be; the operator refuses",
     "too-good-unattended": "the same, and nobody is there to decide",
+}
+
+SOLO_AGAIN = {  # by attack: whose model is sent, and with how much noise, as a share of its parameters
+    "own-solo-again": ("Cleo", 0.0),
+    "own-solo-disguised": ("Cleo", 0.05),
+    "another-solo-again": ("Ada", 0.0),
+    "another-solo-disguised": ("Ada", 0.5),
 }
 
 
@@ -45,19 +54,29 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
         if "borrowed-model" in names:
             second_job(made, "borrowed")
             yield unpaid_as_known(made, "borrowed-model")
-    for attack, whose in {"own-solo-again": "Cleo", "another-solo-again": "Ada"}.items():
+    for attack, (whose, noise) in SOLO_AGAIN.items():
         if attack in names:
-            made = first_job(folder / attack, NAMES[:3])
-            models = np.load(made.served / "models" / f"{views(made)[0].name}-solo.npy")
-            np.save(made.folder / "borrowed.npy", models[NAMES.index(whose)])
-            second_job(made, "borrowed")
-            yield unpaid_as_known(made, attack)
+            yield solo_again(folder / attack, attack, whose, noise)
     for attack in sorted({"too-good-model", "too-good-unattended"} & names):
         yield too_good(folder / attack, attack)
     if "borrowed-model-disguised" in names:
         made = first_job(folder / "four", NAMES)
         second_job(made, "disguised")
         yield unpaid_as_known(made, "borrowed-model-disguised")
+
+
+def solo_again(folder: Path, attack: str, whose: str, noise: float) -> Outcome:
+    """A solo model of the first job in the second. One's own with noise is like that of the same labels made again."""
+    made = first_job(folder, NAMES[:3])
+    model = np.load(made.served / "models" / f"{views(made)[0].name}-solo.npy")[NAMES.index(whose)]
+    noises = np.random.default_rng(1).normal(size=model.shape)
+    borrowed = model + noise * np.sqrt(np.square(model).mean()) * noises
+    np.save(made.folder / "borrowed.npy", borrowed.astype(np.float32))
+    second_job(made, "borrowed")
+    if attack != "own-solo-disguised":
+        return unpaid_as_known(made, attack)
+    view = views(made)[-1]
+    return not_defended(attack, f"held {list(view.holds)}; Cleo is paid {view.settlements['Cleo'].document['pay']}")
 
 
 def first_job(folder: Path, names: tuple[str, ...]) -> Federation:
@@ -182,8 +201,14 @@ def too_good(folder: Path, attack: str) -> Outcome:
     cap = next(
         float(one.mechanism.terms()["label_cap"][0]) for one in view.agreement.offers if one.client.name == names[-1]
     )
-    right = pay[names[-1]] == 0 if attack == "too-good-model" else 0 < settled[names[-1]]["label_pay"] <= cap
-    words = f"{decision}; paid {pay}; solo losses {solo(view)}; {names[-1]} is told: {told(made, names[-1])}"
+    done = truthfl("ledger", "export", "served/ledger.db", folder=folder)
+    unseen = names[-1] not in done.stdout and f"Nobody decided on the solo model of {names[-1]}" in done.stderr
+    if attack == "too-good-model":
+        right = pay[names[-1]] == 0 and not unseen
+    else:
+        right = 0 < settled[names[-1]]["label_pay"] <= cap and unseen
+    decision += f"; export: {done.stderr.strip() or 'all'}"
+    words = f"{decision}; settled {pay}; solo losses {solo(view)}; {names[-1]} is told: {told(made, names[-1])}"
     return outcome(attack, code == 0 and names[-1] in view.holds and right, words, otherwise=f"{words}; {said}")
 
 

@@ -105,7 +105,7 @@ def held_news(until: datetime) -> CodedText:
     """What somebody is told on whose model the operator decides."""
     words = (
         "Your model is better than honest ones are once in 10,000 times. The operator looks at it, and may refuse it "
-        "until {time}; otherwise it is paid as offered."
+        "until {time}; otherwise your pay is settled as offered, and paid out once the operator has accepted the model."
     )
     return coded("news.held", words, time=moment(clock_time(until), until.timestamp()))
 

@@ -86,11 +86,13 @@ class KnownModels:
 
     def known(self, models: Mapping[str, Params]) -> dict[str, Likeness]:
         """Of these solo models, by client, those that an earlier one is too much like, and which it is."""
+        if not self.jobs:
+            return {}
         keys = {offer.client.name: offer.client.public_key for offer in self.agreement.offers}
         scores = {keys[name]: self._scores(model) for name, model in models.items()}
         digests = {keys[name]: model_digest(model) for name, model in models.items()}
         found: dict[str, Likeness] = {}
-        for job in self.jobs if scores else ():
+        for job in self.jobs:
             for key, like in (*self._copies(job, digests, scores), *self._joint(job, scores), *self._solo(job, scores)):
                 if key not in found or like.likeness > found[key].likeness:
                     found[key] = like
@@ -122,6 +124,8 @@ class KnownModels:
     def _solo(self, job: EarlierJob, scores: Scores) -> Iterator[Found]:
         """Solo models that other people sent, `AT_ONCE` at a time."""
         keys, owners = list(scores), list(job.solo)
+        if not keys or not owners:
+            return
         rest = _rest(np.stack(list(scores.values())), self._common)
         for first in range(0, len(owners), AT_ONCE):
             chunk = owners[first : first + AT_ONCE]
