@@ -13,10 +13,13 @@ from sqlalchemy.exc import DBAPIError
 from ledgers import KEY, raw, settlement
 from messages import told
 from truthfl.errors import InputError
+from truthfl.ledger.anchors import anchor_fault, make_anchor
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.entry import Conflict, Item
 from truthfl.ledger.entry_kinds import GENESIS_HASH, KINDS
 from truthfl.ledger.payments import due_items
+
+LARGEST = 2**63 - 1  # that SQLite stores; on PostgreSQL it is 2**31 - 1
 
 pytest_plugins = ["ledger_fixtures"]
 
@@ -102,6 +105,12 @@ def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):
         "DELETE FROM entries WHERE sequence = 2",
         "DELETE FROM entries",
         f"INSERT INTO entries SELECT 99, at, job, kind, 'other', '{{}}', previous, 'a', '', '' {first}",
+        *(
+            f"INSERT INTO entries SELECT {number}, at, job, kind, 'other', '{{}}', '{before}', 'a', '', '' {first}"
+            for number in (-5, 0, len(written) + 2, 2**31 - 1)
+            for before in (written[-1].hash, "0" * 64, "b")
+        ),
+        f"INSERT INTO entries SELECT {len(written) + 1}, at, job, kind, 'other', '{{}}', 'b', 'a', '', '' {first}",
     ]
     if isinstance(where, Path):
         refused += [
@@ -113,10 +122,43 @@ def test_the_database_itself_refuses_to_change_what_is_there(ledger, where):
         refused += ["TRUNCATE entries"]
     engine = raw(where)
     for statement in refused:
-        with pytest.raises(DBAPIError, match=r"stays as it is|unique"), engine.begin() as connection:
+        with (
+            pytest.raises(DBAPIError, match=r"stays as it is|unique|follows the row before"),
+            engine.begin() as connection,
+        ):
             connection.execute(text(statement))
         assert ledger.entries() == written, statement
     engine.dispose()
+
+
+@pytest.mark.parametrize("numbers", [(-5,), (LARGEST,), (-5, 0, 50, 51, LARGEST - 1, LARGEST), range(100, 800)])
+@pytest.mark.parametrize("begun", [False, True])
+def test_rows_out_of_their_place_stop_nothing(ledger, where, numbers, begun):
+    """Somebody took the triggers away, and wrote rows of their own, with any number."""
+    written = ledger.append_all(settlement()) if begun else []
+    if begun:
+        anchor = make_anchor(ledger.head(), KEY)
+    engine = raw(where)
+    with engine.begin() as connection:
+        for name in ("entries_are_not_replaced", "entries_follow") if isinstance(where, Path) else ("entries_follow",):
+            connection.execute(text(f"DROP TRIGGER {name}" + ("" if isinstance(where, Path) else " ON entries")))
+        for number in numbers:
+            number = number - LARGEST + 2**31 - 1 if number > 2**31 and not isinstance(where, Path) else number
+            before = written[-1].hash if begun else GENESIS_HASH
+            values = f"{number}, '9999', 'x', 'x', 'x', '{{}}', '{before}', 'p{number}', 's', 's'"
+            connection.execute(text(f"INSERT INTO entries VALUES ({values})"))
+    engine.dispose()
+    assert ledger.head() == (written[-1] if begun else None)
+    more = ledger.append_all([Item("cats", "receipt", name, {}) for name in ("Ada", "Ben")])
+    assert [entry.sequence for entry in more] == [len(written) + 1, len(written) + 2]
+    assert more[0].previous == (written[-1].hash if begun else GENESIS_HASH)
+    assert ledger.head() == more[-1]
+    with open_for_reading(where) as reader:
+        assert reader.head() == more[-1]
+    if begun:
+        fault = anchor_fault(anchor, ledger.rows())
+        assert fault is None or "no job of the ledger names" in fault
+        assert "its last rows are gone" in anchor_fault(anchor, ledger.rows()[: -len(numbers) - len(more) - 1])
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import CheckedItem, entry_after, new_salt
 from truthfl.ledger.row_keys import row_key
-from truthfl.ledger.schema import ENTRIES
+from truthfl.ledger.schema import ENTRIES, SQLITE_TRIGGERS
 from truthfl.ledger.signing import new_key, read_key, write_key
 
 pytest_plugins = ["ledger_fixtures"]
@@ -244,7 +244,7 @@ def test_an_entry_that_is_there_twice_is_found(entries):
     assert check(chained([*kept, kept[-1]])).message.endswith("an entry before has the same job, kind and key")
 
 
-@pytest.mark.parametrize("trigger", ["entries_do_not_change", "entries_do_not_leave", "entries_are_not_replaced"])
+@pytest.mark.parametrize("trigger", [name.split()[2] for name in SQLITE_TRIGGERS])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_dropped_trigger_is_found(file, trigger, replaced):
     with sqlite3.connect(file) as database:
@@ -256,22 +256,23 @@ def test_a_dropped_trigger_is_found(file, trigger, replaced):
         assert ledger.missing_guards() == [trigger]
 
 
+@pytest.mark.parametrize("trigger", ["entries_stay", "entries_follow"])
 @pytest.mark.parametrize(
     "statement",
     [
-        "DROP TRIGGER entries_stay ON entries",
-        "ALTER TABLE entries DISABLE TRIGGER entries_stay",
-        "CREATE OR REPLACE FUNCTION entries_stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
+        "DROP TRIGGER {} ON entries",
+        "ALTER TABLE entries DISABLE TRIGGER {}",
+        "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$",
     ],
 )
-def test_a_dropped_trigger_is_found_on_postgresql(postgresql_database, statement):
+def test_a_dropped_trigger_is_found_on_postgresql(postgresql_database, statement, trigger):
     with open_ledger(postgresql_database) as ledger:
         assert ledger.missing_guards() == []
         engine = raw(postgresql_database)
         with engine.begin() as connection:
-            connection.execute(text(statement))
+            connection.execute(text(statement.format(trigger)))
         engine.dispose()
-        assert ledger.missing_guards() == ["entries_stay"]
+        assert ledger.missing_guards() == [trigger]
 
 
 def test_the_command_tells_of_dropped_triggers(folder, capsys):

@@ -22,6 +22,7 @@ from truthfl.federation.participant.round_guard import AskedRound
 from truthfl.federation.protocol import enrolment, masked_rounds, round_collection
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_from
+from truthfl.federation.protocol.masked_rounds import TOO_FEW
 from truthfl.federation.protocol.masking import (
     MOST_PEERS,
     from_fixed_point,
@@ -53,6 +54,7 @@ from truthfl.federation.protocol.messages import (
 )
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
+from truthfl.federation.protocol.rounds import train_rounds
 from truthfl.ledger import participant_folder
 from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
@@ -820,3 +822,129 @@ def test_reports_without_masks_after_an_offer_with_masks_are_accepted_by_people_
     assert person.answer_offer(offered(name="job-2", masked=False).envelope())["document"]["kind"] == "acceptance"
     asked = replace(person, decide=lambda _: None)
     assert asked.answer_offer(offered(version=4, masked=False).envelope()) is None
+
+
+def names_twice(monkeypatch, index, asked):
+    """The node of this participant names everybody twice on its lists."""
+    honest = masked_reports.MaskingClient.list_signature
+
+    def list_signature(masks, record, missing):
+        if masks.terms.own.index != index or not missing:
+            return honest(masks, record, missing)
+        asked.append(missing)
+        assert len(asked) < 50  # which ends the asking, as the node answers with an error then
+        return honest(masks, record, missing * 2)
+
+    monkeypatch.setattr(masked_reports.MaskingClient, "list_signature", list_signature)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_who_names_the_missing_twice_is_left_out_and_asked_no_more(tmp_path, monkeypatch, again):
+    """Also in the first round after a second start."""
+    job, asked = BareRounds(tmp_path, 6, rounds=3), []
+    names_twice(monkeypatch, 3, asked)
+    if again:
+        with pytest.raises(KeyboardInterrupt):
+            job.go(Meddler(job.grid, lambda reply: dies_in(reply, 1)))
+    grid = Meddler(job.grid, lambda reply: [] if of_training(reply, 1001) and in_round(reply, 1) else [reply])
+    _, view = (job.resumed if again else job.go)(grid)
+    assert [entry.document["missing"] for entry in view.rounds] == [[], ["client 1", "client 3"], []]
+    assert len(asked) == 1
+    assert all("refused" not in entry.document for entry in view.rounds)
+
+
+def fall_silent_in_turn(reply, silent):
+    """In round 1 the second sends no report; then one more falls silent each time that lists are asked for."""
+    if of_training(reply, 1001) and in_round(reply, 1):
+        return []
+    if of_query(reply, MASK_LIST) and in_round(reply, 1):
+        named = document_in(reply)["missing"]
+        if reply.metadata.src_node_id == 1000 + len(named) + 1:
+            silent.append(named)
+            return []
+    return [reply]
+
+
+@pytest.mark.parametrize("most_late", [0.0, 20.0])
+def test_people_who_fall_silent_in_turn_cost_a_round_and_no_more_time(tmp_path, monkeypatch, most_late):
+    """Who was there to the end delivered."""
+    monkeypatch.setattr(masked_rounds, "REPLY_TIMEOUT", 0.3)
+    monkeypatch.setattr(round_collection, "MOST_SECONDS_LATE", most_late)
+    job, silent = BareRounds(tmp_path, 9, rounds=2), []
+    _, view = job.go(Meddler(job.grid, lambda reply: fall_silent_in_turn(reply, silent)))
+    second = view.rounds[1].document
+    assert len(silent) == (1 if most_late == 0.0 else 4)
+    assert second["missing"] == [f"client {index}" for index in range(1, 2 + len(silent))]
+    assert second["refused"] == ("too few told what opens the sum" if most_late == 0.0 else TOO_FEW)
+
+
+@pytest.mark.parametrize("command", ["removed", "ended"])
+def test_a_command_ends_the_wait_for_somebody_who_does_not_sign(tmp_path, monkeypatch, command):
+    """There is no sum without their list, so the round waits for it as long as it may."""
+    monkeypatch.setattr(masked_rounds, "REPLY_TIMEOUT", 0.3)
+    job, began, rosters, asked = BareRounds(tmp_path, 4, rounds=2, seconds=60), time.monotonic(), [], []
+
+    def noted(roster, *more):
+        rosters.append(roster)
+        return train_rounds(roster, *more)
+
+    def change(reply):
+        if of_training(reply, 1001) and in_round(reply, 1):
+            report = model_record(np.zeros(7, np.uint32))
+            return [other_reply(RecordDict({MODEL: report, ROUND: reply.content.config_records[ROUND]}), reply)]
+        if not (of_query(reply, MASK_LIST) and reply.metadata.src_node_id == 1002):
+            return [reply]
+        asked.append(reply)
+        if len(asked) == 3:
+            control = rosters[0].control
+            changed = {"removed": {"client 2": "removed by the operator"}} if command == "removed" else {"ended": True}
+            control.state = replace(control.state, **changed)
+        return []
+
+    monkeypatch.setattr("bare_rounds.train_rounds", noted)
+    _, view = job.go(Meddler(job.grid, change))
+    assert len(asked) >= 3
+    assert time.monotonic() < began + 30
+    assert view.rounds[1].document["refused"] == TOO_FEW
+    told_of = {one.document["client"]: one.document["reason"] for one in view.rejections}
+    assert told_of["client 2"] == (
+        "removed by the operator" if command == "removed" else "no signature of who is missing came in time"
+    )
+
+
+@pytest.mark.parametrize("liars", [(3, 4), (2, 3, 4)])
+def test_lists_that_others_signed_cost_nobody_a_round_without_a_sum_that_is_repeated(tmp_path, monkeypatch, liars):
+    """Fewer than half are left out; more have no sum opened, as they tell no keys. The honest first is not named."""
+    job, honest = BareRounds(tmp_path, 5, rounds=3), masked_reports.MaskingClient.list_signature
+    with pytest.raises(KeyboardInterrupt):
+        job.go(Meddler(job.grid, lambda reply: dies_in(reply, 1)))
+
+    def list_signature(masks, record, missing):
+        named = tuple(sorted({*missing, 0})) if masks.terms.own.index in liars else missing
+        return honest(masks, record, named)
+
+    monkeypatch.setattr(masked_reports.MaskingClient, "list_signature", list_signature)
+    _, view = job.resumed()
+    assert view.delivered["client 0"] == view.delivered["client 1"] == 3
+    assert not {one.document["client"] for one in view.rejections} & {"client 0", "client 1"}
+    assert "refused" not in view.rounds[0].document
+    assert ("refused" in view.rounds[1].document) == (len(liars) == 3)
+
+
+def test_somebody_who_comes_with_node_after_node_is_waited_for_once(tmp_path, monkeypatch):
+    """Until they confirm the terms of the masks, the others' rounds do not stop for them."""
+    waited, real = [], masked_rounds.MaskedRounds.ask
+
+    def ask(self, action, documents, send, refused=None):
+        if action == MASK_TERMS and send != self._ask_later:
+            waited.append(set(documents))
+        return real(self, action, documents, send, refused)
+
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    monkeypatch.setattr(masked_rounds.MaskedRounds, "ask", ask)
+    job = BareRounds(tmp_path, 5, rounds=8, seconds=0.3)
+    silent = Away(job.grid, lambda node, looks: node == 1004 and looks > 2 and looks % 3 == 0)
+    silent.change = lambda reply: [] if of_query(reply, MASK_TERMS) and reply.metadata.src_node_id == 1004 else [reply]
+    _, view = job.go(silent)
+    assert sum("client 4" in names for names in waited) == 1
+    assert all("refused" not in entry.document for entry in view.rounds)

@@ -1,6 +1,6 @@
 """Nodes that were let in and keep others waiting, or send what nobody asked for; and another operator's key.
 
-One federation: the honest people train under masks all the while.
+The honest people train under masks all the while; those who answer falsely are in a federation of their own.
 """
 
 from __future__ import annotations
@@ -38,12 +38,21 @@ PEOPLE = (
     Person("Sid", "node-silent", "silent"),
     Person("Tess", "node-silent-in-rounds", "silent in rounds"),
 )
+FALSE_ANSWERS = (
+    Person("Ada"),
+    Person("Ben"),
+    Person("Cleo"),
+    Person("Una", "node-names-twice", "names twice"),
+    Person("Vic", "node-answers-deep", "answers deep"),
+)
 ATTACKS = {
     "operator-other-key": "the operator's server offers under another key than Dora was told",
     "replies-unasked": "Flo's node sends eight replies of 16 MB that nobody waits for",
     "reply-costly": "Flo's node answers a question with 5 MB of small values, then with 96 KB of them",
     "node-silent": "Sid's node connects and never answers",
     "node-silent-in-rounds": "Tess accepts, trains alone, and answers no round",
+    "node-names-twice": "Una's node signs lists that name those who are missing twice",
+    "node-answers-deep": "Vic's node answers with some 990 lists in each other",
 }
 UNASKED, PIECE = 16_000_000, b"x" * 100_000
 MOST_MEMORY, MOST_SECONDS = 20_000_000, 2.0
@@ -51,7 +60,35 @@ MOST_GAP = ROUND_SECONDS + 4.0  # seconds between two rounds, on a busy machine
 
 
 def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
-    """Run the federation with the attackers of these attacks."""
+    """Run the federations with the attackers of these attacks."""
+    false = {person.attack for person in FALSE_ANSWERS if person.attack} & names
+    if names - false:
+        yield from run_silent(folder / "silent", names - false)
+    if false:
+        yield from run_false_answers(folder / "false", false)
+
+
+def run_false_answers(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Both at once: somebody must be missing, so that there are lists to sign."""
+    people = [person.name for person in FALSE_ANSWERS]
+    made = Federation(folder, job_text(people, rounds=ROUNDS, server=SERVER, rest=MASKED), FALSE_ANSWERS)
+    with made.running():
+        made.wait_for_end()
+    view = made.view()
+    sums = [entry for entry in view.rounds if "refused" not in entry.document]
+    for person in FALSE_ANSWERS:
+        if person.attack in names:
+            said = sorted(
+                {one.document["reason"] for one in view.rejections if one.document.get("client") == person.name}
+            )
+            held = view.finished and len(sums) == ROUNDS and not view.delivered.get(person.name)
+            held = held and all(view.delivered.get(one.name) == ROUNDS for one in FALSE_ANSWERS if not one.attack)
+            words = f"the others' {len(sums)} of {ROUNDS} sums were opened; of {person.name}: {'; '.join(said)}"
+            yield outcome(person.attack, held, words, otherwise=f"{words} {made.log('serve')[-600:]}")
+
+
+def run_silent(folder: Path, names: set[str]) -> Iterator[Outcome]:
+    """Those who are silent or greedy, and another operator's key."""
     people = chosen(PEOPLE, names)
     greedy = {"replies-unasked", "reply-costly"} & names
     everybody = [*(person.name for person in people), *([GREEDY] if greedy else [])]

@@ -104,9 +104,37 @@ def phantom_row(job: FinishedJob, attack: str) -> Outcome:
     return outcome(attack, held, f"the operator's commands go on. check: {told}", otherwise=said + told)
 
 
+def last_number(job: FinishedJob, attack: str) -> Outcome:
+    """Rows with the largest number there is and with a negative one, which the triggers refuse; then without these."""
+    ledger, refused, numbers = job.copy(attack), 0, (2**63 - 1, -5)
+    command("ledger", "anchor", ledger, "--key", job.operator_key)
+    with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
+        triggers = database.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for guarded in (True, False):
+            for number in numbers:
+                row = (number, "9999", "x", "x", "x", "{}", f"p{number}", f"h{number}", "0" * 32, "s")
+                try:
+                    database.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(row))})", row)
+                except sqlite3.IntegrityError:
+                    refused += 1
+            for name, sql in triggers:
+                database.execute(f"DROP TRIGGER {name}" if guarded else sql)
+    code, said = command("settle", ledger, "--mark", "sent", "--client", "Ada", "--key", job.operator_key)
+    exported, text = command("ledger", "export", ledger, "--key", job.operator_key)
+    checked, told = command("ledger", "check", ledger)
+    held = refused == len(numbers) and code == exported == 0 and checked == 1 and "its sequence is -5" in told
+    return outcome(
+        attack,
+        held,
+        f"refused; without the triggers payments are marked and exported all the same. check: {told}",
+        otherwise=f"{refused} refused. {said} {text} {told}",
+    )
+
+
 JUDGES: dict[str, tuple[str, Callable[[FinishedJob, str], Outcome]]] = {
     "row-payment-confirmed": ("who can write the database marks a payment as confirmed", false_payments),
     "row-phantom-job": ("who can write the database adds a job of his own, with pay", phantom_job),
     "row-phantom": ("who can write the database adds a row of a job that nobody began", phantom_row),
+    "row-last-number": ("who can write the database adds rows with the largest number, and with -5", last_number),
     "row-all-anew": ("who can write the database writes all rows anew, under a key of his own", opened_by_another),
 }

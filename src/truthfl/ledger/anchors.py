@@ -6,8 +6,10 @@ an anchor, or a client's receipt, finds both. Imports `address`, `canonical`, `d
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,11 @@ def anchor_fault(anchor: Document, entries: Sequence[Entry]) -> str | None:
     """What contradicts this anchor in all entries of a ledger, whose chain holds; None if nothing does."""
     document = anchor["document"]
     number, made = document["sequence"], f"the anchor of {document['at']!a}"
-    if number > len(entries):
-        return f"the ledger ends at entry {len(entries)}, and {made} is of entry {number}; its last rows are gone"
-    if number < 1 or entries[number - 1].hash != document["hash"]:
+    place = bisect_left(entries, number, key=attrgetter("sequence"))  # some before it may be numbered from below 1
+    if place == len(entries):
+        last = entries[-1].sequence if entries else 0
+        return f"the ledger ends at entry {last}, and {made} is of entry {number}; its last rows are gone"
+    if (entries[place].sequence, entries[place].hash) != (number, document["hash"]):
         return (
             f"entry {number} is not the one of {made}; the ledger was written anew from there or before, or is another"
         )

@@ -30,7 +30,7 @@ from truthfl.ledger.schema import ENTRIES, create_unless_there, missing_guards, 
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.sqlite import sqlite_to_read, sqlite_to_write
 
-KEYS_PER_QUERY = 500
+KEYS_PER_QUERY = ROWS_PER_QUERY = 500
 COLUMNS = tuple(field.name for field in fields(Entry))
 
 Transaction = Callable[[], AbstractContextManager[Connection]]
@@ -70,7 +70,10 @@ def _opened(database: Database, prepare: Callable[[Database], None], signatures:
 
 
 def _append(connection: Connection, items: Sequence[CheckedItem], signatures: RowSignatures) -> list[Entry]:
-    head, new = _head(connection), list[Entry]()  # read first: whatever is written after it, no row can follow it again
+    head, new = (
+        _head(connection, signatures),
+        list[Entry](),
+    )  # read first: whatever is written after it, no row can follow it again
     entries = {
         entry.unique_key: entry
         for entry in reversed(list(_existing(connection, items)))
@@ -118,9 +121,24 @@ def _genuine(job: str | None = None, kind: str | None = None) -> Select[Any]:
     return query if kind is None else query.where(ENTRIES.c.kind == kind)
 
 
-def _head(connection: Connection) -> Entry | None:
-    rows = _entries(connection.execute(select(ENTRIES).order_by(ENTRIES.c.sequence.desc()).limit(1)))
-    return rows[0] if rows else None
+def _head(connection: Connection, signatures: RowSignatures) -> Entry | None:
+    """The last row: a signed one, or one that follows it number by number.
+
+    Whoever can write to the database could leave a row with any number, even one that has no next.
+    """
+    query, behind, head, size = _genuine().order_by(None), list[Entry](), None, 1
+    while head is None:
+        rows = _entries(connection.execute(query.order_by(ENTRIES.c.sequence.desc()).limit(size)))
+        head = next((row for row in rows if _is_signed(connection, row, signatures)), None)
+        behind += rows if head is None else rows[: rows.index(head)]
+        if len(rows) < size:
+            break
+        query, size = _genuine().order_by(None).where(ENTRIES.c.sequence < rows[-1].sequence), ROWS_PER_QUERY
+    for row in reversed(behind):
+        if row.sequence != (1 if head is None else head.sequence + 1):
+            break
+        head = row
+    return head
 
 
 def _entries(rows: CursorResult[Any]) -> list[Entry]:
@@ -201,8 +219,9 @@ class Ledger:
         return self._do(self._database.reading, read)
 
     def head(self) -> Entry | None:
-        """The last entry."""
-        return self._do(self._database.reading, _head)
+        """The last entry, signed or not; rows behind a gap in the numbers do not count."""
+        signatures = self._signatures
+        return self._do(self._database.reading, lambda connection: _head(connection, signatures))
 
     def missing_guards(self) -> list[str]:
         """The names of the triggers against changes of rows that the database has no more."""

@@ -1,9 +1,11 @@
 """The ledger's SQL table, the triggers that forbid changes of rows, and how a database gets them.
 
-Rows are only added, and each holds the hash of the row before. Two unique keys: no two rows follow the same row
-(`previous`), and no row is stored twice (`hash`). There is one signed row for a job, kind and key, which `book` sees
-to: a unique key of the database would let a row that nobody signed take the place of the real one. Who may write to the
-file or owns the database can drop the triggers; `missing_guards` names those that are missing.
+Rows are only added, and each holds the hash of the row before. Two unique keys: no two rows have the same number, so
+that no two follow the same row, and no row is stored twice (`hash`). A trigger refuses a row that does not hold the
+hash of the row with the number before. There is one signed row for a job, kind and key, which `book` sees to: a unique
+key of the database would let a row that nobody signed take the place of the real one. Who may write to the file or owns
+the database can drop the triggers; `missing_guards` names those that are missing, and `book` knows the rows that are in
+their place without them.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from sqlalchemy import Column, Connection, Index, Integer, MetaData, Table, Text
 
 from truthfl.errors import InputError
 from truthfl.ledger.database import Database
+from truthfl.ledger.entry_kinds import GENESIS_HASH
 
-VERSION = "2"
+VERSION = "3"
 VERSION_TABLE = "truthfl_ledger_version"
 
 METADATA = MetaData()
@@ -31,12 +34,17 @@ ENTRIES = Table(
     Column("salt", Text, nullable=False),
     Column("signature", Text, nullable=False),
     Index("entries_by_key", "job", "kind", "key"),
-    UniqueConstraint("previous", name="entries_do_not_fork"),
     UniqueConstraint("hash", name="entries_differ"),
 )
 VERSIONS = Table(VERSION_TABLE, METADATA, Column("version_num", Text, primary_key=True))
 
 REFUSAL = "what is in the ledger stays as it is"
+NO_PLACE = "a row of the ledger follows the row before"
+FOLLOWS = f"""
+    NEW.sequence = 1 AND NEW.previous = '{GENESIS_HASH}'
+    OR NEW.sequence > 1
+    AND EXISTS (SELECT 1 FROM entries WHERE sequence = NEW.sequence - 1 AND hash = NEW.previous)
+"""
 SQLITE_TRIGGERS = (
     f"CREATE TRIGGER entries_do_not_change BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
     f"CREATE TRIGGER entries_do_not_leave BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END",
@@ -44,19 +52,36 @@ SQLITE_TRIGGERS = (
     f"""
     CREATE TRIGGER entries_are_not_replaced BEFORE INSERT ON entries
     WHEN EXISTS (
-        SELECT 1 FROM entries WHERE sequence = NEW.sequence OR previous = NEW.previous OR hash = NEW.hash
+        SELECT 1 FROM entries WHERE sequence = NEW.sequence OR hash = NEW.hash
     )
     BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END
     """,
+    f"""
+    CREATE TRIGGER entries_follow BEFORE INSERT ON entries
+    WHEN NOT ({FOLLOWS}) BEGIN SELECT RAISE(ABORT, '{NO_PLACE}'); END
+    """,
 )
+STAYING = f"BEGIN RAISE EXCEPTION '{REFUSAL}'; END"
+FOLLOWING = f"BEGIN IF {FOLLOWS} THEN RETURN NEW; END IF; RAISE EXCEPTION '{NO_PLACE}'; END"
+POSTGRESQL_GUARDS = {  # by trigger: when it is called, and what it does
+    "entries_stay": ({"BEFORE", "UPDATE", "DELETE", "TRUNCATE", "STATEMENT"}, STAYING),
+    "entries_follow": ({"BEFORE", "INSERT", "ROW"}, FOLLOWING),
+}
 POSTGRESQL_TRIGGERS = (
     f"""
     CREATE FUNCTION entries_stay() RETURNS trigger LANGUAGE plpgsql AS
-    $$ BEGIN RAISE EXCEPTION '{REFUSAL}'; END $$
+    $$ {STAYING} $$
     """,
     """
     CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE OR TRUNCATE ON entries
     FOR EACH STATEMENT EXECUTE FUNCTION entries_stay()
+    """,
+    f"""
+    CREATE FUNCTION entries_follow() RETURNS trigger LANGUAGE plpgsql AS
+    $$ {FOLLOWING} $$
+    """,
+    """
+    CREATE TRIGGER entries_follow BEFORE INSERT ON entries FOR EACH ROW EXECUTE FUNCTION entries_follow()
     """,
 )
 POSTGRESQL_QUERY = """
@@ -110,12 +135,13 @@ def _missing_on_sqlite(connection: Connection) -> list[str]:
 
 
 def _missing_on_postgresql(connection: Connection) -> list[str]:
+    missing = dict.fromkeys(POSTGRESQL_GUARDS)
     for name, definition, source in connection.execute(text(POSTGRESQL_QUERY)):
-        words = definition.split()
-        forbids = {"BEFORE", "UPDATE", "DELETE", "TRUNCATE", "STATEMENT"} <= set(words) and "WHEN" not in words
-        if name == "entries_stay" and forbids and _normal(source) == f"BEGIN RAISE EXCEPTION '{REFUSAL}'; END":
-            return []
-    return ["entries_stay"]
+        when, does = POSTGRESQL_GUARDS.get(name, (set[str](), ""))
+        words = set(definition.split())
+        if does and when <= words and "WHEN" not in words and _normal(source) == _normal(does):
+            missing.pop(name, None)
+    return list(missing)
 
 
 def _normal(sql: str) -> str:

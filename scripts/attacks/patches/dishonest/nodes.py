@@ -1,4 +1,4 @@
-"""Nodes that connect as they should, and then say nothing."""
+"""Nodes that connect as they should, and then say nothing, or what only looks like an answer."""
 
 import threading
 
@@ -20,7 +20,30 @@ def silent_in_rounds(module):
     module.NodeAnswers.reply_to = reply_to
 
 
+def names_twice(module):
+    """Lists of who is missing name everybody twice, and are signed so."""
+    honest = module.MaskingClient.list_signature
+    module.MaskingClient.list_signature = lambda self, record, missing: honest(self, record, tuple(missing) * 2)
+
+
+def answers_deep(module):
+    """The terms of the masks are answered with lists in lists, each time one less deep."""
+    from truthfl.federation.protocol.messages import text_record
+
+    honest, depths = module.document_record, iter(range(995, 900, -1))
+
+    def document_record(document):
+        if "kept" not in document:
+            return honest(document)
+        depth = next(depths)
+        return text_record('{"kept":true,"mac":"aa","x":' + "[" * depth + "]" * depth + "}")
+
+    module.document_record = document_record
+
+
 CHANGES = {
     "silent": {NODE_ANSWERS: silent_from_the_start},
     "silent in rounds": {NODE_ANSWERS: silent_in_rounds},
+    "names twice": {"truthfl.federation.participant.masked_reports": names_twice},
+    "answers deep": {"truthfl.federation.participant.client_app": answers_deep},
 }

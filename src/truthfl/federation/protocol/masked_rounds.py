@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class MaskedRounds:
     informed      names of the participants who have confirmed these
     refusals      by name: what nodes say that refuse them
     repeats       the rounds, not in the ledger, that an earlier start of the server may have asked for
-    waited_for    by participant: the node at which they were waited for to confirm them; they are not a second time
+    waited_for    those who were waited for to confirm them; they are not a second time, from whatever node
     late          questions to those who have not confirmed them in time
     """
 
@@ -108,7 +109,7 @@ class MaskedRounds:
     refusals: dict[str, str] = field(default_factory=dict)
     repeats: range = range(0)
     silent: SilentPeople = field(default_factory=SilentPeople)
-    waited_for: dict[str, int] = field(default_factory=dict)
+    waited_for: set[str] = field(default_factory=set)
     late: OpenQuestions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -146,7 +147,6 @@ class MaskedRounds:
         Each is waited for once. Who did not answer then is asked again, and the answer is taken when it has come.
         """
         removed, node_of = self.roster.control.removed, self.roster.node_of
-        self.waited_for = {name: node for name, node in self.waited_for.items() if name in node_of}
         refused: dict[str, str] = {}
         self._note_informed(self._answers({node: name for name, node in node_of.items()}, self.late.replies(), refused))
         new = [one for one in offers if one.client.name in node_of and one.client.name not in removed]
@@ -161,14 +161,14 @@ class MaskedRounds:
             for offer in new
             if offer.client.name not in self.informed
         }
-        fresh = {name: told for name, told in documents.items() if self.waited_for.get(name) != node_of[name]}
+        fresh = {name: told for name, told in documents.items() if name not in self.waited_for}
         again = {
             name: told for name, told in documents.items() if name not in fresh and node_of[name] not in self.late.nodes
         }
         if again:
             self.ask(MASK_TERMS, again, self._ask_later)
         if fresh:
-            self.waited_for |= {name: node_of[name] for name in fresh}
+            self.waited_for |= set(fresh)
             ask = partial(self.roster.ask, timeout=min(REPLY_TIMEOUT, self.seconds))
             self._note_informed(self.ask(MASK_TERMS, fresh, ask, refused))
         self.refusals = {name: why for name, why in (self.refusals | refused).items() if name not in self.informed}
@@ -232,7 +232,7 @@ class Sum:
     rejected    why somebody's report or answer does not count
     asked       those who were asked for a report, with the list of who is absent that they were to sign
     repeated    whether participants may have signed lists in this round before the server was stopped
-    bound       those who can sign no other list than they did then; if there is no sum, they delivered all the same
+    unjoined    why somebody's list does not go with the others' in such a round; if there is no sum, they delivered
     """
 
     masked: MaskedRounds
@@ -248,7 +248,7 @@ class Sum:
     rejected: list[Rejection] = field(default_factory=list)
     asked: dict[int, list[int]] = field(default_factory=dict)
     repeated: bool = False
-    bound: set[int] = field(default_factory=set)
+    unjoined: dict[int, str] = field(default_factory=dict)
 
     @cached_property
     def needed(self) -> dict[int, tuple[frozenset[int], int]]:
@@ -283,16 +283,21 @@ class Sum:
         return None
 
     def agree(self) -> tuple[int, ...] | None:
-        """Have all who are left sign the same list of who is missing; return it, or None if too few are left."""
+        """Have all who are left sign the same list of who is missing; return it, or None if there is none in time.
+
+        Whoever answers otherwise is left out, so there are at most as many steps as people.
+        """
+        asked_before = False
         while True:
+            self._let_removed_go()
             left = self.left_with(self.reports)
             signers = {own for own in left if not left.isdisjoint(self.signed[own][0])}
             if signers:  # before the server was stopped they signed that people are missing who are back, or say so
                 back = {index for own in signers for index in self.signed[own][0]} & left
-                if len(signers) > len(back):
-                    self.drop(back, "late: others had signed that it is missing")
+                if 2 * len(signers) > len(left):
+                    self._unjoin(back, "late: others had signed that it is missing")
                 else:
-                    self.drop(signers, "others were back after it had signed that they are missing")
+                    self._unjoin(signers, "others were back after it had signed that they are missing")
                 continue
             if not left:
                 return None
@@ -301,6 +306,9 @@ class Sum:
             behind = [own for own in left if self.signed[own][0] != missing]
             if not behind:
                 return missing
+            if asked_before and self.wait.gives_up:
+                return None
+            asked_before = True
             asked = {own: {"missing": list(missing)} for own in behind}
             answers = self._ask(MASK_LIST, asked)
             for own in behind:
@@ -308,8 +316,7 @@ class Sum:
                 if self._take_signature(own, answer, missing):
                     continue
                 if self.repeated and self._take_signature(own, answer, None):
-                    del self.reports[own]
-                    self.bound.add(own)
+                    self._unjoin({own}, "it signed another list of who is missing before the server was stopped")
                 else:
                     self.drop({own}, "no signature of who is missing came in time")
 
@@ -385,6 +392,18 @@ class Sum:
             self.reports.pop(own, None)
             self._reject(own, reason)
 
+    def _unjoin(self, indices: Iterable[int], reason: str) -> None:
+        """Leave these out of the sum; they are named if there is one without them."""
+        for own in indices:
+            del self.reports[own]
+            self.unjoined[own] = reason
+
+    def _let_removed_go(self) -> None:
+        """Go on without those whom the operator has removed meanwhile."""
+        removed = self.masked.roster.control.removed
+        for own in [own for own in self.reports if self.offers[own].client.name in removed]:
+            del self.reports[own]
+
     def _reject(self, own: int, reason: str) -> None:
         name = self.offers[own].client.name
         if all(name != rejected for rejected, _, _ in self.rejected):  # the first reason counts
@@ -401,12 +420,14 @@ class Sum:
             return False
         if not all(type(index) is int and index in self.offers for index in missing):
             return False
+        if not all(one < other for one, other in pairwise(missing)):  # the signature is the same in any order
+            return False
         if wanted is not None and not (set(missing) >= set(wanted) if self.repeated else set(missing) == set(wanted)):
             return False
         text = survivors_text(self.context, missing)
         if not list_signed_by(self.masked.members[own].list_key, text, signature):
             return False
-        self.signed[own] = tuple(sorted(missing)), signature
+        self.signed[own] = tuple(missing), signature
         return True
 
     def _signatures(self, own: int) -> dict[str, str]:
@@ -431,13 +452,14 @@ class Sum:
                 document = told.get(self.offers[own].client.name, {})
                 if document.get("round") == self.call.round:
                     answers[own] = document
-            silent = set(asked) - set(answers)
-            if not silent or self.left_with(set(self.reports) - silent) or self.wait.over:
+            silent, removed = set(asked) - set(answers), self.masked.roster.control.removed
+            awaited = [name for own in silent if (name := self.offers[own].client.name) not in removed]
+            if not awaited or self.left_with(set(self.reports) - silent) or self.wait.over:
                 self.wait.ends()
                 for own in silent:
                     self.masked.silent.note(self.offers[own].client.name, self.call.round, answered=False)
                 return answers
-            self.wait.for_people([self.offers[own].client.name for own in silent])
+            self.wait.for_people(awaited)
 
 
 def run_masked_round(
@@ -447,22 +469,26 @@ def run_masked_round(
 
     only  in a round that is repeated: the names of those who delivered it, all of whom are needed
     """
-    round_sum, removed = _collected(masked, params, call, offers, only), masked.roster.control.removed
+    round_sum = _collected(masked, params, call, offers, only)
     change, refused = _opened(round_sum)
+    removed = masked.roster.control.removed
     taken = set(round_sum.reports)
     if refused is not None:  # whoever was there and was not asked delivers too
         refusals = {name for name, _, _ in round_sum.rejected}
         waiting = {
             own for own, offer in round_sum.offers.items() if own not in round_sum.asked and masked.is_ready(offer)
         }
-        taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals} | round_sum.bound
+        taken |= {own for own in waiting if round_sum.offers[own].client.name not in refusals} | set(round_sum.unjoined)
     else:
-        round_sum.drop(round_sum.bound, "it signed another list of who is missing before the server was stopped")
+        for own, reason in round_sum.unjoined.items():
+            round_sum.drop({own}, reason)
     names = [offer.client.name for offer in offers if offer.client.index in taken]
     node_of = {offer.client.name: masked.roster.node_of.get(offer.client.name) for offer in offers}
-    rejected: list[Rejection] = [(name, node, removed[name]) for name, node in node_of.items() if name in removed]
-    rejected += round_sum.rejected
-    rejected += [(name, node_of[name], why) for name, why in masked.refusals.items() if name in node_of]
+    gone = [name for name in node_of if name in removed and name not in names]
+    rejected: list[Rejection] = [(name, node_of[name], removed[name]) for name in gone]
+    rejected += [one for one in round_sum.rejected if one[0] not in gone]
+    refusing = masked.refusals.keys() & node_of.keys() - {name for name, _, _ in rejected}
+    rejected += [(name, node_of[name], masked.refusals[name]) for name in node_of if name in refusing]
     rejected += missing_reports(node_of, names, rejected)
     if change is None:
         return RoundOutcome(params, names, rejected, refused)
@@ -529,9 +555,9 @@ def _opened(round_sum: Sum) -> tuple[Params | None, str | None]:
     """The weighted sum of the changes, or None and why there is none."""
     missing = round_sum.agree()
     while missing is not None and not round_sum.learn_keys(missing):
-        missing = round_sum.agree()
+        missing = None if round_sum.wait.gives_up else round_sum.agree()
     if missing is None:
-        return None, TOO_FEW
+        return None, NOT_OPENED if round_sum.left_with(round_sum.reports) else TOO_FEW
     seeds = round_sum.learn_seeds(missing)
     if seeds is None:
         return None, NOT_OPENED

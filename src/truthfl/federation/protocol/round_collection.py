@@ -24,6 +24,7 @@ from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.ledger.commands import time_text
 from truthfl.ledger.terms import Offer
 
+MOST_SECONDS_LATE = 20.0  # beyond the time of a round, in which what opens its sum is asked for again and again
 USUAL_WAIT = 3.0  # seconds, or so many times the last rounds: nobody is told of a shorter wait
 
 
@@ -78,6 +79,14 @@ class RoundWait:
     def over(self) -> bool:
         """Whether the time is up, or the operator ended the job."""
         return not self.seconds_left if self._clock is None else self._clock.over
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether nothing is asked again: the operator ended the job, or the time has been up for a while."""
+        control = self.roster.control
+        control.poll()
+        deadline = self._deadline if self._clock is None else self._clock.deadline
+        return control.ended is not None or time.monotonic() > deadline + MOST_SECONDS_LATE
 
     def ask(self, messages: Iterable[Message], seconds: float) -> list[tuple[int, Message]]:
         """Ask connected participants, as `Roster.ask`; the operator is told who takes longer than usual."""
