@@ -423,10 +423,11 @@ def second_offers(module):
         masked_rounds.mask_terms_document = honest
         for _, _, reason in outcome.rejected:
             note(attack=attack, action="train", reply=reason)
-        if np.array_equal(outcome.params, start):
+        with_ada = any(offer.client.name == "Ada" for offer in offers)
+        if np.array_equal(outcome.params, start) or with_ada != ("Ada" in outcome.taken):
             return
         change, weight = total * (outcome.params - start), training.weight_of(training.taking_part.offers[0])
-        if len(offers) == len(training.taking_part.offers):  # the others' reports are nearly nothing beside Ada's
+        if with_ada:  # the others' reports are nearly nothing beside Ada's
             keep_array(f"{attack}-Ada", change)
         else:
             keep_array(f"{attack}-Ada", (np.load(FOLDER / "seen" / "sum.npy") - change) / weight)
