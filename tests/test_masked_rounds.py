@@ -21,7 +21,7 @@ from truthfl.federation.participant import masked_reports
 from truthfl.federation.participant.round_guard import AskedRound
 from truthfl.federation.protocol import enrolment, masked_rounds, round_collection
 from truthfl.federation.protocol.live_status import RoundWaits
-from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_from
+from truthfl.federation.protocol.mask_terms import group_of, mask_terms_from
 from truthfl.federation.protocol.masked_rounds import TOO_FEW
 from truthfl.federation.protocol.masking import (
     MOST_PEERS,
@@ -55,7 +55,10 @@ from truthfl.federation.protocol.messages import (
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
 from truthfl.federation.protocol.rounds import train_rounds
+from truthfl.learning.draws import FIRST, GOLDEN, SECOND, Purpose
+from truthfl.learning.draws import key as draw_key
 from truthfl.ledger import participant_folder
+from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
 from truthfl.ledger.signing import new_key
@@ -672,6 +675,11 @@ def test_which_lists_a_participant_does_not_sign(job):
     assert masks.signed_list(1, [2])["missing"] == [1, 2]
     assert "2 reports would be in the sum" in told(masks.signed_list, 1, [3])
     assert "2 reports would be in the sum" in told(masks.sound_list, 2, [1, 2, 3])
+    masks.known_terms = replace(masks.terms, members=33)  # as if only some of the others were peers
+    assert masks.sound_list(2, [1, 20, 2**31]) == (1, 20, 2**31)
+    assert "numbers of nobody" in told(masks.sound_list, 2, [1, 2**31 + 1])
+    assert "numbers of nobody" in told(masks.sound_list, 2, [-1])
+    assert "names more people than take part" in told(masks.sound_list, 2, list(range(100, 133)))
     assert "who is missing" in told(masks.sound_list, 2, None)
 
 
@@ -696,47 +704,63 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         document = envelope["document"] | fields
         return signed(key, document) | {"acceptances": acceptances or envelope["acceptances"]}
 
+    def group(**fields):
+        return envelope["document"]["group"] | fields
+
+    def accepted(**fields):
+        """Terms in which the first peer's signed acceptance says something else."""
+        paper = signed(job.people[1001].key, acceptances["1"]["document"] | fields)
+        number = str(fields.get("index", 1))
+        rest = {name: one for name, one in peers.items() if name != "1"}
+        return changed(peers=rest | {number: digest(paper)}, acceptances=acceptances | {number: paper})
+
     peers, acceptances = envelope["document"]["peers"], envelope["acceptances"]
     two = {name: peers[name] for name in "12"}
-    other_weights = peers | {"1": peers["1"] | {"weight": 1e-9}}
+    weights = [offer.client.weight for offer in job.training.agreement.offers]
     for wrong, words in (
         (changed(new_key()), "did not sign the terms"),
         (changed(offer="ef" * 32), "for another offer"),
-        (changed(weight=0.5 * masks.offer.client.weight), "the report's weight is"),
-        (changed(weight=1.5), "the report's weight is"),
+        (changed(group=group(total=0.5)), "the sum 0.5, which is not theirs"),
+        (changed(group=group(total=weights[0])), "which is not theirs"),  # the weight of the report would be 1
+        (changed(group=group(total=1.1)), "the sum 1.1, which is not up to 1"),
+        (changed(group=group(total=0.0)), "the sum 0, which is not up to 1"),
+        (changed(group=group(terms="ab" * 32)), "for other terms of the job"),
+        (accepted(terms="ab" * 32), "a peer accepted other terms of the job"),
+        (accepted(weight=1e-9), "which is not theirs"),
+        (accepted(weight=-0.1), "does not say the peer's number, weight and participation"),
+        (accepted(participation=0), "does not say the peer's number, weight and participation"),
         (changed(threshold=2), "reports make a sum"),
         (changed(peers={"1": peers["1"]}), "name 1 peers of 5"),
         (changed(peers=two, threshold=3), "name 2 peers of 5"),
-        (changed(peers=two, threshold=3, members=3), "other people than their digest"),
-        (changed(peers=other_weights), "other people than their digest"),
-        (changed(peers=peers | {"1": peers["2"]}, acceptances=acceptances | {"1": acceptances["2"]}), "named twice"),
+        (changed(peers=two, threshold=3, group=group(members=3, total=sum(weights[:3]))), "other people than their"),
+        (accepted(agreement_key=acceptances["2"]["document"]["agreement_key"]), "named twice"),
         (changed(acceptances={"1": acceptances["1"]}), "acceptance is missing"),
-        (changed(group="ab" * 32), "other people than their digest"),
+        (changed(group=group(people="ab" * 32)), "other people than their digest"),
+        (changed(group="ab" * 32), "do not have their parts"),
+        (accepted(index=-1), "otherwise than from 0 on"),  # whose share would be the seed itself
+        (accepted(index=2**255 - 20), "otherwise than from 0 on"),  # the same modulo the prime
+        (accepted(participation=0.5), "a peer is asked in 0.5 of the rounds"),
+        (
+            changed(peers=peers | {"9": peers["1"]}, acceptances=acceptances | {"9": acceptances["1"]}),
+            "which is too few",
+        ),
         ({}, "do not have their parts"),
         ([], "do not have their parts"),
         (None, "do not have their parts"),
     ):
         assert words in told(masks.keep_terms, wrong)
-    first = masks.terms.peers[1]
-    for member, words in (
-        (replace(first, index=-1), "otherwise than from 0 on"),  # whose share would be the seed itself
-        (replace(first, index=2**255 - 20), "otherwise than from 0 on"),  # the same modulo the prime
-        (replace(first, participation=0.5), "a peer is asked in 0.5 of the rounds"),
-    ):
-        rest = {name: one for name, one in peers.items() if name != "1"}
-        named = rest | {str(member.index): peers["1"] | {"participation": member.participation}}
-        members = [masks.terms.own, member, *(masks.terms.peers[i] for i in (2, 3, 4))]
-        group, papers = group_digest("job-1", members), acceptances | {str(member.index): acceptances["1"]}
-        assert words in told(masks.keep_terms, changed(peers=named, group=group, acceptances=papers))
-    own = replace(masks.offer, client=replace(masks.offer.client, index=-1), original=None)
-    group = group_digest("job-1", [replace(masks.terms.own, index=-1), *masks.terms.peers.values()])
-    assert "otherwise than from 0 on" in told(mask_terms_from, changed(offer=own.hash, group=group), own, keys)
-    sound = changed(
-        peers=two,
-        threshold=3,
-        group=group_digest("job-1", [masks.terms.own, *(masks.terms.peers[i] for i in (1, 2))]),
-        members=3,
+    swapped = {"1": peers["2"], "2": peers["1"]}
+    papers = {"1": acceptances["2"], "2": acceptances["1"]}
+    assert "another number than" in told(
+        masks.keep_terms, changed(peers=peers | swapped, acceptances=acceptances | papers)
     )
+    own = replace(masks.offer, client=replace(masks.offer.client, index=-1), original=None)
+    assert "otherwise than from 0 on" in told(mask_terms_from, changed(offer=own.hash), own, keys)
+    total = sum(weights[:3])
+    three = (masks.terms.own, masks.terms.peers[1], masks.terms.peers[2])
+    members = [replace(member, weight=weights[member.index] / total) for member in three]
+    fewer = dict(vars(group_of(masks.offer, total, members)))
+    sound = changed(peers=two, threshold=3, group=fewer)
     assert "other terms of the masks were signed" in told(masks.keep_terms, sound)
 
 
@@ -750,7 +774,7 @@ def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
         for message in messages:
             if message.metadata.message_type.endswith(MASK_TERMS) and message.metadata.dst_node_id == 1002:
                 document = {key: value for key, value in document_in(message).items() if key != CODE}
-                document["terms"]["document"]["weight"] *= 2
+                document["terms"]["document"]["group"]["total"] *= 0.5
                 key = job.people[1002].code_key(document["offer"])
                 message = query_message(MASK_TERMS, 1002, with_document_code(key, OPERATOR, document))
                 sent.append(message)
@@ -797,14 +821,46 @@ def test_rounds_are_answered_under_one_offer_with_the_same_batches(job):
         with who.answering(offer.hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
             return answer.record.round
 
-    def changed(**terms):
-        return replace(first, job=replace(first.job, **terms))
+    seed, batch = first.job.seed, first.client.batch_size
+
+    def changed(index=0, **terms):
+        return replace(first, job=replace(first.job, **terms), client=replace(first.client, index=index))
 
     for bare in ({}, {"masked": False}):
-        assert "single reports" in told(asked_under, changed(version=2, **bare), person)
-        assert "rounds of job job-1 with the same seed" in told(asked_under, changed(name="job-2", **bare), deployed)
-    assert asked_under(changed(name="job-2", seed=8), deployed) == 0
+        for who in (person, deployed):
+            assert "rounds of job job-1 were answered under another" in told(
+                asked_under, changed(version=2, **bare), who
+            )
+        for same in (
+            {},
+            {"seed": seed_of(seed, 0, 5), "index": 5},
+            {"seed": seed_of(seed, 0, 1, shift=batch - 1), "index": 1},
+        ):
+            sentence = told(asked_under, changed(name="job-2", **same, **bare), deployed)
+            assert "rounds of job job-1 with the same batches were answered" in sentence
+    assert "1,000,000,000 batches" in told(asked_under, changed(name="job-2", rounds=10**9), deployed)
+    assert asked_under(changed(name="job-2", seed=seed_of(seed, 0, 1, shift=batch), index=1), deployed) == 0
     assert asked_under(changed(name="job-3"), person) == 0, "simulations repeat a job exactly"
+    private = {"model": first.job.model | {"clip": 1.0}}
+    assert asked_under(changed(name="job-4", **private), deployed) == 0, "its batches do not follow from the seed"
+
+
+def seed_of(seed, one, other, shift=0):
+    """The seed under which `other` draws in its first step what `one` does under this seed, so many numbers later."""
+
+    def inverse(value):
+        for by, factor in ((31, SECOND), (27, FIRST), (30, 1)):
+            found = value
+            for _ in range(64 // by):
+                found = value ^ (found >> by)
+            value = found * pow(int(factor), -1, 2**64) % 2**64
+        return value
+
+    golden = int(GOLDEN)
+    value = (int(draw_key(seed, Purpose.BATCH, one, 0, 0)) + golden * shift) % 2**64
+    for counter in (0, 0, other):
+        value = inverse(value) ^ ((counter + golden) % 2**64)
+    return (inverse(value) - golden * int(Purpose.BATCH)) % 2**64
 
 
 def test_reports_without_masks_after_an_offer_with_masks_are_accepted_by_people_alone(job):

@@ -11,6 +11,8 @@ from participants import an_offer
 from truthfl.errors import InputError
 from truthfl.federation.participant.participant import Participant
 from truthfl.federation.participant.private_keys import kept_secret, key_of_audition, key_of_round
+from truthfl.federation.participant.round_guard import AskedRound
+from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.learning.privacy_accounting import NoisySteps, epsilon
 from truthfl.ledger import participant_folder
 from truthfl.ledger.signing import new_key
@@ -122,3 +124,38 @@ def test_her_report_depends_on_her_secret_and_not_on_the_jobs_seed_alone(tmp_pat
     assert len({report.tobytes() for report in reports.values()}) == 3
     with pytest.raises(InputError, match="answered for another model"):
         again.report(offer.hash, common + 1, 0)
+
+
+def test_of_one_job_there_are_noisy_rounds_under_one_offer_and_one_model_trained_alone(tmp_path):
+    """Each offer has noise of its own, so that the mean over many would show what the promise hides."""
+    key, operator = new_key(), new_key()
+    terms = {
+        "model": NOISY,
+        "recipe": {"steps": 5, "batch_size": 8, "step_size": 0.5, "penalty": 0.001, "shifts": 0},
+        "rounds": 3,
+    }
+    offers = {version: an_offer(key, operator, version=version, **terms) for version in (1, 2, 3)}
+    offers["new job"] = an_offer(key, operator, client="Ada", job="digits-2", **terms)
+    start, commitments = np.zeros(7850, np.float32), {}
+
+    def answered(name):
+        her = _participant(tmp_path, offers[name], key, b"s" * 32)
+        with her.answering(offers[name].hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+            answer.sent("ab" * 32)
+
+    def committed(name):
+        commitments[name] = _participant(tmp_path, offers[name], key, b"s" * 32).commit_audition(offers[name].hash)
+
+    committed(2)  # the first offer was declined by others
+    assert "a second model that is trained on your labels alone" in told(committed, 1)
+    assert "under another offer of job digits-1" in participant_folder.last_news(tmp_path).sentence
+    assert "each job gets one" in told(committed, 3)
+    first = commitments[2]
+    committed(2)
+    assert commitments[2] == first
+    answered(2)
+    answered(2)
+    assert "rounds of job digits-1 were answered under another offer" in told(answered, 1)
+    assert "rounds of job digits-1 were answered under another offer" in told(answered, 3)
+    committed("new job")
+    answered("new job")

@@ -14,7 +14,7 @@ from truthfl.federation.participant.round_guard import answering, asked_round
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.ledger import model_slots, participant_folder, round_record
 from truthfl.ledger.documents import final_word
-from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_file, rounds_of
+from truthfl.ledger.round_record import RoundRecord, last_round, open_rounds, rounds_file, rounds_of
 from truthfl.ledger.signing import new_key
 
 KEY, OPERATOR = new_key(), new_key()
@@ -275,6 +275,28 @@ def test_of_very_many_rounds_the_last_are_read(tmp_path):
         assert asdict(rounds.last)["round"] == 1999
     assert len(rounds_of(tmp_path, "ab")) == 2000
     assert "no hash" in told(rounds_of, tmp_path, "../x")
+
+
+@pytest.mark.parametrize("forgotten", ["restarted", "evicted"])
+def test_the_longest_record_is_read_back(tmp_path, monkeypatch, forgotten):
+    """Else a node that was started again would sign another list in the round that it opened."""
+    strangers = tuple(range(10**6, 10**6 + 16_000))
+    with open_rounds(tmp_path, "ab") as rounds:
+        rounds.append(RoundRecord(0, "aa" * 32, "bb" * 32))
+        rounds.append(RoundRecord(1, "aa" * 32, "bb" * 32, missing=strangers, opened=True))
+    if forgotten == "restarted":
+        round_record._forget_aside()
+    else:
+        monkeypatch.setattr(round_record, "MOST_ASIDE", 1)
+        for other in ("a1", "a2"):
+            with open_rounds(tmp_path, other):
+                pass
+    with open_rounds(tmp_path, "ab") as rounds:
+        assert rounds.last.missing == strangers
+        assert rounds.last.opened
+    assert last_round(tmp_path, "ab").missing == strangers
+    rounds_file(tmp_path, "ab").write_bytes(b"junk\n")
+    assert "no record of a round" in told(last_round, tmp_path, "ab")
 
 
 def test_of_a_strategy_of_the_operators_own_no_largest_change_is_known(tmp_path):

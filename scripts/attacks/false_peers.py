@@ -16,7 +16,7 @@ from attacks.finished_job import FinishedJob
 from attacks.outcomes import Outcome, not_defended, outcome
 from truthfl.federation.participant.masked_reports import MaskingClient
 from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document
+from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document, member_of
 from truthfl.federation.protocol.masking import (
     from_fixed_point,
     mask_sum,
@@ -62,12 +62,13 @@ def _error_of_recovered(job: FinishedJob, folder: Path, known: tuple[int, ...]) 
     """
     operator = read_key(job.operator_key)
     offers, keys, papers = _people(job, operator)
-    members = {index: _member(offer, papers[index]) for index, offer in offers.items()}
-    group = group_digest(offers[VICTIM].job.name, list(members.values()))
+    members = {index: member_of(paper["document"], 1.0) for index, paper in papers.items()}
+    whole = group_of(offers[VICTIM], 1.0, list(members.values()))
+    group = whole.digest
     nodes = {index: MaskingClient(offer, keys[index], folder / str(index)) for index, offer in offers.items()}
     for index, node in nodes.items():
         peers = [peer for peer in offers if peer != index]
-        node.keep_terms(mask_terms_document(operator, offers[index], group, members, peers, papers))
+        node.keep_terms(mask_terms_document(operator, offers[index], whole, peers, papers))
     victim, asked = nodes[VICTIM], AskedRound(0, 0, 0, "ab" * 32)
     change = np.random.default_rng(0).normal(size=SIZE).astype(np.float32)
     bound = offers[VICTIM].job.bound_of_round(0)
@@ -110,11 +111,6 @@ def _people(
         made[index], keys[index] = new, AgreementKey.generate()
         papers[index] = answer(new, identity, accepted=True, agreement=keys[index])
     return made, keys, papers
-
-
-def _member(offer: Offer, acceptance: Mapping[str, Any]) -> Member:
-    document = acceptance["document"]
-    return Member(offer.client.index, offer.client.weight, document["agreement_key"], document["list_key"], 1.0)
 
 
 def _keep_round(node: MaskingClient, asked: AskedRound) -> None:

@@ -30,6 +30,10 @@ ROUND_OF = {  # from 0, as in `dishonest.masks`
     "masks-partition-with-emil": 6,
     "masks-second-offer": 0,
     "masks-same-seed": 0,
+    "masks-seed-beyond": 0,
+    "masks-exchanged": 0,
+    "masks-other-bounds": 0,
+    "masks-all-weight": 0,
 }
 UNCHANGED = 7
 ATTACKS = {
@@ -42,6 +46,10 @@ ATTACKS = {
     "masks-seed-itself": "the operator gives Emil the number at which the share of a mask is its seed",
     "masks-second-offer": "the operator makes new offers of the job to all but Ada and asks for the first round",
     "masks-same-seed": "the same with a new job that has the old one's seed",
+    "masks-seed-beyond": "the same with a seed that is larger by 2^64",
+    "masks-exchanged": "the same with a seed under which people with other numbers draw the first job's batches",
+    "masks-other-bounds": "the operator gives all but Ada an offer with bounds of 100 million times the length",
+    "masks-all-weight": "the operator tells Ada that she has all the weight",
     "masks-difference": "the operator says that a sum is too long and takes the next from the same model without Ada",
 }
 SIZE = 650
@@ -129,7 +137,7 @@ def _true(made: Federation, name: str, round_: int) -> Array:
 
 
 JUDGES = {
-    "masks-two-weights": recovered_nothing("other terms of the masks were signed"),
+    "masks-two-weights": recovered_nothing("which is not theirs"),
     "masks-left-out": recovered_nothing("another list of who is missing"),
     "masks-two-lists": recovered_nothing("is not signed by all"),
     "masks-counters": recovered_nothing("that changed the model; after those before"),
@@ -137,7 +145,11 @@ JUDGES = {
     "masks-partition-with-emil": with_emil,
     "masks-seed-itself": seed_itself,
     "masks-second-offer": recovered_nothing("were answered under another offer"),
-    "masks-same-seed": recovered_nothing("were answered under another offer"),
+    "masks-same-seed": recovered_nothing("with the same batches were answered under another offer"),
+    "masks-seed-beyond": recovered_nothing("its seed is no whole number"),
+    "masks-exchanged": recovered_nothing("with the same batches were answered under another offer"),
+    "masks-other-bounds": recovered_nothing("accepted other terms of the job"),
+    "masks-all-weight": recovered_nothing("which is not theirs"),
     "masks-difference": difference,
 }
 STAGE = Stage("operators: masks", ATTACKS, run)

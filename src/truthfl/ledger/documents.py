@@ -40,12 +40,27 @@ def offer_fault(offer: Offer) -> str | None:
 
 
 def answer(offer: Offer, key: PrivateKey, *, accepted: bool, agreement: AgreementKey | None = None) -> dict[str, Any]:
-    """A participant's signed answer to an offer; an acceptance has the public parts of their agreement key."""
+    """A participant's signed answer to an offer.
+
+    An acceptance has the public parts of their agreement key, and what peers must know of the offer.
+    """
     kind = "acceptance" if accepted else "refusal"
     document = {"kind": kind, "job": offer.job.name, "client": offer.client.name, "offer": offer.hash}
     if accepted and agreement is not None:
         document |= {"agreement_key": agreement_line(agreement), "list_key": list_line(agreement)}
+        document |= terms_for_peers(offer)
     return signed(key, document | {"public_key": public_line(key)})
+
+
+def terms_for_peers(offer: Offer) -> dict[str, Any]:
+    """What an acceptance says of the offer to those who share masks: the job's terms, and the place in the sums."""
+    client = offer.client
+    return {
+        "terms": offer.job_digest,
+        "index": client.index,
+        "weight": client.weight,
+        "participation": client.participation,
+    }
 
 
 def final_word(offer: Offer, model: str, key: PrivateKey) -> dict[str, Any]:
@@ -89,6 +104,8 @@ def answer_fault(signed_answer: Document, offer: Offer) -> str | None:
     if document.get("kind") not in ("acceptance", "refusal"):
         return coded("fault.answer_kind", "it neither accepts nor refuses")
     has_key = document["kind"] == "acceptance"
+    if has_key:
+        expected |= terms_for_peers(offer)
     if set(document) != {"kind", *expected, *(["agreement_key", "list_key"] if has_key else [])}:
         return coded("fault.answer_parts", "it does not have the parts of an answer")
     for name, value in expected.items():

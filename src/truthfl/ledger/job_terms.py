@@ -131,6 +131,8 @@ def job_terms_from(document: object) -> JobTerms:
         raise InputError("this is no offer: its currency is no word of at most 100 printable characters.")
     if type(terms.minor_units) is not int or terms.minor_units < 1:
         raise InputError("this is no offer: minor_units is no whole number from 1 on.")
+    if type(terms.seed) is not int or not 0 <= terms.seed < 2**64:
+        raise InputError("this is no offer: its seed is no whole number from 0 to 2^64 - 1.")
     if type(terms.lies_tried) is not int or terms.lies_tried < 0:
         raise InputError("this is no offer: lies_tried is no whole number from 0 on.")
     sums = terms.aggregation, terms.masked

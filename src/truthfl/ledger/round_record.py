@@ -19,7 +19,7 @@ from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder, unlock_ha
 from truthfl.ledger.model_slots import ModelSlots
 
 ROUNDS = "rounds"
-RECENT_BYTES = 100_000  # of the last lines; a line has less than 400
+RECENT_BYTES = 10_000  # read first for the last line, which has less than 400 unless many are missing
 MOST_ASIDE = 100  # files left open
 
 _encoder = json.JSONEncoder(separators=(",", ":"))
@@ -111,18 +111,11 @@ class RoundFile:
 
     def _read_last(self, size: int) -> None:
         self.models.close()
-        recent = self._recent(size)
-        whole = recent.rfind(b"\n") + 1  # the last write may have been cut off by a crash
-        if whole < len(recent):
-            os.ftruncate(self.handle, size - len(recent) + whole)
-        self._last = _record(recent[:whole].rsplit(b"\n", 2)[-2], self.path) if whole else None
+        line, whole = _last_line(self.handle, size)
+        if whole < size:
+            os.ftruncate(self.handle, whole)
+        self._last = None if line is None else _record(line, self.path)
         self._read = _state(os.fstat(self.handle))
-
-    def _recent(self, size: int) -> bytes:
-        """The end of the file, from the beginning of a line on."""
-        start = max(0, size - RECENT_BYTES)
-        recent = os.pread(self.handle, size - start, start)
-        return recent[recent.find(b"\n") + 1 :] if start else recent
 
 
 @contextmanager
@@ -204,13 +197,12 @@ def last_round(home: Path, offer_hash: str) -> RoundRecord | None:
     path = rounds_file(home, offer_hash)
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - RECENT_BYTES))
-            lines = file.read().split(b"\n")[:-1]
+            line, _ = _last_line(file.fileno(), os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ServiceError(f"{path} cannot be read: {error.strerror}.") from None
-    return _record(lines[-1], path) if lines else None
+    return None if line is None else _record(line, path)
 
 
 def rounds_file(home: Path, offer_hash: str) -> Path:
@@ -222,6 +214,24 @@ def _path(home: Path, offer_hash: str) -> str:
     if not (offer_hash.isascii() and offer_hash.isalnum()):
         raise InputError("this is no hash of an offer.")
     return f"{home}/{ROUNDS}/{offer_hash}.jsonl"  # made in every round, where a Path takes longer than the reading
+
+
+def _last_line(handle: int, size: int) -> tuple[bytes | None, int]:
+    """The last whole line, and where it ends; None and 0 if there is none.
+
+    The last write may have been cut off by a crash, before anything was sent.
+    """
+    length = RECENT_BYTES
+    while True:
+        start = max(0, size - length)
+        recent = os.pread(handle, size - start, start)
+        end = recent.rfind(b"\n")
+        before = recent.rfind(b"\n", 0, max(end, 0))
+        if end >= 0 and (before >= 0 or not start):
+            return recent[before + 1 : end], start + end + 1
+        if not start:
+            return None, 0
+        length *= 2
 
 
 def _state(file: os.stat_result) -> tuple[int, ...]:

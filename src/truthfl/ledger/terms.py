@@ -91,6 +91,11 @@ class Offer:
         """The hash of the document; the signature is no part of it."""
         return digest(self.document())
 
+    @cached_property
+    def job_digest(self) -> str:
+        """The digest of the terms that are the same for all clients of the job."""
+        return digest(self.document()["job"])
+
     @property
     def key(self) -> str:
         """The key of its entry in the ledger."""

@@ -11,6 +11,7 @@ from dishonest.notes import FOLDER, keep_array, note, words_of
 PROTOCOL = "truthfl.federation.protocol"
 TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL, UNCHANGED, WITHOUT_ADA = range(1, 9)  # rounds from 0
 FAR, SECONDS, EMIL = 100.0, 20.0, "Emil"
+EXCHANGED = {1: 2, 2: 1, 3: 4, 4: 3}  # the numbers of all but Ada
 
 
 class Round:
@@ -126,7 +127,7 @@ class Round:
     def pair_of_emil(self, peer):
         from truthfl.federation.protocol.masking import pair_key
 
-        return pair_key(self.emils_key(), self.masked.members[peer].agreement_key, self.masked.group)
+        return pair_key(self.emils_key(), self.masked.members[peer].agreement_key, self.masked.group.digest)
 
     def shares_of_emil(self):
         if not self.with_emil:
@@ -177,13 +178,13 @@ class Round:
 def two_weights(one, params):
     """Terms with twice the weight, and the same round again: the difference would be the report."""
     attack, masked = "masks-two-weights", one.masked
-    from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_document
+    from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document
 
-    members = {i: replace(member, weight=2 * member.weight) for i, member in masked.members.items()}
-    group = group_digest(masked.taking_part[0].job.name, list(members.values()))
+    members = [replace(member, weight=2 * member.weight) for member in masked.members.values()]
+    group = group_of(masked.taking_part[0], masked.total / 2, members)
     papers = {offer.client.index: masked.acceptances[offer.client.name] for offer in masked.taking_part}
     terms = {
-        own: {"terms": mask_terms_document(masked.operator_key, offer, group, members, masked.peers[own], papers)}
+        own: {"terms": mask_terms_document(masked.operator_key, offer, group, masked.peers[own], papers)}
         for own, offer in one.sum.offers.items()
     }
     one.ask(attack, one.module.MASK_TERMS, terms)
@@ -251,6 +252,22 @@ def with_emil(one, _):
     keep_array(f"{attack}-both", one.change(one.without_known_masks(mine), "Ada"))
 
 
+def seed_for_exchanged_numbers(seed):
+    """The seed under which 1 draws what 2 drew under the first, and 2 what 1 did, and so on: the hash is invertible."""
+    from truthfl.learning.draws import FIRST, GOLDEN, SECOND, Purpose, key
+
+    def shifted_back(value, by):
+        found = value
+        for _ in range(64 // by + 1):
+            found = value ^ (found >> by)
+        return found
+
+    value = int(key(seed, Purpose.BATCH)) ^ 1
+    for by, factor in ((31, SECOND), (27, FIRST)):
+        value = shifted_back(value, by) * pow(int(factor), -1, 2**64) % 2**64
+    return (shifted_back(value, 30) - int(GOLDEN) * int(Purpose.BATCH)) % 2**64
+
+
 AFTER = {TWO_WEIGHTS: two_weights, LEFT_OUT: left_out}
 INSTEAD = {TWO_LISTS: two_lists, PARTITION: partition, WITH_EMIL: with_emil}
 
@@ -308,16 +325,16 @@ def attacked_rounds(module):
     def false_terms_first(self, offers):
         """Emil has the number -1: the share that he is given is then the seed itself."""
         if not self.informed and not hasattr(self, "second"):
-            from truthfl.federation.protocol.mask_terms import group_digest, mask_terms_document
+            from truthfl.federation.protocol.mask_terms import group_of, mask_terms_document
 
             number = {o.client.index: -1 if o.client.name == EMIL else o.client.index for o in self.taking_part}
             members = {number[i]: replace(member, index=number[i]) for i, member in self.members.items()}
             papers = {number[o.client.index]: self.acceptances[o.client.name] for o in self.taking_part}
-            group = group_digest(self.taking_part[0].job.name, list(members.values()))
+            group = group_of(self.taking_part[0], self.total, list(members.values()))
             honest = [offer for offer in self.taking_part if offer.client.name != EMIL]
             for offer in honest:
                 peers = [index for index in members if index != offer.client.index]
-                terms = mask_terms_document(self.operator_key, offer, group, members, peers, papers)
+                terms = mask_terms_document(self.operator_key, offer, group, peers, papers)
                 code = module.with_document_code(
                     self.code_keys[offer.client.name], module.OPERATOR, {"offer": offer.hash, "terms": terms}
                 )
@@ -331,23 +348,42 @@ def attacked_rounds(module):
 
 
 def second_offers(module):
-    """After the rounds all but Ada get new offers, of the same job and of another one with its seed."""
+    """After the rounds there are new offers: of the same job, and of others with its batches or with unequal terms."""
     train = module.train_rounds
 
     def train_rounds(roster, training, test, progress):
         params = train(roster, training, test, progress)
-        terms = training.agreement.terms
-        for attack, more in {
-            "masks-second-offer": {"version": 2},
-            "masks-same-seed": {"name": f"{terms.name}-again"},
-        }.items():
-            second_job(attack, roster, training, replace(terms, **more))
+        terms, old = training.agreement.terms, training.taking_part.offers
+        others = [offer for offer in old if offer.client.name != "Ada"]
+        exchanged = [replace(one, client=replace(one.client, index=EXCHANGED[one.client.index])) for one in others]
+        for attack, offers, more in (
+            ("masks-second-offer", others, {"version": 2}),
+            ("masks-same-seed", others, {"name": "same-seed"}),
+            ("masks-seed-beyond", others, {"name": "seed-beyond", "seed": terms.seed + 2**64}),
+            ("masks-exchanged", exchanged, {"name": "exchanged", "seed": seed_for_exchanged_numbers(terms.seed)}),
+        ):
+            second_job(attack, roster, training, [replace(one, job=replace(terms, **more)) for one in offers])
+        fresh = replace(terms, name="other-bounds", seed=terms.seed + 1, round_seconds=SECONDS)
+        wide = replace(fresh, report_bounds=tuple((at, bound * 1e8) for at, bound in fresh.report_bounds))
+        offers = [replace(one, job=fresh if one.client.name == "Ada" else wide) for one in old]
+        second_job("masks-other-bounds", roster, training, offers, lambda offer: {"terms": offer.job_digest})
+        fresh = replace(fresh, name="all-weight", seed=terms.seed + 2)
+        offers = [replace(one, job=fresh) for one in old]
+
+        def all_weight_to_ada(offer):
+            return {"total": offer.client.weight} if offer.client.name == "Ada" else {}
+
+        second_job("masks-all-weight", roster, training, offers, all_weight_to_ada)
         return params
 
-    def second_job(attack, roster, training, terms):
+    def second_job(attack, roster, training, unsigned, told=lambda _: {}):
+        """Make these offers and run their first round.
+
+        told  by offer: what else the terms of the masks tell this participant of the group
+        """
         import numpy as np
 
-        from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_round
+        from truthfl.federation.protocol import masked_rounds
         from truthfl.federation.protocol.message_codes import code_key
         from truthfl.federation.protocol.messages import OFFER, document_in, query_message
         from truthfl.federation.protocol.round_entries import RoundCall
@@ -356,11 +392,9 @@ def second_offers(module):
 
         own_key = read_agreement_key(FOLDER / "served" / "agreement-keys" / roster.job_name)
         offers, keys, papers = [], {}, {}
-        for old in training.taking_part.offers:
-            name = old.client.name
-            if name == "Ada":
-                continue
-            offer = signed_offer(replace(old, job=terms, original=None, signature=""), training.operator_key)
+        for one in unsigned:
+            name = one.client.name
+            offer = signed_offer(replace(one, original=None, signature=""), training.operator_key)
             message = query_message(OFFER, roster.node_of[name], offer.envelope())
             for _, reply in roster.ask([message], timeout=SECONDS):
                 answer = None if reply.has_error() else document_in(reply).get("answer")
@@ -375,16 +409,28 @@ def second_offers(module):
                     keys[name] = code_key(own_key, answer["document"]["agreement_key"], offer.hash)
         if len(offers) < 3:
             return
-        weights = {offer.client.name: training.weight_of(offer) for offer in training.taking_part.offers}
-        masked = MaskedRounds(roster, offers, weights, keys, papers, training.operator_key)
+        total = sum(offer.client.weight for offer in offers)
+        masked = masked_rounds.MaskedRounds(roster, offers, total, keys, papers, training.operator_key)
         masked.second = True
-        start = training.model.init(terms.seed)
-        outcome = run_masked_round(masked, start, RoundCall(0), offers)
+        start = training.model.init(offers[0].job.seed)
+        honest = masked_rounds.mask_terms_document
+
+        def terms_document(key, offer, group, *rest):
+            return honest(key, offer, replace(group, **told(offer)), *rest)
+
+        masked_rounds.mask_terms_document = terms_document
+        outcome = masked_rounds.run_masked_round(masked, start, RoundCall(0), offers)
+        masked_rounds.mask_terms_document = honest
         for _, _, reason in outcome.rejected:
             note(attack=attack, action="train", reply=reason)
-        if not np.array_equal(outcome.params, start):
-            first = np.load(FOLDER / "seen" / "sum.npy")
-            keep_array(f"{attack}-Ada", (first - (outcome.params - start)) / weights["Ada"])
+        with_ada = any(offer.client.name == "Ada" for offer in offers)
+        if np.array_equal(outcome.params, start) or with_ada != ("Ada" in outcome.taken):
+            return
+        change, weight = total * (outcome.params - start), training.weight_of(training.taking_part.offers[0])
+        if with_ada:  # the others' reports are nearly nothing beside Ada's
+            keep_array(f"{attack}-Ada", change)
+        else:
+            keep_array(f"{attack}-Ada", (np.load(FOLDER / "seen" / "sum.npy") - change) / weight)
 
     module.train_rounds = train_rounds
 

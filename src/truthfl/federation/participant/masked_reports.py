@@ -15,7 +15,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol.mask_terms import MaskTerms, mask_terms_from
+from truthfl.federation.protocol.mask_terms import MOST_INDEX, MaskTerms, mask_terms_from
 from truthfl.federation.protocol.masking import (
     Masked,
     in_fixed_point,
@@ -216,6 +216,8 @@ class MaskingClient:
     def _require_sound(self, round_: int, missing: Collection[int]) -> None:
         """Raise InputError if a list names strangers or this participant, or leaves too few."""
         peers = self.terms.peers_in(round_)
+        if len(missing) >= self.terms.members or not all(0 <= index <= MOST_INDEX for index in missing):
+            raise InputError("the list of who is missing names more people than take part, or numbers of nobody.")
         if self.terms.own.index in missing:
             raise InputError("the list of who is missing names this participant, who is not.")
         if self.terms.knows_everybody and not set(missing) <= set(peers):

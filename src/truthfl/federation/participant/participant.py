@@ -21,7 +21,7 @@ from truthfl.federation.participant.masked_reports import MaskingClient
 from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.recent_entries import RecentEntries
-from truthfl.federation.participant.round_guard import Answering, AskedRound, answering
+from truthfl.federation.participant.round_guard import AUDITION, Answering, AskedRound, answering, one_at_a_time
 from truthfl.federation.participant.signatory import Signatory
 from truthfl.federation.protocol.job_task import model_of, task_of
 from truthfl.federation.protocol.masking import mask_stream
@@ -38,7 +38,7 @@ from truthfl.learning.private_model import PrivateModel
 from truthfl.learning.recipe import recipe_of
 from truthfl.learning.task_choice import BUILT_IN, PICTURES, TaskChoice
 from truthfl.ledger import participant_folder
-from truthfl.ledger.audition_record import note_arrival, note_commitment, note_opening
+from truthfl.ledger.audition_record import note_arrival, note_commitment, note_opening, read_record
 from truthfl.ledger.commitment import audition_commitment
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.terms import Offer, offer_from
@@ -194,7 +194,26 @@ class Participant(Signatory):
         return None if self.count_labels is None else min(self.count_labels(offer), offer.client.samples)
 
     def commit_audition(self, offer_hash: str) -> str:
-        """Train alone, keep the model, and return her commitment to it; the same one when asked again."""
+        """Train alone, keep the model, and return her commitment to it; the same one when asked again.
+
+        Of each job there is one: several with noise, under several offers, would tell more than was promised.
+        """
+        with one_at_a_time(self.folder, AUDITION):
+            self._require_only_audition(self.accepted_offer(offer_hash))
+            return self._commitment(offer_hash)
+
+    def _require_only_audition(self, offer: Offer) -> None:
+        for other in participant_folder.offers(self.folder, {offer.hash}):
+            if other.job.name == offer.job.name and read_record(self.folder, other.hash) is not None:
+                words = (
+                    "The operator asked for a second model that is trained on your labels alone, under another offer "
+                    "of job {job}; your computer refused, since each job gets one."
+                )
+                fault = coded("news.second_audition", words, job=offer.job.name)
+                participant_folder.put_news(self.folder, fault, over=False)
+                raise InputError(fault)
+
+    def _commitment(self, offer_hash: str) -> str:
         kept = read_audition(self.folder, offer_hash)
         if kept is None:
             offer, model = self._accepted_offer_and_model(offer_hash)
@@ -232,8 +251,9 @@ class Participant(Signatory):
         offer, model = self._accepted_offer_and_model(offer_hash)
         if offer_hash not in self.starts:
             self.starts[offer_hash] = model.init(offer.job.seed)
-        start, simulated = self.starts[offer_hash], self.noise_secret is None
-        return answering(self.folder, offer, asked, common, lambda: start, seeds_return=simulated)
+        start = self.starts[offer_hash]
+        seeds_return = self.noise_secret is None or isinstance(model, PrivateModel)
+        return answering(self.folder, offer, asked, common, lambda: start, seeds_return=seeds_return)
 
     def job_terms(self, offer_hash: str) -> JobTerms:
         """The job's terms in an accepted offer."""

@@ -27,7 +27,7 @@ from flwr.app import Message
 from truthfl.errors import InputError
 from truthfl.federation.protocol.ask_nodes import OpenQuestions
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
-from truthfl.federation.protocol.mask_terms import Member, group_digest, mask_terms_document, member_of
+from truthfl.federation.protocol.mask_terms import Group, Member, group_of, mask_terms_document, member_of
 from truthfl.federation.protocol.masking import (
     CHECK_BYTES,
     PRIME,
@@ -88,7 +88,7 @@ class MaskedRounds:
     """The masked rounds of one start of the server.
 
     taking_part   the offers of all who take part
-    weights       by participant: the weight of their report in a round in which they are asked
+    total         the sum of the offers' weights of all who take part
     code_keys     by participant: the key of the codes of their messages
     acceptances   by participant: their signed acceptance
     operator_key  signs the terms of the masks
@@ -101,7 +101,7 @@ class MaskedRounds:
 
     roster: Roster
     taking_part: Sequence[Offer]
-    weights: Mapping[str, float]
+    total: float
     code_keys: Mapping[str, bytes]
     acceptances: Mapping[str, Mapping[str, Any]]
     operator_key: PrivateKey
@@ -122,14 +122,19 @@ class MaskedRounds:
     @cached_property
     def members(self) -> dict[int, Member]:
         return {
-            offer.client.index: member_of(offer, self.weights[offer.client.name], self.acceptances[offer.client.name])
+            offer.client.index: member_of(self.acceptances[offer.client.name]["document"], self.total)
             for offer in self.taking_part
         }
 
     @cached_property
-    def group(self) -> str:
-        """The digest of all members."""
-        return group_digest(self.taking_part[0].job.name, list(self.members.values()))
+    def weights(self) -> dict[str, float]:
+        """By participant: the weight of their report in a round in which they are asked."""
+        return {offer.client.name: self.members[offer.client.index].weight for offer in self.taking_part}
+
+    @cached_property
+    def group(self) -> Group:
+        """What all of them are told."""
+        return group_of(self.taking_part[0], self.total, list(self.members.values()))
 
     @property
     def seconds(self) -> float:
@@ -155,7 +160,7 @@ class MaskedRounds:
             offer.client.name: {
                 "offer": offer.hash,
                 "terms": mask_terms_document(
-                    self.operator_key, offer, self.group, self.members, self.peers[offer.client.index], by_index
+                    self.operator_key, offer, self.group, self.peers[offer.client.index], by_index
                 ),
             }
             for offer in new
@@ -505,7 +510,7 @@ def _collected(
     by_index = {offer.client.index: offer for offer in offers}
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
-    context = round_context(masked.group, call.round, call.changed, model_digest(params))
+    context = round_context(masked.group.digest, call.round, call.changed, model_digest(params))
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
     round_sum.repeated = only is not None or call.round in masked.repeats
     arrays = model_record(params)

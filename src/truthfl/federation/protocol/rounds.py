@@ -79,10 +79,8 @@ class TrainingRun:
         if not self.agreement.terms.masked:
             return None
         assert self.operator_key is not None
-        weights = {offer.client.name: self.weight_of(offer) for offer in offers}
-        return MaskedRounds(
-            roster, offers, weights, self.code_keys, self.acceptances, self.operator_key, repeats=repeats
-        )
+        total = joint_total(self.agreement, self.taking_part)
+        return MaskedRounds(roster, offers, total, self.code_keys, self.acceptances, self.operator_key, repeats=repeats)
 
     def weight_of(self, offer: Offer) -> float:
         """The weight of a client's report in a round in which she is asked."""
@@ -96,9 +94,15 @@ class TrainingRun:
 
 def joint_weights(agreement: Agreement, taking_part: Agreement) -> dict[str, float]:
     """The offers' weights, by client; if not all take part, divided by their sum."""
-    weights = {offer.client.name: offer.client.weight for offer in taking_part.offers}
-    total = 1.0 if len(taking_part.offers) == len(agreement.offers) else math.fsum(weights.values())
-    return {name: weight / total for name, weight in weights.items()}
+    total = joint_total(agreement, taking_part)
+    return {offer.client.name: offer.client.weight / total for offer in taking_part.offers}
+
+
+def joint_total(agreement: Agreement, taking_part: Agreement) -> float:
+    """The sum of the offers' weights of those who take part; 1 if all do."""
+    if len(taking_part.offers) == len(agreement.offers):
+        return 1.0
+    return math.fsum(offer.client.weight for offer in taking_part.offers)
 
 
 def train_rounds(
