@@ -787,7 +787,7 @@ def test_a_participant_commits_once(honest, tmp_path):
     elsewhere = replace(ada, folder=tmp_path, accepted_offers={})
     assert "no model was committed to" in told(elsewhere.open_audition, offer.hash, {})
     assert "this offer was not accepted here" in told(elsewhere.commit_audition, offer.hash)
-    assert "no hash of an offer" in told(elsewhere.commit_audition, "../offers/x")
+    assert "is no name of a document" in told(elsewhere.commit_audition, "../offers/x")
 
 
 def test_an_offer_without_a_recipe_is_refused(honest):
