@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 
 from truthfl.ledger.entry import Item
 from truthfl.ledger.row_keys import row_key_fields
@@ -28,3 +28,9 @@ def raw(where):
     """The database without us."""
     url = f"sqlite:///{where}" if isinstance(where, Path) else where.replace("postgresql:", "postgresql+psycopg:")
     return create_engine(url)
+
+
+def drop_triggers(connection, *names):
+    """As somebody does who owns the database."""
+    for name in names:
+        connection.execute(text(f"DROP TRIGGER {name}{'' if connection.dialect.name == 'sqlite' else ' ON entries'}"))

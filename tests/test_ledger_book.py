@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from ledgers import KEY, raw, settlement
+from ledgers import KEY, drop_triggers, raw, settlement
 from messages import told
 from truthfl.errors import InputError
 from truthfl.ledger.anchors import anchor_fault, make_anchor
@@ -140,8 +140,7 @@ def test_rows_out_of_their_place_stop_nothing(ledger, where, numbers, begun):
         anchor = make_anchor(ledger.head(), KEY)
     engine = raw(where)
     with engine.begin() as connection:
-        for name in ("entries_are_not_replaced", "entries_follow") if isinstance(where, Path) else ("entries_follow",):
-            connection.execute(text(f"DROP TRIGGER {name}" + ("" if isinstance(where, Path) else " ON entries")))
+        drop_triggers(connection, "entries_follow")
         for number in numbers:
             number = number - LARGEST + 2**31 - 1 if number > 2**31 and not isinstance(where, Path) else number
             before = written[-1].hash if begun else GENESIS_HASH

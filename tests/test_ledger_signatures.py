@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 import typer
 
-from ledgers import KEY, opening, raw
+from ledgers import KEY, drop_triggers, opening, raw
 from messages import told
 from truthfl.cli.ledger import check as check_command
 from truthfl.cli.ledger import export as export_command
@@ -25,12 +25,14 @@ LATER = "2999-01-01T00:00:00.000000+00:00"
 
 
 def slip_in(where, kind, key, payload="{}", *, job="cats", signer=None, **columns):
-    """Add a well chained row past the ledger's own code."""
+    """Add a well chained row past the ledger's own code; one that is not, without the trigger that refuses it."""
     with open_for_reading(where) as book:
         head = book.head()
     row = entry_after(head, CheckedItem(job, kind, key, payload), LATER, new_salt(), signer and row_key(signer))
     engine = raw(where)
     with engine.begin() as connection:
+        if {"sequence", "previous"} & set(columns):
+            drop_triggers(connection, "entries_follow")
         connection.execute(ENTRIES.insert(), [asdict(replace(row, **columns))])
     engine.dispose()
 
