@@ -63,7 +63,7 @@ def economics(plan: Plan, lies: PilotLies, server: ServerSettings) -> PlanEconom
 
 
 def largest_gain(plan: Plan) -> FloatArray | None:
-    """What each client gains at most by other labels or batches, on the curves; None for a contract of one's own."""
+    """What each client gains at most by other labels or batches, on the curves; None for a custom contract."""
     contract = plan.contract
     return best_choice(details_of(plan).inputs, contract).gain if type(contract) is Audition else None
 

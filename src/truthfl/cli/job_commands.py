@@ -140,7 +140,9 @@ def accept(
 
     Example: truthfl accept Ben --out served --why "he is a radiologist"
     """
-    _decide(name, out, key, job, who, why, "accept").say(f"the solo model of {name} is paid as offered.", later="")
+    from truthfl.ledger.commands import ACCEPT
+
+    _decide(name, out, key, job, who, why, ACCEPT).say(f"the solo model of {name} is paid as offered.", later="")
 
 
 def refuse(
@@ -157,7 +159,9 @@ def refuse(
 
     Example: truthfl refuse Ben --out served --why "it is a public model"
     """
-    _decide(name, out, key, job, who, why, "refuse").say(f"the solo model of {name} is not paid.")
+    from truthfl.ledger.commands import REFUSE
+
+    _decide(name, out, key, job, who, why, REFUSE).say(f"the solo model of {name} is not paid.")
 
 
 def _decide(name: str, out: Path, key: Path | None, job: str | None, who: str | None, why: str, kind: str) -> Given:

@@ -1,6 +1,6 @@
 """The audition contract: label pay by the test of a model that each client trains alone, computing pay as in LCEME.
 
-docs/mechanism.md, section 8. A contract of one's own that pays by solo models derives from it (section 7).
+docs/mechanism.md, section 8. A custom contract that pays by solo models derives from it (section 7).
 """
 
 from __future__ import annotations

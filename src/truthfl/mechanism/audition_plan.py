@@ -74,7 +74,7 @@ class AuditionPlan:
     """The contract and how it came about.
 
     labels     n'_i
-    unproven   (N,) whether not computing would gain her more than is tolerated; not known of contracts of one's own
+    unproven   (N,) whether not computing would gain her more than is tolerated; not known of custom contracts
     """
 
     contract: Audition

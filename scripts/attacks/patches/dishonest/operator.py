@@ -80,7 +80,12 @@ def strange_rounds(module):
             keep_array("sum", change)
         lines = {index: member.agreement_key for index, member in round_sum.masked.members.items()}
         for index, report in stolen.items() if round_sum.call.round == STOLEN_ROUND else ():
-            keys = {lines[own]: key for (own, peer), key in round_sum.told_keys.items() if peer == index}
+            keys = {
+                lines[own]: key
+                for own, told in round_sum.told_keys.items()
+                for peer, key in told.items()
+                if peer == index
+            }
             rest = report - module.mask_sum(keys, lines[index], len(report))
             bound = round_sum.offers[index].job.bound_of_round(round_sum.call.changed)
             keep_array("stolen", module.from_fixed_point(rest, bound) / round_sum.masked.weights[STRUCK])

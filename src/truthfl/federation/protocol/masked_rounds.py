@@ -233,7 +233,7 @@ class Sum:
     reports     by index: the masked reports that arrived and count
     locked      by index of the owner: the shares of their own mask, by holder
     signed      by index: the list of who is missing that they signed last, and its signature
-    told_keys   by (who told, who is missing): the keys of the masks that they share
+    told_keys   by who told them, and by who is missing: the keys of the masks that they share
     rejected    why somebody's report or answer does not count
     asked       those who were asked for a report, with the list of who is absent that they were to sign
     repeated    whether participants may have signed lists in this round before the server was stopped
@@ -249,7 +249,7 @@ class Sum:
     reports: dict[int, Masked] = field(default_factory=dict)
     locked: dict[int, dict[int, bytes]] = field(default_factory=dict)
     signed: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
-    told_keys: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    told_keys: dict[int, dict[int, bytes]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
     asked: dict[int, list[int]] = field(default_factory=dict)
     repeated: bool = False
@@ -327,11 +327,12 @@ class Sum:
 
     def learn_keys(self, missing: tuple[int, ...]) -> bool:
         """Learn the masks that those who are left share with the missing; False if somebody did not tell theirs."""
+        gone = set(missing)
         wanted = {
-            own: [peer for peer in missing if peer in self.peers[own] and (own, peer) not in self.told_keys]
+            own: peers
             for own in self.reports
+            if (peers := [peer for peer in self.peers[own] if peer in gone and peer not in self.told_keys.get(own, ())])
         }
-        wanted = {own: peers for own, peers in wanted.items() if peers}
         if not wanted:
             return True
         asked = {own: {"missing": list(missing), "signatures": self._signatures(own)} for own in wanted}
@@ -341,7 +342,7 @@ class Sum:
             if keys is None:
                 silent.add(own)
             else:
-                self.told_keys |= {(own, peer): key for peer, key in keys.items()}
+                self.told_keys.setdefault(own, {}).update(keys)
         self.drop(silent, "the masks shared with missing peers were not told")
         return not silent
 
@@ -386,7 +387,7 @@ class Sum:
         for own, report in self.reports.items():
             summed += report
             summed -= own_mask(seeds[own], len(summed))
-            keys = {lines[peer]: key for (teller, peer), key in self.told_keys.items() if teller == own}
+            keys = {lines[peer]: key for peer, key in self.told_keys.get(own, {}).items()}
             if keys:
                 summed -= mask_sum(keys, lines[own], len(summed))
         return summed
