@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,9 +20,12 @@ from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.documents import signed
+from truthfl.ledger.own_record import record_fault, report_under_way
 from truthfl.ledger.receipts import receipt_fault
+from truthfl.ledger.round_record import open_rounds
 from truthfl.ledger.server_stage import read_stage
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.ledger.terms import offer_from
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +108,21 @@ def test_who_is_removed_in_the_rounds_is_paid_for_those_that_she_delivered(tmp_p
     assert_all_holds(setting, view)
     without = {name: part for name, part in receipt["document"].items() if name != "commands"}
     assert "no signed command for it" in receipt_fault(signed(read_key(setting.folder / "operator"), without))
+    assert_one_report_may_be_on_its_way(setting.home("Ben"), receipt["document"], number=5)
+
+
+def assert_one_report_may_be_on_its_way(home, document, number):
+    """The last report may be uncounted because its sender was removed meanwhile; one before it may not."""
+    offer = offer_from(document["offer"])
+    assert report_under_way(home, document) is None
+    for index in (number - 1, number):
+        received = document["rounds"][index]["previous"]
+        with open_rounds(home, offer.hash) as kept:
+            kept.append(replace(kept.last, round=index, received=received))
+        if index == number - 1:
+            assert (report_under_way(home, document), record_fault(home, document)) == (number, None)
+    fault = record_fault(home, document)
+    assert fault.startswith(f"your computer sent 1 reports that are not counted (round {number}: removed by")
 
 
 def test_a_pause_blocks_between_rounds_and_changes_nothing_else(tmp_path, plans):

@@ -303,8 +303,9 @@ def _show_offer(offer: Offer, home: Path, key: Path, ask: bool) -> None:
 
 def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
+    from truthfl.ledger.early_end import was_ended
     from truthfl.ledger.money import amount_text, minor_money
-    from truthfl.ledger.own_record import unasked_rounds
+    from truthfl.ledger.own_record import report_under_way, unasked_rounds
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
     from truthfl.page.receipt_check import own_receipt_fault
@@ -325,6 +326,12 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
         plain(f"Receipt of job {document['job']}: test loss {loss:.4f}, pay {paid}{parts}. It holds."),
         flush=True,
     )
+    under_way = report_under_way(home, document)
+    if under_way is not None:
+        why = "ended the job" if was_ended(document) else "removed you"
+        print(
+            f"Your report of round {under_way} was on its way when the operator {why}; it is not counted.", flush=True
+        )
     unasked = unasked_rounds(home, document)
     if unasked:
         print(f"In {unasked} rounds that count as missed, no message came to this computer.", flush=True)

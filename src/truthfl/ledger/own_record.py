@@ -28,16 +28,17 @@ def record_fault(home: Path, document: Document) -> str | None:
         return fault
     stated = {one["round"]: one for one in document["rounds"]}
     uncounted: list[tuple[int, str]] = []
+    under_way = report_under_way(home, document)
     for own in rounds_of(home, offer.hash):
         one = stated.get(own.round + 1)
         if one is None:
-            after_end = was_ended(document) and own.round >= trained_rounds(document)
-            uncounted.append((own.round + 1, ENDED_BEFORE if after_end else NOT_ASKED))
+            if own.round + 1 != under_way:
+                uncounted.append((own.round + 1, ENDED_BEFORE if _after_end(document, own) else NOT_ASKED))
             continue
         fault = _round_fault(own, one, masked=offer.job.masked)
         if fault is not None:
             return fault
-        if one["taken"] is not True:
+        if one["taken"] is not True and own.round + 1 != under_way:
             uncounted.append((own.round + 1, english(str(one.get("reason"))[:LONGEST_REASON])))
     if uncounted:
         named: list[str] = [
@@ -53,6 +54,25 @@ def record_fault(home: Path, document: Document) -> str | None:
             rounds=listed(named),
         )
     return _final_model_fault(home, offer, document)
+
+
+def report_under_way(home: Path, document: Document) -> int | None:
+    """The round whose report was on its way when the operator removed its sender or ended the job; None if none was.
+
+    It can only be the last report that was sent, and the receipt has the operator's signed command for it.
+    """
+    sent = rounds_of(home, offer_from(document["offer"]).hash)
+    if not sent:
+        return None
+    stated = {one["round"]: one for one in document["rounds"]}.get(sent[-1].round + 1)
+    if stated is None:
+        return sent[-1].round + 1 if _after_end(document, sent[-1]) else None
+    removed = stated["taken"] is not True and str(stated.get("reason", "")).startswith(REMOVED)
+    return sent[-1].round + 1 if removed else None
+
+
+def _after_end(document: Document, own: RoundRecord) -> bool:
+    return was_ended(document) and own.round >= trained_rounds(document)
 
 
 def unasked_rounds(home: Path, document: Document) -> int:
