@@ -1,4 +1,4 @@
-"""How many files and sockets a process may have open. Imports nothing of truthfl."""
+"""How many files and sockets a process may have open."""
 
 from __future__ import annotations
 

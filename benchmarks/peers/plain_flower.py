@@ -1,6 +1,4 @@
-"""Rounds of plain Flower, SuperLink and SuperNodes started by Flower's own commands over TLS. Imports truthfl's
-client of a SuperLink's control API, which submits `softmax_flower_app`.
-"""
+"""Rounds of plain Flower, SuperLink and SuperNodes started by Flower's own commands over TLS."""
 
 from __future__ import annotations
 

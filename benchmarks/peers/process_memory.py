@@ -1,4 +1,4 @@
-"""The memory of a process, from Linux's /proc. Imports nothing of truthfl."""
+"""The memory of a process, from Linux's /proc."""
 
 from __future__ import annotations
 

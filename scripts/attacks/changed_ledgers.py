@@ -1,7 +1,4 @@
-"""The operator, or who has her disk, against those whose pay is in the ledger: rows changed, removed, written anew.
-
-Imports `finished_job`, `outcomes` and the ledger.
-"""
+"""The operator, or who has her disk, against those whose pay is in the ledger: rows changed, removed, written anew."""
 
 from __future__ import annotations
 

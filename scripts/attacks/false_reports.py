@@ -1,7 +1,6 @@
 """Participants against the others: reports beyond all measure, forged ones, none at all; no labels, or wrong ones.
 
-One federation with an audition in which the server sees single reports. Imports `federation`, `jobs`, `outcomes`,
-`people`.
+One federation with an audition in which the server sees single reports.
 """
 
 from __future__ import annotations

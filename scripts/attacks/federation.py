@@ -1,7 +1,4 @@
-"""A real federation on loopback: `truthfl serve` and `truthfl join` as processes, over TLS, with keys.
-
-Imports `people`, `ports` and `truthfl`.
-"""
+"""A real federation on loopback: `truthfl serve` and `truthfl join` as processes, over TLS, with keys."""
 
 from __future__ import annotations
 

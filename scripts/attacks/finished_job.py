@@ -1,6 +1,6 @@
 """The ledger, keys and receipts of a job that `truthfl run` conducted, and the commands that check them.
 
-`truthfl run` is the protocol of a federation in one process; ledger and receipts are the same. Imports `truthfl`.
+`truthfl run` is the protocol of a federation in one process; ledger and receipts are the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Invitations in wrong hands: guessed, used twice, too late, at another server, under another name, and stolen.
-
-Imports `federation`, `outcomes`, `strangers` and `truthfl`.
-"""
+"""Invitations in wrong hands: guessed, used twice, too late, at another server, under another name, and stolen."""
 
 from __future__ import annotations
 

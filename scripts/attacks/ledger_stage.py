@@ -1,7 +1,4 @@
-"""The attacks on ledger, money and signed papers, with those of one finished job.
-
-Imports `changed_ledgers`, `false_peers`, `payments`, `row_writers`, `second_receipts`.
-"""
+"""The attacks on ledger, money and signed papers, with those of one finished job."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Operators against participants, and what an operator sees who looks closely: a federation with masked reports.
 
 The operator's processes run other code; the participants' are truthfl as it is, and keep their own changes so that what
-the operator saw can be compared. Imports `federation`, `jobs`, `outcomes`, `people`, `spies`.
+the operator saw can be compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The stage of those who want to get in, or to rule, without being asked; one of the honest people is invited.
-
-Imports `federation`, `invitations`, `jobs`, `operators_tools`, `outcomes`, `people`, `strangers`.
-"""
+"""The stage of those who want to get in, or to rule, without being asked; one of the honest people is invited."""
 
 from __future__ import annotations
 

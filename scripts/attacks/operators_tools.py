@@ -1,7 +1,4 @@
-"""Attacks on what the operator rules her job with: commands in the ledger without her key, her page without its token.
-
-Imports `federation`, `outcomes`, `row_writers`, `strangers` and `truthfl`.
-"""
+"""Attacks on what the operator rules her job with: commands in the ledger without her key, her page without its token."""
 
 from __future__ import annotations
 

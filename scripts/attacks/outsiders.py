@@ -1,7 +1,7 @@
 """Outsiders: another user of the operator's machine, who asks her server and opens her files.
 
 Where this script runs as root, she is the user `nobody`; otherwise the same user, and file modes tell what others could
-read. Imports `federation`, `outcomes` and the server's paths.
+read.
 """
 
 from __future__ import annotations

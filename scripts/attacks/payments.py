@@ -1,7 +1,4 @@
-"""Money: marks and references of payments, amounts that are not due, the password of a PostgreSQL address.
-
-Imports `finished_job`, `outcomes` and the ledger.
-"""
+"""Money: marks and references of payments, amounts that are not due, the password of a PostgreSQL address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports for the servers of federations. Imports nothing of truthfl."""
+"""Ports for the servers of federations."""
 
 from __future__ import annotations
 

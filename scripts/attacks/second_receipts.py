@@ -1,6 +1,4 @@
-"""An operator who signs two receipts of one job, each of which holds by itself. Imports `finished_job`, `outcomes`, the
-ledger and the page's check of receipts.
-"""
+"""An operator who signs two receipts of one job, each of which holds by itself."""
 
 from __future__ import annotations
 

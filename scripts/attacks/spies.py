@@ -1,7 +1,4 @@
-"""What an operator sees who looks closely: masked reports, their sum, a solo model; a report after a false dropout.
-
-Imports `federation`, `outcomes`, `benchmarks.attacks.inversions` and `truthfl`.
-"""
+"""What an operator sees who looks closely: masked reports, their sum, a solo model; a report after a false dropout."""
 
 from __future__ import annotations
 

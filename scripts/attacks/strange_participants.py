@@ -1,6 +1,6 @@
 """Participants who say of themselves what cannot be, and outsiders; the same command again after the end.
 
-One federation. Imports `federation`, `jobs`, `outcomes`, `outsiders`, `people`.
+One federation.
 """
 
 from __future__ import annotations

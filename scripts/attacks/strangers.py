@@ -1,7 +1,4 @@
-"""Strangers at the server's port: greetings of others, tokens, bodies and heads without end, connections that are held.
-
-Imports `federation`, `outcomes` and `truthfl`.
-"""
+"""Strangers at the server's port: greetings of others, tokens, bodies and heads without end, connections that are held."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The soak's PostgreSQL: killed as a whole or in one of its processes, and started again. Imports `private_postgresql`.
+"""The soak's PostgreSQL: killed as a whole or in one of its processes, and started again.
 
 Only the killer stops it, or one of its processes, so that while `is_up` the soak's own process may read without a wait
 for itself.

@@ -1,7 +1,4 @@
-"""A federation of a soak: processes of `truthfl serve` and `truthfl join` on loopback, and an operator who steps in.
-
-Imports `job_checks`, `kinds`, `processes`, `world`, and truthfl's keys and certificates.
-"""
+"""A federation of a soak: processes of `truthfl serve` and `truthfl join` on loopback, and an operator who steps in."""
 
 from __future__ import annotations
 

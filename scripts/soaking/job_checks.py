@@ -1,7 +1,4 @@
-"""What must hold when a job is over: one settlement, payment and receipt for each contract, all rounds, all commands.
-
-Imports `world`, the ledger and the participant's check of a receipt.
-"""
+"""What must hold when a job is over: one settlement, payment and receipt for each contract, all rounds, all commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random kills of any process, drawn from the seed and logged. Imports `database`, `processes` and `live_status`."""
+"""Random kills of any process, drawn from the seed and logged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of jobs of a soak: what is learned, from which data, under which contract. Imports nothing of truthfl.
+"""The kinds of jobs of a soak: what is learned, from which data, under which contract.
 
 All are small: planned and trained in seconds.
 """

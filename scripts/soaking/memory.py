@@ -1,4 +1,4 @@
-"""Memory of long-lived processes over time, and whether it stays flat. Imports `benchmarks.peers.process_memory`.
+"""Memory of long-lived processes over time, and whether it stays flat.
 
 A process grows while it does everything for the first time, so the first quarter of its time does not count. Flat is:
 the median of the last quarter is above that of the second by at most a tenth and 4 MB. Between the middles of these

@@ -1,7 +1,6 @@
 """An outside observer of the ledger: notes every row that it sees committed, and looks at the end whether it is there.
 
 It reads by SQL of its own, not by truthfl's code, and writes what it saw to a file, so that its memory does not grow.
-Imports nothing of truthfl.
 """
 
 from __future__ import annotations

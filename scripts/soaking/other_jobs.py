@@ -1,7 +1,4 @@
-"""Jobs in one process, a federation whose participants stay from job to job, and checks of the ledger meanwhile.
-
-Imports `federation`, `job_checks`, `kinds`, `world`.
-"""
+"""Jobs in one process, a federation whose participants stay from job to job, and checks of the ledger meanwhile."""
 
 from __future__ import annotations
 

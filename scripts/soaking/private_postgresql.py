@@ -1,4 +1,4 @@
-"""PostgreSQL in a folder of its own, with a socket there: for tests and the soak. Imports nothing of truthfl.
+"""PostgreSQL in a folder of its own, with a socket there: for tests and the soak.
 
 It runs as an ordinary user and listens on its socket only.
 """

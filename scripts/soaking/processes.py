@@ -3,7 +3,6 @@
 A process that the killer ended is started again after a moment, and so is one that left because the ledger's database
 did not answer (exit code 3). None outlives the soak: Linux kills them when it dies, and at its end nothing may be left
 of what they started, which has a variable of the soak's in its environment: numbers of processes are given again.
-Imports nothing of truthfl.
 """
 
 from __future__ import annotations

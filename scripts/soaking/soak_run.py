@@ -1,7 +1,4 @@
-"""The loop of a soak: activities, kills, samples of memory; then the last checks, and what is told.
-
-Imports the other modules of this package, and the ledger.
-"""
+"""The loop of a soak: activities, kills, samples of memory; then the last checks, and what is told."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What all activities of a soak share, and how they wait: an activity is a generator that yields while it waits.
 
-One thread goes through all activities, some twenty times a second. Imports `database`, `memory`, `observer`,
-`processes`.
+One thread goes through all activities, some twenty times a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What all TLS certificates made here share: host names, validity, key usage. Imports `errors`.
+"""What all TLS certificates made here share: host names, validity, key usage.
 
 Certificates of a federation's server are made by `federation.deployed.certificates`, that of a participant's page for
 her phone by `page.phone_certificate`.

@@ -1,8 +1,7 @@
 """Sentences in English that a page can write in another language: each has a key and values besides its words.
 
 A `CodedText` is an ordinary text for everybody who only prints it. Its `form`, JSON values, is what the participant's
-page looks up in its catalogues (`page/strings/`), where the same English sentence stands under the same key. Imports
-nothing of truthfl.
+page looks up in its catalogues (`page/strings/`), where the same English sentence stands under the same key.
 """
 
 from __future__ import annotations

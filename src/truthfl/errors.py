@@ -1,4 +1,4 @@
-"""Exceptions whose message is one sentence for the user. Imports no other module of truthfl.
+"""Exceptions whose message is one sentence for the user.
 
 On the command line, `InputError` exits with code 2 and `ServiceError` with code 3.
 """

@@ -1,6 +1,6 @@
 """Public names for Flower projects: your own strategy in a paid job, and the apps of its participants and its operator.
 
-`InProcessGrid` runs an app in one process. Imports `federation` and `ledger`; `import truthfl` does not import it.
+`InProcessGrid` runs an app in one process.
 """
 
 from truthfl.federation.deployed.flower_apps import client_app, server_app

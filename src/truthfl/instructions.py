@@ -1,7 +1,7 @@
 """`Instructions`: what the operator says about the classes: a text, descriptions, and examples by their digests.
 
 They stand in an offer, so who reads them trusts nobody: every length and number has its limit, checked here by the
-operator's side and by the participant's. Imports `errors` and `texts`; may be imported by all.
+operator's side and by the participant's.
 """
 
 from __future__ import annotations

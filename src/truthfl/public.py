@@ -1,4 +1,4 @@
-"""Public names of `truthfl`: mechanism and errors. Imports `mechanism` and `errors`; loads NumPy, no other package."""
+"""Public names of `truthfl`: mechanism and errors."""
 
 from truthfl.errors import InfeasibleError, InputError, ServiceError, TruthflError
 from truthfl.mechanism.assignment import labeling_floor, optimal_batch_sizes

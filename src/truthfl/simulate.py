@@ -1,7 +1,6 @@
 """Public names for research: jobs, training and studies in Python, without a network.
 
-A name's module is imported when the name is first used. Imports `federation`, `job`, `learning`, `samples`,
-`studies`.
+A name's module is imported when the name is first used.
 
     read_job, plan, run, verify     read a job file; compute its offers; run the job in one process; does lying pay?
     Behaviour, BEHAVIOURS, …        how clients really work; add one with `register_behaviour`

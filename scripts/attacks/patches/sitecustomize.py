@@ -1,7 +1,7 @@
 """Python imports this at its start where this folder is on PYTHONPATH: it changes truthfl as TRUTHFL_ATTACK says.
 
 So an attacker's processes run other code, and those of the attacked run truthfl as it is. A module is changed directly
-after it is imported. Imports `dishonest`.
+after it is imported.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""`KnownLosses`: the losses of lies in a list of cases; each is trained once, when it is first needed.
-
-Imports `lie_pay`, `lie_point`, `lie_runs` and `mechanism.checks`.
-"""
+"""`KnownLosses`: the losses of lies in a list of cases; each is trained once, when it is first needed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What lies are paid under a mechanism and what they gain over honest work, case by case.
-
-Imports `lie_point` and `mechanism`.
-"""
+"""What lies are paid under a mechanism and what they gain over honest work, case by case."""
 
 from __future__ import annotations
 

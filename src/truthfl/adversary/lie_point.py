@@ -1,7 +1,4 @@
-"""`LiePoint`: one lie, as a point of the family that the search explores. docs/lying.md, "The family of lies".
-
-Imports `learning.behaviour`, `learning.fabricators`, `learning.recipe`, `mechanism.checks` and `mechanism.formulas`.
-"""
+"""`LiePoint`: one lie, as a point of the family that the search explores. docs/lying.md, "The family of lies"."""
 
 from __future__ import annotations
 

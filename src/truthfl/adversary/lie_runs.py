@@ -1,7 +1,4 @@
-"""Trains federations in which one client lies, or two share labels; the other clients are honest.
-
-Imports `lie_point`, `lied_solo`, `split`, `learning` and `mechanism.checks`.
-"""
+"""Trains federations in which one client lies, or two share labels; the other clients are honest."""
 
 from __future__ import annotations
 

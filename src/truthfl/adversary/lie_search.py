@@ -1,7 +1,7 @@
 """Successive halving over the family of lies, with neighbours of the survivors added at every rung.
 
-The points of a rung are all measured on the same cases (data, client and draws), so that they differ only by what
-the lie does. Imports `lie_point`, `lie_space` and `mechanism.checks`.
+The points of a rung are all measured on the same cases (data, client and draws), so that they differ only by what the
+lie does.
 """
 
 from __future__ import annotations

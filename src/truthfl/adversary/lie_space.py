@@ -1,7 +1,4 @@
-"""`LieSpace`: the limits of the family of lies for one job, random points of it, and neighbours of a point.
-
-Imports `lie_point`, `learning.behaviour` and `mechanism.checks`.
-"""
+"""`LieSpace`: the limits of the family of lies for one job, random points of it, and neighbours of a point."""
 
 from __future__ import annotations
 

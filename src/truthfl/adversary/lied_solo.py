@@ -1,7 +1,4 @@
-"""Solo models of clients who lie, and of honest ones, on a split: their tested losses.
-
-Imports `lie_point`, `split`, `learning` and `mechanism`.
-"""
+"""Solo models of clients who lie, and of honest ones, on a split: their tested losses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A short search for lies on the server's pilot data, before anybody is made an offer.
 
-Says which lies gain most under a planned contract, and what each client's work is worth. Imports `known_losses`,
-`lie_pay`, `lie_point`, `lie_runs`, `lie_search`, `lie_space`, `lied_solo`, `split`, `learning` and `mechanism`.
+Says which lies gain most under a planned contract, and what each client's work is worth.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""`Split`: one draw of the clients' samples, reduced to the samples that are used, with further samples to label.
-
-Imports `learning.federated`, `learning.federations`, `learning.labeled_samples`, `learning.partition` and
-`mechanism.checks`.
-"""
+"""`Split`: one draw of the clients' samples, reduced to the samples that are used, with further samples to label."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line: one module per command, which parses options, calls other rooms and prints. Imports all rooms."""
+"""The command line: one module per command, which parses options, calls other rooms and prints."""

@@ -1,7 +1,4 @@
-"""`truthfl ledger anchor`: sign and keep how far a ledger went, so that going back is found.
-
-Imports `ledger_options` and, when called, the ledger.
-"""
+"""`truthfl ledger anchor`: sign and keep how far a ledger went, so that going back is found."""
 
 from __future__ import annotations
 

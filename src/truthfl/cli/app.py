@@ -1,7 +1,4 @@
-"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code.
-
-Imports `errors` and `texts`.
-"""
+"""The `truthfl` command: loading of its subcommands, and errors as one sentence with an exit code."""
 
 from __future__ import annotations
 

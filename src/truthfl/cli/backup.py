@@ -1,8 +1,4 @@
-"""`truthfl backup`: an operator's ledger, secrets and keys in one file.
-
-Imports, when called, the ledger (`address`, `archive`, `backup`, `book`) and `operator_folder` of
-`federation.protocol`.
-"""
+"""`truthfl backup`: an operator's ledger, secrets and keys in one file."""
 
 from __future__ import annotations
 

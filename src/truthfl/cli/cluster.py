@@ -1,4 +1,4 @@
-"""The option `--on` of commands that train much: a Ray cluster does it. Imports `studies` when called."""
+"""The option `--on` of commands that train much: a Ray cluster does it."""
 
 from __future__ import annotations
 

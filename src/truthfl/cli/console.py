@@ -1,8 +1,4 @@
-"""`truthfl console`: the operator's page of a job that another process runs, or that is over.
-
-Imports `status` and, when called, `console.open_operator_page`, `label`, the protocol's `job_watch` and
-`serving_file`, and the ledger's `signing`.
-"""
+"""`truthfl console`: the operator's page of a job that another process runs, or that is over."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Where the `truthfl` command begins: Ctrl+C ends it at any moment without a traceback, with exit code 130.
 
-Little is imported before `main` is at work, since an interrupt until then prints Python's traceback. Imports
-`exit_codes` and, when called, `app`.
+Little is imported before `main` is at work, since an interrupt until then prints Python's traceback.
 """
 
 from __future__ import annotations

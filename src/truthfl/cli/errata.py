@@ -1,4 +1,4 @@
-"""`truthfl errata`: the paper's errors, computed as printed and as corrected. Imports `output`, `studies.reproduce`."""
+"""`truthfl errata`: the paper's errors, computed as printed and as corrected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit codes of all commands. Imports nothing."""
+"""The exit codes of all commands."""
 
 FAILED = 1  # a job failed, or a check found a fault
 BAD_INPUT = 2

@@ -1,7 +1,4 @@
-"""`truthfl invite`: invite a participant to a job, by one file or line that has all she needs.
-
-Imports `job_commands` and, when called, `federation.deployed.inviting` and the ledger's `commands`.
-"""
+"""`truthfl invite`: invite a participant to a job, by one file or line that has all she needs."""
 
 from __future__ import annotations
 

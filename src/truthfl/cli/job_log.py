@@ -1,7 +1,6 @@
 """Lines of a job's log: one for each new ledger entry or stage, as text for people or JSON for programs.
 
-Only named fields of an entry get into a line, so that no secret of a document does. Imports `texts`, the protocol's
-`live_status` and `narration`, and the ledger's `entry`, `job_terms`.
+Only named fields of an entry get into a line, so that no secret of a document does.
 """
 
 from __future__ import annotations

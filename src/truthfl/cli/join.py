@@ -1,7 +1,4 @@
-"""`truthfl join`: take part in a job as a participant.
-
-Imports `phone` and, when called, `label`, `federation`, the ledger, `page` and `studies`.
-"""
+"""`truthfl join`: take part in a job as a participant."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl keys`: make keys and certificates.
-
-Imports, when called, `federation.deployed.certificates` and `ledger.signing`.
-"""
+"""`truthfl keys`: make keys and certificates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`truthfl label`: label samples in the browser.
-
-Imports `files`, `phone` and, when called, `federation.protocol.kept_instructions`, `job`, `learning.task_choice`,
-`page`, `samples` and the ledger.
-"""
+"""`truthfl label`: label samples in the browser."""
 
 from __future__ import annotations
 

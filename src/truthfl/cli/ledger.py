@@ -1,8 +1,4 @@
-"""`truthfl ledger`: show, check, anchor and export a ledger.
-
-Imports `anchor`, `ledger_options`, `output`, `receipt`, `files` and, when called, the ledger, `learning.task_choice`,
-and `audit`, `job_task` and `narration` of `federation.protocol`.
-"""
+"""`truthfl ledger`: show, check, anchor and export a ledger."""
 
 from __future__ import annotations
 

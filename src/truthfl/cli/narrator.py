@@ -1,7 +1,4 @@
-"""`Narrator`: prints what happens in a job, one line per ledger entry and stage, from a thread of its own.
-
-Imports `job_log`, the protocol's `live_status`, the ledger and `texts`.
-"""
+"""`Narrator`: prints what happens in a job, one line per ledger entry and stage, from a thread of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing of results, as tables or JSON. Imports `texts`, and Rich when called."""
+"""Printing of results, as tables or JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The page from a phone: options of `label` and `join`, and what the terminal shows: code, fingerprint, what it means.
-
-Imports `texts` and, when called, `qr_code` and the page's `open_phone_page` and `phone_address`.
-"""
+"""The page from a phone: options of `label` and `join`, and what the terminal shows: a code and a fingerprint."""
 
 from __future__ import annotations
 

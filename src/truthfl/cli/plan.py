@@ -1,8 +1,4 @@
-"""The command `truthfl plan`.
-
-Imports `cluster`, `output` and `progress`; when called, also `planned`, `plan_output`, `audition_output`,
-`privacy_output`, `job`, `learning.task_choice` and `mechanism.deviation`.
-"""
+"""The command `truthfl plan`."""
 
 from __future__ import annotations
 

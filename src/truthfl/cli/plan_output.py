@@ -1,4 +1,4 @@
-"""Prints a plan as a table or JSON, for `truthfl plan`. Imports `output`, `planned` and `mechanism`."""
+"""Prints a plan as a table or JSON, for `truthfl plan`."""
 
 from __future__ import annotations
 

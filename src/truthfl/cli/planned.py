@@ -1,8 +1,4 @@
-"""The plan of either kind of job, for `truthfl plan` to print.
-
-Imports `progress`, `mechanism` and, for a job on data, `adversary.pilot_lies`, `learning.plan_worth` and, with workers
-elsewhere, `studies`.
-"""
+"""The plan of either kind of job, for `truthfl plan` to print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan's noise promises its clients, as a sentence and as JSON. Imports `learning`."""
+"""What a plan's noise promises its clients, as a sentence and as JSON."""
 
 from __future__ import annotations
 

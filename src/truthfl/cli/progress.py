@@ -1,4 +1,4 @@
-"""A progress bar, and messages when long work is interrupted or fails. Imports Rich and `studies.work` when called."""
+"""A progress bar, and messages when long work is interrupted or fails."""
 
 from __future__ import annotations
 

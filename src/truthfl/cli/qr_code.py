@@ -1,4 +1,4 @@
-"""A QR code in characters, for a terminal with dark or light background. Imports segno when called."""
+"""A QR code in characters, for a terminal with dark or light background."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl ledger receipt`: make a client's receipt again from the ledger.
-
-Imports `ledger_options`, `files` and, when called, the ledger.
-"""
+"""`truthfl ledger receipt`: make a client's receipt again from the ledger."""
 
 from __future__ import annotations
 

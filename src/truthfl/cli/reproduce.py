@@ -1,7 +1,4 @@
-"""`truthfl reproduce`: reproduce the paper's figures and claims.
-
-Imports `cluster`, `output`, `progress` and, when called, `studies`, `reporting` and `learning.compiled`.
-"""
+"""`truthfl reproduce`: reproduce the paper's figures and claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`truthfl restore`: an operator's folder and keys from a backup. Imports, when called, the ledger's `restore`."""
+"""`truthfl restore`: an operator's folder and keys from a backup."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`truthfl run`: run a whole job in one process.
-
-Imports `output`, `progress` and, when called, `federation.simulated`, `job`, `learning.compiled`, `reporting` and
-`studies`.
-"""
+"""`truthfl run`: run a whole job in one process."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`truthfl serve`: run a job with participants on other machines.
-
-Imports `serve_on_superlink`, `serving`, `job_log`, `output` and, when called, `federation`, `job`, the ledger,
-`reporting` and `studies`.
-"""
+"""`truthfl serve`: run a job with participants on other machines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl serve --running`: run a job on a SuperLink of Flower's that runs already.
-
-Imports `narrator`, `plan_approval`, `federation` and the ledger.
-"""
+"""`truthfl serve --running`: run a job on a SuperLink of Flower's that runs already."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl settle`: settle a job and record the state of its payments.
-
-Imports `output`, `anchor`, `ledger_options` and, when called, the ledger.
-"""
+"""`truthfl settle`: settle a job and record the state of its payments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl share`: write each client's share of a job's data to a file, to try a federation.
-
-Imports, when called, `federation.simulated`, `files`, `job`, `learning` and `studies`.
-"""
+"""`truthfl share`: write each client's share of a job's data to a file, to try a federation."""
 
 from __future__ import annotations
 

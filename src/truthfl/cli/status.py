@@ -1,7 +1,4 @@
-"""`truthfl status`: how a job stands, once or again and again, as a table, JSON or metrics.
-
-Imports `output` and, when called, `status_output`, `console.metrics` and `federation.protocol.job_watch`.
-"""
+"""`truthfl status`: how a job stands, once or again and again, as a table, JSON or metrics."""
 
 from __future__ import annotations
 

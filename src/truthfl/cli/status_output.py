@@ -1,7 +1,4 @@
-"""A job's status as a table of its participants and some lines, in a hundred columns.
-
-Imports `output`, the protocol's `job_status` and the ledger's `money`.
-"""
+"""A job's status as a table of its participants and some lines, in a hundred columns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl study`: questions beyond one job that are answered by many trainings.
-
-Imports `cluster`, `output`, `progress` and, when called, `studies.size`, `reporting` and `learning.compiled`.
-"""
+"""`truthfl study`: questions beyond one job that are answered by many trainings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`truthfl verify`: the best lie of any client, in real training for a job on data, on the loss model for others.
-
-Imports `cluster`, `output`, `progress` and, when called, `job`, `studies`, `reporting` and `learning.compiled`.
-"""
+"""`truthfl verify`: the best lie of any client, in real training for a job on data, on the loss model for others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The operator's page and metrics of one job. Imports `federation`, `page`, `ledger`."""
+"""The operator's page and metrics of one job."""

@@ -1,8 +1,6 @@
 """The operator's page as a web application: one job's status, its check, and commands.
 
 It serves files of the package and what the ledger and the operator's folder say, and fetches nothing from the network.
-Imports `commands`, Starlette, `page` (`catalogue`, `localized_files`, `request_guard`, `responses`, `routing`,
-`static_files`), the protocol's `job_watch`, and the ledger's `checking`.
 """
 
 from __future__ import annotations

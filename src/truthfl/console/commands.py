@@ -1,9 +1,4 @@
-"""The operator's commands from her page: what it may ask for, and writing it, signed, to the ledger.
-
-Imports `page.requests`, the deployed federation's `inviting`, the protocol's `command_rules`, `job_status`,
-`job_watch`, `live_status`, `participant_status`, `plan_files`, `serving_file`, and the ledger's `book`, `canonical`,
-`command_rows`, `commands`, `job_view`, `signing`.
-"""
+"""The operator's commands from her page: what it may ask for, and writing it, signed, to the ledger."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A job's status in the text format of Prometheus, version 0.0.4.
 
 Any account of the machine can read a port of it, so names of participants are left out unless they are asked for.
-Imports the protocol's `job_status`.
 """
 
 from __future__ import annotations

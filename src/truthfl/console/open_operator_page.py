@@ -1,7 +1,4 @@
-"""Serve the operator's page in a thread of this process.
-
-Imports `page.serving` and the protocol's `job_watch`; `application` in the thread; the ledger for types only.
-"""
+"""Serve the operator's page in a thread of this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Serve a job's metrics to Prometheus, on loopback.
-
-Imports `metrics`, `page.access_secrets`, `page.routing`, `page.serving`, Starlette and the protocol's `job_watch`.
-"""
+"""Serve a job's metrics to Prometheus, on loopback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """An app and its settings as Flower's control API takes them.
 
 Uses `build_fab_from_disk` of `flwr.cli.build`, `Fab` of `flwr.supercore.fab`, and `fab_to_proto` and
-`user_config_to_proto` of `flwr.common.serde`. Imports `flower_part`.
+`user_config_to_proto` of `flwr.common.serde`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Flower's names for failures and for arrays: `ErrorCode` and `SType` of `flwr.common.constant`.
-
-Imports `flower_part`.
-"""
+"""Flower's names for failures and for arrays: `ErrorCode` and `SType` of `flwr.common.constant`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requests and responses of a SuperLink's control API, as bytes.
 
-Uses the types of `flwr.proto.control_pb2`. Imports `flower_part`.
+Uses the types of `flwr.proto.control_pb2`.
 """
 
 from __future__ import annotations

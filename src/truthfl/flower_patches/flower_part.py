@@ -1,4 +1,4 @@
-"""`flower_part` and `replace_part`: attributes of Flower that its documented interface lacks. Imports `errors`."""
+"""`flower_part` and `replace_part`: attributes of Flower that its documented interface lacks."""
 
 from __future__ import annotations
 

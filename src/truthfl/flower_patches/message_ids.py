@@ -1,7 +1,6 @@
 """The ids in a message's metadata, which Flower's own processes set.
 
-Uses the private fields `_message_id`, `_src_node_id` and `_reply_to_message_id` of `flwr.app.Metadata`. Imports
-`flower_part` and Flower.
+Uses the private fields `_message_id`, `_src_node_id` and `_reply_to_message_id` of `flwr.app.Metadata`.
 """
 
 from __future__ import annotations

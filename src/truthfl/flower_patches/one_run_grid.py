@@ -1,7 +1,7 @@
 """`OneRunGrid`: the methods that a Flower Grid must have of which ours need no more than Flower's types.
 
 Uses `Run` of `flwr.supercore.run` and `NodeInfo` of `flwr.proto.node_pb2`, which are in the signatures of `Grid`, and
-not in Flower's documented interface. Imports `flower_part`, `task_identity` and Flower.
+not in Flower's documented interface.
 """
 
 from __future__ import annotations

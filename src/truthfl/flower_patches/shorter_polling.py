@@ -1,7 +1,7 @@
 """Shorten Flower's polling intervals that have no option.
 
 Replaces the default of `initial_backoff` of `pull_objects` and `pull_and_inflate_object_from_tree` in
-`flwr.supercore.inflatable.inflatable_utils`. Imports `flower_part`.
+`flwr.supercore.inflatable.inflatable_utils`.
 """
 
 from __future__ import annotations

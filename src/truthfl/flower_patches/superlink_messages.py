@@ -3,8 +3,7 @@
 Takes the place of Flower's SuperNode, whose loop polls every 3 s and starts a process for each message. Uses its
 connection, `http_request_response` of `flwr.supernode.fleet_http_connection`, with `flwr_exit` replaced, which would
 end this process; and, to take messages apart and put them together, functions of `inflatable_object` and
-`inflatable_utils` in `flwr.supercore.inflatable`. Imports `flower_part`, `message_ids`, `shorter_polling`,
-`task_identity`, `errors` and Flower.
+`inflatable_utils` in `flwr.supercore.inflatable`.
 """
 
 from __future__ import annotations

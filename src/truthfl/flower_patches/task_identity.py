@@ -1,6 +1,6 @@
 """The ids without which Flower makes no messages; Flower's own processes set them.
 
-Uses `TaskIdentity` of `flwr.supercore.task_identity` and its private field `_run_id`. Imports `flower_part`.
+Uses `TaskIdentity` of `flwr.supercore.task_identity` and its private field `_run_id`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Jobs: the contents of a job file in TOML, as Python objects. Imports `learning` and `mechanism`."""
+"""Jobs: the contents of a job file in TOML, as Python objects."""
 
 from truthfl.job.job_file import job_of_text, read_classes, read_job, read_job_text
 from truthfl.job.jobs import ConstantsJob, DataJob, plan_job

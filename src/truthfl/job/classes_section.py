@@ -1,4 +1,4 @@
-"""The section [classes] of a job file: what participants are told about the classes. Imports `instructions`.
+"""The section [classes] of a job file: what participants are told about the classes.
 
 Examples are files in a folder, one subfolder per class. Here they are only listed: the server makes them small when it
 makes offers.

@@ -1,7 +1,4 @@
-"""The distribution of private sample costs, from the field `cost_distribution` of section [server].
-
-Imports `errors`, `mechanism.checks`, `mechanism.virtual_cost` and, when called, SciPy.
-"""
+"""The distribution of private sample costs, from the field `cost_distribution` of section [server]."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Reads job files in TOML. Each section has the fields of one class.
 
-A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`. Imports `classes_section`, `jobs`,
-`participants`, `privacy_settings`, `settings`, `task_section`, `learning` and `mechanism.setting`.
+A job with [data], [model] or [task] is a `DataJob`, any other a `ConstantsJob`.
 """
 
 from __future__ import annotations

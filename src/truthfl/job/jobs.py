@@ -1,8 +1,7 @@
 """The two kinds of jobs and their planning.
 
 A `ConstantsJob` states constants of the clients' gradients and can be planned. A `DataJob` has data and a model; it can
-be planned, verified and run. Imports `classes_section`, `settings`, `cost_distribution`, `privacy_settings`,
-`participants`, `size_limits`, `learning` and `mechanism`.
+be planned, verified and run.
 """
 
 from __future__ import annotations

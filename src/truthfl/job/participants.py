@@ -1,7 +1,4 @@
-"""The clients of a `DataJob`: section [clients] of a job file.
-
-Imports `learning.behaviour`, `learning.behaviours` and `mechanism.checks`.
-"""
+"""The clients of a `DataJob`: section [clients] of a job file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`PrivacySettings`: section [privacy] of a job file. Imports `mechanism.checks`."""
+"""`PrivacySettings`: section [privacy] of a job file."""
 
 from __future__ import annotations
 

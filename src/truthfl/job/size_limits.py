@@ -1,7 +1,7 @@
 """The largest sizes of a `DataJob`, all in one place, each with its reason.
 
 They are checked when a job is read, before anything is trained or written. A job without data has no such limits: its
-plan takes as long for any number of rounds. Imports `errors`; is called by `jobs`.
+plan takes as long for any number of rounds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The section [task] of a job file. Imports `learning.task` and `learning.task_choice`."""
+"""The section [task] of a job file."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Data sets, behaviours, models, training, calibration and planning. Imports `mechanism`."""
+"""Data sets, behaviours, models, training, calibration and planning."""

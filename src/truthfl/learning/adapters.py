@@ -2,7 +2,7 @@
 
 The libraries are imported when an adapter is called. Samples are passed as float32, bytes as numbers in [0, 1]; the
 module or function returns scores, one row per sample and one column per class. The loss is the cross-entropy of their
-softmax plus (penalty/2)‖w‖². Imports `model`, `sklearn_network` and `softmax`.
+softmax plus (penalty/2)‖w‖².
 """
 
 from __future__ import annotations

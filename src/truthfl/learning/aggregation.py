@@ -7,9 +7,9 @@ Weights are those of the contract. The two robust rules look at every parameter 
   client at the edge counts with the part of her weight that is not cut;
 - "median" is the value in the middle of the line; if the middle is the border of two clients, the mean of these two.
 
-The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean.
-A Flower strategy of one's own may combine them in another way. A `ReportRule` says which of the rules is used, and what
-is done with long and with missing reports. Imports `model`, `errors` and, for a strategy, `own_strategy`.
+The result is multiplied by the sum of the weights, so that reports that are missing are missing here as in the mean. A
+Flower strategy of one's own may combine them in another way. A `ReportRule` says which of the rules is used, and what
+is done with long and with missing reports.
 """
 
 from __future__ import annotations

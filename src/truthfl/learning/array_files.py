@@ -1,4 +1,4 @@
-"""Readers for .npz, .npy and idx files; arrays as bytes for writing. Imports nothing of truthfl but `errors`.
+"""Readers for .npz, .npy and idx files; arrays as bytes for writing.
 
 The files may come from untrusted sources: pickled objects are refused, and sizes are checked before unpacking.
 """

@@ -1,7 +1,7 @@
 """Which of her samples a client is asked to label, when she is not asked to label all of them.
 
 Samples are asked for in a random order, so that those labeled are like those not labeled, and more labels are the same
-samples and further ones. Imports `draws`, `federated`, `partition` and `mechanism.checks`.
+samples and further ones.
 """
 
 from __future__ import annotations

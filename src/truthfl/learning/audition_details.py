@@ -1,7 +1,4 @@
-"""Types of audition planning: the operator's settings, how a plan came about, and its result.
-
-Imports `audition_pilot`, `federations`, `pilot_measurement`, `recipe` and `mechanism`.
-"""
+"""Types of audition planning: the operator's settings, how a plan came about, and its result."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence.
-
-Imports `asked_samples`, `behaviours`, `federated`, `federations`, `honest_runs`, `loss_spread`, `model`, `partition`,
-`private_model`, `profile`, `recipe`, `reduced_federation`, `solo_groups`, `training` and `mechanism`.
-"""
+"""Measurements on pilot data for the audition contract: recipe, solo curve, joint curve, absence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a client does in the audition: the samples on which she trains her solo model, and the model.
-
-Imports `behaviour`, `local_training`, `model`, `private_draws`, `recipe` and `solo_training`.
-"""
+"""What a client does in the audition: the samples on which she trains her solo model, and the model."""
 
 from __future__ import annotations
 

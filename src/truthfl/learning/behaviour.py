@@ -1,6 +1,6 @@
 """`Behaviour`: what a client really does (labels, batch, report) and what it costs her.
 
-Imports `mechanism.formulas`. NumPy is imported only when a report is made, so that the labeling page starts fast.
+NumPy is imported only when a report is made, so that the labeling page starts fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The registry of behaviours and the built-in ones. Imports `behaviour` and `fabricators`; does not import NumPy."""
+"""The registry of behaviours and the built-in ones."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`one_blas_thread`: matrix products in one thread each, while runs are distributed over the cores.
 
-Sums are then the same for any number of cores. Imports nothing of truthfl.
+Sums are then the same for any number of cores.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 The coefficients are those of docs/mechanism.md, section 2: sampling ∝ p_i²σ_i², labeling ∝ p_i β, reporting ∝ p_i G².
 Runs with different batch sizes, without some labels and with scaled reports determine the factors of proportionality.
-Imports `federated`, `gradients`, `pilot_runs` and `mechanism.loss_model`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The classes of a sample that may have several, as one text: in a label file, a table's cell, a .csv file of labels.
 
 The names are in alphabetical order, with `SEPARATOR` between them, so equal sets are equal texts, and one class alone
-is its name. Class names contain no `SEPARATOR` where samples may have several classes. Imports `errors`.
+is its name. Class names contain no `SEPARATOR` where samples may have several classes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The changes that single clients would report in a round, computed by an engine.
 
 Engines add up clients as they go. Here each client is a chunk of her own, whose share of the sum is 1, so that the
-model after her chunk is her local model. Imports `draws`, `engines`, `federated` and `model`.
+model after her chunk is her local model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The paper's network in NumPy: one convolution with 5 × 5 filters, ReLU, 2 × 2 max-pooling, dense softmax.
 
 A pooled unit depends on a 6 × 6 patch, in which a 5 × 5 filter has four positions. So the convolution is one matrix
-product of all patches (stride 2) with the filters at the four positions, and pooling is the maximum of four slices.
-In a tie the gradient goes to the upper position, then to the left one. Parameters, in PyTorch's order: filters
-(filters, channels, 5, 5), biases (filters), dense (classes, units), biases (classes). Imports `model` and `draws`.
+product of all patches (stride 2) with the filters at the four positions, and pooling is the maximum of four slices. In
+a tie the gradient goes to the upper position, then to the left one. Parameters, in PyTorch's order: filters (filters,
+channels, 5, 5), biases (filters), dense (classes, units), biases (classes).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads the compiled kernel and calls its functions. Imports `model`, `softmax` and `cnn`.
+"""Loads the compiled kernel and calls its functions.
 
 The environment variable TRUTHFL_KERNEL is `off` (use NumPy) or an instruction set (`plain`, `avx2`, `avx512`).
 """

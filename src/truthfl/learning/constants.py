@@ -1,8 +1,6 @@
 """Measures the mechanism's constants of a model and its data; each comes with its kind and how it was measured.
 
-A server that has no access to the clients' data measures a federation made of its own pilot data. Imports
-`blas_threads`, `federated`,
-`gradients`, `convex`, `softmax` and `mechanism.setting`.
+A server that has no access to the clients' data measures a federation made of its own pilot data.
 """
 
 from __future__ import annotations

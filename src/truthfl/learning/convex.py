@@ -1,4 +1,4 @@
-"""Optimum, smoothness and gradient moments of softmax regression, in float64. Imports `model` and `softmax`."""
+"""Optimum, smoothness and gradient moments of softmax regression, in float64."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Data sets of images: from installed packages, a folder, a download or an .npz file.
 
-Imports `array_files`, `images`, `draws` and `files`. The packages that contain data sets are located, not imported:
-their loaders are slow.
+The packages that contain data sets are located, not imported: their loaders are slow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Labels that a client derives from the samples she labeled by hand, once, before training.
-
-Imports `behaviour`, `blas_threads` and `model`.
-"""
+"""Labels that a client derives from the samples she labeled by hand, once, before training."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 There is no generator state, so all engines draw the same numbers, in any order and on any number of threads. The mixing
 function is that of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014); the compiled kernel contains the same code in C.
-Imports nothing of truthfl.
 """
 
 from __future__ import annotations

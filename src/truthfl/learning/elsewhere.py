@@ -1,6 +1,6 @@
 """Where trainings are computed: by threads of this process, unless a study has them computed elsewhere.
 
-`train`, `honest_runs` and `losses_of_groups` ask here. Imports nothing of truthfl.
+`train`, `honest_runs` and `losses_of_groups` ask here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Clients are divided into chunks that depend only on the number of clients; the updates of the chunks are added in order.
 So the result does not depend on the number of threads, nor on whether chunks or whole runs are distributed over them.
-Imports `federated`, `special_clients`, `draws`, `compiled`, `local_training`, `model`, `own_steps`, `partition`
-and `private_model`.
 """
 
 from __future__ import annotations

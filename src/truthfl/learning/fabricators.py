@@ -1,6 +1,6 @@
 """Makers of reports without honest work, from received models and noise; see `behaviour.Fabricator`.
 
-Imports only `errors` at run time. NumPy is imported only when a report is made.
+NumPy is imported only when a report is made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`Federated`: the model, the data, their partition among clients, and the training parameters.
-
-Imports `aggregation`, `model`, `labeled_samples`, `partition`, `mechanism.checks` and `mechanism.setting`.
-"""
+"""`Federated`: the model, the data, their partition among clients, and the training parameters."""
 
 from __future__ import annotations
 

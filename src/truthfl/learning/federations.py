@@ -1,8 +1,7 @@
 """Builds federations from plain settings (`Data`, `ModelChoice`), as job files and studies contain them.
 
 There are three disjoint sets of samples: the clients' data, the server's pilot data (for calibration before the job),
-and the test set. Imports `labeled_samples`, `sample_sets`, `task`, `task_choice`, `tasks.task_model`, `partition`,
-`model`, `own_steps`, `cnn`, `softmax`, `private_model`, `federated`, `mechanism.checks` and `mechanism.setting`.
+and the test set.
 """
 
 from __future__ import annotations

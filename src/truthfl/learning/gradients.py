@@ -1,7 +1,6 @@
 """Estimates of gradient variance, label shift and gradient bound of any model, along an honest training run.
 
-The noise of private training counts as variance. Imports `blas_threads`, `federated`, `engines`, `draws`, `model`,
-`private_model` and `reduced_federation`.
+The noise of private training counts as variance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One honest run of each of several federations, over all cores in one call.
-
-Imports `blas_threads`, `elsewhere`, `federated`, `labeled_samples`, `training` and `mechanism.strategies`.
-"""
+"""One honest run of each of several federations, over all cores in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LabeledImages`: images with their classes. Imports `labeled_samples`."""
+"""`LabeledImages`: images with their classes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Labels of an .npz file whose samples may have several: a matrix (samples, classes) of true and false.
-
-Imports `errors`.
-"""
+"""Labels of an .npz file whose samples may have several: a matrix (samples, classes) of true and false."""
 
 from __future__ import annotations
 

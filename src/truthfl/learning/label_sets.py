@@ -1,8 +1,7 @@
 """`LabelSets`: the labels of samples that have one or more each, and the draws of one of them.
 
 A sample takes part in each round with one of its labels, drawn uniformly by a hash of (seed, client, round, sample), so
-the expected gradient is that of the uniform distribution over its labels. Training alone takes one, drawn once. Imports
-`draws`, `model` and `mechanism.checks`.
+the expected gradient is that of the uniform distribution over its labels. Training alone takes one, drawn once.
 """
 
 from __future__ import annotations

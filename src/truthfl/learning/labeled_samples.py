@@ -1,7 +1,4 @@
-"""`LabeledSamples`: samples as numbers, with their classes; checks of arrays.
-
-Imports `draws`, `label_sets`, `model` and `mechanism.checks`.
-"""
+"""`LabeledSamples`: samples as numbers, with their classes; checks of arrays."""
 
 from __future__ import annotations
 

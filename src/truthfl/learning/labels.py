@@ -1,8 +1,7 @@
 """The labels that clients train with: simulated from effort and error rate, or read from a CSV file.
 
 Random labels are hashes of (seed, client, position): a client's labels do not depend on other clients, and a change of
-effort or error rate changes only the labels concerned. Imports `partition`, `labeled_samples`, `draws` and
-`mechanism.checks`.
+effort or error rate changes only the labels concerned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """One client's part of one round: H local steps on batches of her data, and her report.
 
-Uses the same random draws as `training`, so that both train the same model. Imports `behaviour`, `draws`, `labels`,
-`model`, `own_steps`, `private_draws` and `private_model`.
+Uses the same random draws as `training`, so that both train the same model.
 """
 
 from __future__ import annotations

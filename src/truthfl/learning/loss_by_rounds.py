@@ -1,7 +1,4 @@
-"""By how much the joint loss is higher if training ends early.
-
-Imports `federated`, `labeled_samples`, `training` and `mechanism`.
-"""
+"""By how much the joint loss is higher if training ends early."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The spread of the final loss of honest runs: between jobs, and between test samples.
-
-Imports `federated`, `honest_runs`, `draws`, `labeled_samples` and `partition`.
-"""
+"""The spread of the final loss of honest runs: between jobs, and between test samples."""
 
 from __future__ import annotations
 

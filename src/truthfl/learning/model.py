@@ -1,6 +1,6 @@
 """`Model`: the interface of models, functions of one flat array of parameters; helper functions for their losses.
 
-`adapters` makes a model of a JAX function or a PyTorch module. Imports nothing of truthfl.
+`adapters` makes a model of a JAX function or a PyTorch module.
 """
 
 from __future__ import annotations

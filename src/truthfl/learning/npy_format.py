@@ -1,4 +1,4 @@
-"""Arrays as .npy bytes and back, without parsing headers that are exactly those which NumPy writes. Imports nothing.
+"""Arrays as .npy bytes and back, without parsing headers that are exactly those which NumPy writes.
 
 NumPy reads a header as a Python expression, which takes longer than a small model's round of checks. Here the header
 that a known shape and type must have is compared byte by byte; whatever differs is left to NumPy.

@@ -1,7 +1,4 @@
-"""`OwnSteps`: a model whose local training is a method of the task, in place of gradient steps.
-
-Imports `labeled_samples`, `model`, `task` and `tasks.task_model`.
-"""
+"""`OwnSteps`: a model whose local training is a method of the task, in place of gradient steps."""
 
 from __future__ import annotations
 

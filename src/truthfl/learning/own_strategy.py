@@ -1,9 +1,7 @@
 """A Flower strategy as the way in which the reports of a round are combined.
 
 It is named as "FILE.py:NAME" or "module:NAME": a strategy, or a function without arguments that returns one. Of its
-methods `configure_train`, whose messages are dropped, and `aggregate_train` are called. Imports `aggregation`, `model`,
-`server_optimizers`, `errors`, `tasks.own_task` to load files, and, when a strategy is loaded, Flower and
-`flower_patches.task_identity`.
+methods `configure_train`, whose messages are dropped, and `aggregate_train` are called.
 """
 
 from __future__ import annotations

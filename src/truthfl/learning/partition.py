@@ -1,4 +1,4 @@
-"""Partitions of a data set among clients. Imports `labeled_samples`, `draws` and `mechanism.checks`.
+"""Partitions of a data set among clients.
 
 A client draws from a pool (all samples, or those of one class) without replacement; if the pool is too small, it is
 used again in a new order until she has enough samples. Clients draw independently of each other, so two of them may

@@ -1,4 +1,4 @@
-"""The list of training runs of a pilot, used by planning and by the studies. Imports `mechanism.checks`."""
+"""The list of training runs of a pilot, used by planning and by the studies."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Measures step size, gradient variances and loss model on the server's pilot data.
 
 With up to `WHOLE_PILOT_CLIENTS` clients, every client lies in turn in runs of the whole federation. With more, a sample
-of the clients lies in runs of a reduced federation, and the fitted factors are transferred to all clients. Imports
-`blas_threads`, `federated`, `federations`, `reduced_federation`, `labeled_samples`, `step_size`, `gradients`,
-`pilot_runs`, `calibration`, `pilot_design`, `mechanism.checks` and `mechanism.setting`.
+of the clients lies in runs of a reduced federation, and the fitted factors are transferred to all clients.
 """
 
 from __future__ import annotations

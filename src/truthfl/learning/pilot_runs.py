@@ -1,8 +1,4 @@
-"""Trains a pilot's runs: honest ones at several batch sizes, and runs in which one client lies.
-
-Imports `pilot_design`, `federated`, `reduced_federation`, `labeled_samples`, `training`, `mechanism.checks` and
-`mechanism.strategies`.
-"""
+"""Trains a pilot's runs: honest ones at several batch sizes, and runs in which one client lies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The paper's training as a plain loop over rounds and clients: the reference for the fast `training`.
-
-Imports `aggregation`, `federated`, `local_training`, `model`, `profile`, `several_labels` and `mechanism.strategies`.
-"""
+"""The paper's training as a plain loop over rounds and clients: the reference for the fast `training`."""
 
 from __future__ import annotations
 

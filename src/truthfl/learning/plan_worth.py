@@ -1,7 +1,4 @@
-"""What the work of a plan is worth to the server: that of each client, and all of it together.
-
-Imports `planning` and `mechanism.checks`.
-"""
+"""What the work of a plan is worth to the server: that of each client, and all of it together."""
 
 from __future__ import annotations
 

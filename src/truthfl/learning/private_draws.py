@@ -1,7 +1,6 @@
 """Random numbers for private training, which nobody can guess who does not know their key: AES in counter mode.
 
-A participant's key is a secret of hers. In simulations it follows from the seed, so that a run can be repeated. Imports
-nothing of truthfl.
+A participant's key is a secret of hers. In simulations it follows from the seed, so that a run can be repeated.
 """
 
 from __future__ import annotations

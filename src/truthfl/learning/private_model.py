@@ -2,8 +2,7 @@
 
 A step draws every sample with the same probability, so that a batch has the prescribed size on average only: (ε, δ) is
 computed for such draws (`privacy_accounting`). Nothing else of a step depends on the samples: the sum is divided by the
-prescribed size, and the penalty does not count the drawn samples. Imports `cnn`, `softmax`, `model`, `private_draws`
-and `mechanism.checks`.
+prescribed size, and the penalty does not count the drawn samples.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`Profile`: the behaviours, assigned batches and labels of all clients of a federation, for `train`.
 
-Arrays are computed per kind of behaviour, not client by client. Imports `behaviour`, `behaviours`,
-`derived_labels`, `labels`, `federated`, `model`, `partition`, `mechanism.checks` and `mechanism.strategies`.
+Arrays are computed per kind of behaviour, not client by client.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The ε of a participant in a job with noise: of all that her machine sends, solo model and reports.
-
-Imports `privacy_accounting` and `recipe`.
-"""
+"""The ε of a participant in a job with noise: of all that her machine sends, solo model and reports."""
 
 from __future__ import annotations
 

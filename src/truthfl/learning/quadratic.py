@@ -1,8 +1,7 @@
 """Federations with quadratic losses, whose constants and expected final loss are computed exactly.
 
 F_i(w) = ½ Σ_k h_ik (w_k − a_ik)². Training is linear in w, so the mean and variance of each coordinate are propagated
-from step to step instead of drawing noise. Used to test bounds on the loss. Imports `mechanism.checks`,
-`mechanism.setting` and `mechanism.strategies`.
+from step to step instead of drawing noise. Used to test bounds on the loss.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Recipe`: how a client trains a model alone, in the audition. Imports `behaviour` and `mechanism.checks`."""
+"""`Recipe`: how a client trains a model alone, in the audition."""
 
 from __future__ import annotations
 

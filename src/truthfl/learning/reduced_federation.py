@@ -3,7 +3,7 @@
 The objective Σ p_i F_i stays the same. A group has the total weight of its members and draws its batches from all their
 samples, so that the noise of the common gradient is still Σ p²σ²/D, over fewer and larger terms. Groups that hold each
 of the pilot's samples many times hold them in proportion, fewer times. What a run costs depends neither on the number
-of clients nor on what they hold. Imports `federated`, `partition` and `mechanism.checks`.
+of clients nor on what they hold.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Makes one `Run` per seed from the arguments of `train`. Runs without label errors share one array of labels.
-
-Imports `behaviour`, `engines`, `federated`, `several_labels`, `special_clients`, `labels`, `model`, `partition`,
-`profile`, `mechanism.checks` and `mechanism.strategies`.
-"""
+"""Makes one `Run` per seed from the arguments of `train`. Runs without label errors share one array of labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The clients' data, the server's pilot data and the test set, read once and split by a seed.
-
-Imports `datasets`, `labeled_samples`, `task`, `task_choice` and `mechanism.checks`.
-"""
+"""The clients' data, the server's pilot data and the test set, read once and split by a seed."""
 
 from __future__ import annotations
 

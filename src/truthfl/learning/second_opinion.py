@@ -1,7 +1,4 @@
-"""What a model thinks of labels: the probability of each class, and a quick model trained on the labels themselves.
-
-Imports `model`, `recipe`, `softmax` and `solo_training`.
-"""
+"""What a model thinks of labels: the probability of each class, and a quick model trained on the labels themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Flower's FedAvgM, FedAdam, FedAdagrad and FedYogi, computed on one array.
 
 They take a step from the weighted mean of the changes. Planning trains thousands of runs, and Flower's own records and
-messages would take a hundred times as long; tests hold these to Flower's results. Imports `aggregation` and `model`.
+messages would take a hundred times as long; tests hold these to Flower's results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Samples of a federation that have several labels: what clients give of them, and which one takes part in a round.
-
-Imports `federated`, `label_sets`, `labels`, `model`, `partition` and `mechanism.checks`.
-"""
+"""Samples of a federation that have several labels: what clients give of them, and which one takes part in a round."""
 
 from __future__ import annotations
 

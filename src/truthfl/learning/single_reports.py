@@ -1,7 +1,6 @@
 """Rounds in which the server looks at every report: robust aggregation, reports that may be too long or are missing.
 
-Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it. Imports
-`aggregation`, `client_changes`, `engines`, `federated` and `model`.
+Slower than `engines`, which add up clients as they go, and used only where the rule for reports needs it.
 """
 
 from __future__ import annotations

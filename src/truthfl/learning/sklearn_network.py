@@ -1,4 +1,4 @@
-"""A network of dense layers as scikit-learn's `MLPClassifier` has them, as a `Model`. Imports `draws` and `model`.
+"""A network of dense layers as scikit-learn's `MLPClassifier` has them, as a `Model`.
 
 Parameters: of each layer the weights (inputs, units), in row order, then the biases (units).
 """

@@ -1,6 +1,6 @@
 """Softmax regression with an L2 penalty; its loss is smooth and strongly convex, as the mechanism assumes.
 
-Parameters: weights (classes, pixels), then biases (classes). Imports `model`.
+Parameters: weights (classes, pixels), then biases (classes).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Solo models of several groups of clients, trained and tested over all cores in one call.
-
-Imports `blas_threads`, `elsewhere`, `labeled_samples`, `model`, `recipe`, `solo_test` and `solo_training`.
-"""
+"""Solo models of several groups of clients, trained and tested over all cores in one call."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ One factor of all scores and one bias per class are fitted on one half of the te
 other half; and the other way round. So over-confidence, a scaled report and a client's own class frequencies do not
 count. Of the classes' mean losses the geometric mean is taken, so that no class of which a client happens to have few
 rules it; its risk is about that of the mean loss (`benchmarks/solo_statistics.py`). docs/mechanism.md, section 8.
-Imports `blas_threads`, `draws`, `elsewhere`, `labeled_samples`, `model` and `softmax`.
 """
 
 from __future__ import annotations

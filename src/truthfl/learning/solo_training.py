@@ -1,8 +1,6 @@
 """Training of solo models: each by one client, alone, on her own samples, by a recipe.
 
-`train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed. Imports
-`recipe`, `behaviour`, `blas_threads`, `compiled`, `draws`, `elsewhere`, `engines`, `federated`, `labeled_samples`,
-`local_training`, `model`, `own_steps`, `partition`, `private_draws` and `private_model`.
+`train_alone` is what a participant does; `train_all_alone` trains many with the same draws, at full speed.
 """
 
 from __future__ import annotations

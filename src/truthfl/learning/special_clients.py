@@ -2,7 +2,7 @@
 their reports differently from round to round.
 
 Arrays of (e, D, γ) do not describe them. A run with such clients is trained round by round: the engine computes all
-other clients, this module adds the special ones. Imports `behaviour`, `federated`, `local_training` and `model`.
+other clients, this module adds the special ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Searches the step size with the least final loss; measures the effect of a scaled report on the loss.
 
 Below the best step size, a client who scales up her report lowers the loss, because this acts like a larger step
-(docs/learning.md). Imports `federated`, `labeled_samples`, `training` and `mechanism.strategies`.
+(docs/learning.md).
 """
 
 from __future__ import annotations

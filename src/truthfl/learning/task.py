@@ -1,7 +1,6 @@
 """`Task`: what is learned: how samples are read, turned into numbers and shown, and by which model they are learned.
 
-Planning, verification, runs, servers, participants and audits know what is learned through this class alone. Imports
-`class_sets`, `label_sets`, `model`, and `tasks.task_model` for a task that computes its model itself.
+Planning, verification, runs, servers, participants and audits know what is learned through this class alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`TaskChoice`: which task a job has, in plain values that can be sent to other processes.
-
-Imports `task`, and the task's own module when it is loaded.
-"""
+"""`TaskChoice`: which task a job has, in plain values that can be sent to other processes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Training of one or many runs in one call, over all cores; the result depends on the seeds only.
 
 With at least as many runs as threads, runs are distributed over the threads; with fewer, the chunks of clients of each
-round are: by the kernel itself, or by `_ThreadedEngine` for NumPy. Imports `blas_threads`, `elsewhere`, `engines`,
-`federated`, `labeled_samples`, `single_reports`, `special_clients`, `model`, `profile`, `runs`, `mechanism.checks` and
-`mechanism.strategies`.
+round are: by the kernel itself, or by `_ThreadedEngine` for NumPy.
 """
 
 from __future__ import annotations

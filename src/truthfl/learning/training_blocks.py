@@ -1,7 +1,4 @@
-"""Training whose runs are computed elsewhere, in blocks.
-
-Imports `elsewhere`, `federated`, `labeled_samples`, `profile`, `training` and `mechanism.strategies`.
-"""
+"""Training whose runs are computed elsewhere, in blocks."""
 
 from __future__ import annotations
 

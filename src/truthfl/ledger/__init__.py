@@ -1,4 +1,4 @@
-"""The ledger: signed documents, and an append-only table of hash-chained entries in SQL. Imports `mechanism`.
+"""The ledger: signed documents, and an append-only table of hash-chained entries in SQL.
 
 A public name's module is imported when the name is first used, so `import truthfl.ledger` does not load SQLAlchemy. No
 public name is also the name of a module in this package: the function `payments.payments` is `payments_of`.

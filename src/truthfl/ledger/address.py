@@ -1,6 +1,6 @@
 """A ledger's address: the path of an SQLite file or the URL of a PostgreSQL database, which may hold a password.
 
-What is printed, logged or written where others may read it is `shown_address`. Imports `errors`.
+What is printed, logged or written where others may read it is `shown_address`.
 """
 
 from __future__ import annotations

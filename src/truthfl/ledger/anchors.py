@@ -1,7 +1,7 @@
 """Anchors: the operator's signed word on how far a ledger went, kept apart from it, so that going back is found.
 
 A hash chain does not show that its last entries were removed, or that it was written anew from some entry on. Who has
-an anchor, or a client's receipt, finds both. Imports `address`, `canonical`, `documents`, `entry`, `signing`, `files`.
+an anchor, or a client's receipt, finds both.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The format of a backup: a tar file without compression, whose last member says what the others are.
 
-    folder/…        files of the operator's folder, the ledger as folder/ledger.db
-    keys/…          her keys and certificates
-    participants/…  the public keys of participants
-    manifest.json   digest and size of each file, and the ledger's last row
-
-Imports `canonical` and `errors`.
+folder/…        files of the operator's folder, the ledger as folder/ledger.db
+keys/…          her keys and certificates
+participants/…  the public keys of participants
+manifest.json   digest and size of each file, and the ledger's last row
 """
 
 from __future__ import annotations

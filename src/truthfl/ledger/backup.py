@@ -1,8 +1,7 @@
 """Back up an operator's folder and keys into one file, also while the server runs.
 
 Files are written before the ledger's rows that need them, so the ledger is copied first. The checkpoint of a training
-must fit the ledger exactly: it is copied while nobody can add rows. Imports `address`, `archive`, `book`, `sqlite`,
-`files`, `errors`.
+must fit the ledger exactly: it is copied while nobody can add rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Canonical JSON: a document always gives the same bytes, for hashes and signatures. Imports `errors`."""
+"""Canonical JSON: a document always gives the same bytes, for hashes and signatures."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 Any changed byte is detected. A chain alone does not show that its last entries were removed, or that it was rewritten
 from some entry on; clients' receipts do, since the entries that they prove must be the ledger's, and so do `anchors`.
-Imports `canonical`, `entry`, `entry_kinds`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Checks of the operator's commands in a ledger, of admissions by invitation, and of jobs that were ended.
-
-Imports `chain`, `commands`, `job_view`, `texts`.
-"""
+"""Checks of the operator's commands in a ledger, of admissions by invitation, and of jobs that were ended."""
 
 from __future__ import annotations
 

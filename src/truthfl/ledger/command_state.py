@@ -1,7 +1,4 @@
-"""What a job's commands amount to: whether it is paused or ended, who is removed, until when stages were extended.
-
-Imports `commands`.
-"""
+"""What a job's commands amount to: whether it is paused or ended, who is removed, until when stages were extended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Commit and reveal: a hash of test set and secret is published before training, the secret itself after it.
 
 The secret determines which test samples are drawn. Clients commit themselves likewise to the models that they train
-alone. Imports `canonical`.
+alone.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The file is written when that changes, and every two seconds, so that one who reads it knows whether the node still
 runs. A page that reads it says so by the time of another file: only then the node asks the server every moment whether
-it answers. Imports `files` alone, so that the page can start without the rest of the ledger.
+it answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Database connections of a ledger: read and write transactions, and what is done again after which errors.
 
-`sqlite` and `postgresql` create instances of `Database`. Imports `database_errors`, `outage`, `errors`.
+`sqlite` and `postgresql` create instances of `Database`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What an error of a ledger's database means: whether to try again, to wait, or to tell the user, and in which words.
 
-No message of a driver reaches the user: those of PostgreSQL are in its own language and may quote the address. Imports
-`errors`.
+No message of a driver reaches the user: those of PostgreSQL are in its own language and may quote the address.
 """
 
 from __future__ import annotations

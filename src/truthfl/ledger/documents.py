@@ -1,7 +1,6 @@
 """Signed documents: the operator's offers, a client's answer to hers, and her word that she knows the final model.
 
-A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it. Imports
-`coded_text`, `agreement_keys`, `canonical`, `signing`, `terms`.
+A signed document is `{"document": …, "signature": …}`; the inner document says whose key signed it.
 """
 
 from __future__ import annotations

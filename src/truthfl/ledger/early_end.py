@@ -2,8 +2,7 @@
 
 Computing is paid by the share of all rounds of the contract that she delivered. So that nobody loses by the operator's
 decision, the expected loss is higher by what so few rounds do on the pilot; under a contract that does not say what,
-the tested loss counts only where it is below the expected one. Imports `coded_text`, `canonical`, `command_state`
-and `commands`; no database, since participants' pages read receipts.
+the tested loss counts only where it is below the expected one.
 """
 
 from __future__ import annotations

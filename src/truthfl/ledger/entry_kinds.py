@@ -1,4 +1,4 @@
-"""The kinds of entries of a ledger, and what its first entry follows. Imports nothing."""
+"""The kinds of entries of a ledger, and what its first entry follows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`JobReceipts`: the receipts of a settled job, made from the ledger.
 
-A receipt has all values that its client's pay depends on, and the proof that they stand in the ledger. Imports
-`canonical`, `early_end`, `entry`, `job_view`, `receipt_proof`, `receipt_rounds`, `signing`, `terms`.
+A receipt has all values that its client's pay depends on, and the proof that they stand in the ledger.
 """
 
 from __future__ import annotations

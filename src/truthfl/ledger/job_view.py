@@ -1,4 +1,4 @@
-"""The ledger's entries of one job, by kind. Imports `commands`, `entry`, `entry_kinds`, `round_terms`, `terms`."""
+"""The ledger's entries of one job, by kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A hash tree over many values: its root commits to all of them, and a short path proves that one is among them.
 
 The tree of RFC 6962, section 2.1: leaves and inner nodes are hashed with different first bytes, and where a level has
-an odd number of nodes, the last one is a node of the next level too. Hashes are SHA-256. Imports nothing of truthfl.
+an odd number of nodes, the last one is a node of the next level too. Hashes are SHA-256.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The last model that a participant's node received under an offer, in one of two slots of a file in her folder.
 
 A model is found by its digest, which stands in the record of its round. A new one is written over the slot that does
-not have the last: a crash before its round is recorded loses nothing, and no file is made in every round. Imports
-`errors` and `files`.
+not have the last: a crash before its round is recorded loses nothing, and no file is made in every round.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Amounts of money as people read them: in units of the currency, 230.09 EUR. Imports no other module of truthfl.
+"""Amounts of money as people read them: in units of the currency, 230.09 EUR.
 
 The ledger has whole minor units, such as cents; a job's terms say how many of them are one unit of its currency.
 """

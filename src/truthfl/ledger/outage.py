@@ -1,7 +1,4 @@
-"""Waiting for a database that went away: with growing pauses, told once, until it is back or nobody waits any more.
-
-Imports `errors`.
-"""
+"""Waiting for a database that went away: with growing pauses, told once, until it is back or nobody waits any more."""
 
 from __future__ import annotations
 

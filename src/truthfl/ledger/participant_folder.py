@@ -2,8 +2,7 @@
 
 The node, which talks to the server, and the page or prompt, which talks to the participant, exchange documents through
 these files: the node writes an offer and waits for the file with the answer. Examples of an offer's classes are there
-before the offer is (`samples.example_files`). Imports `agreement_keys`, `canonical`, `documents`, `signing`, `terms`,
-`files`, `coded_text`.
+before the offer is (`samples.example_files`).
 """
 
 from __future__ import annotations

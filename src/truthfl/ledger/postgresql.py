@@ -1,4 +1,4 @@
-"""A ledger in a PostgreSQL database. Imports `address`, `database`, `outage`.
+"""A ledger in a PostgreSQL database.
 
 A writer holds an advisory lock until its transaction ends; then its statements see all earlier commits (READ
 COMMITTED). If a connection breaks without a word, the system finds out (keepalive), and the server ends what it left

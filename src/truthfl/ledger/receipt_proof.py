@@ -3,7 +3,7 @@
 The tree is over the hashes of all entries from the job's first to its last settlement, and so the same in all receipts
 of a job: who compares two roots compares the whole job. A receipt has the links of those entries alone whose documents
 are in it, each with its path to the root, so its length hardly grows with the number of clients, and it names nobody
-else. Imports `coded_text`, `canonical`, `chain`, `entry`, `merkle_tree`.
+else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The rounds in a receipt: those in which the client was asked, with their models, and her word on the final model.
 
 With them she sees which of her reports were counted, and that the model that was tested is the one that was trained.
-Imports `coded_text`, `canonical`,
-`documents`, `early_end`, `job_view`, `round_terms`, `terms`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The check of a receipt by itself: a client can check hers without the ledger.
-
-Imports `coded_text`, `canonical`, `commitment`, `documents`, `early_end`, `entry`, `money`, `receipt_proof`,
-`receipt_rounds`, `settlement`, `signing`, `solo_evidence`, `terms`.
-"""
+"""The check of a receipt by itself: a client can check hers without the ledger."""
 
 from __future__ import annotations
 

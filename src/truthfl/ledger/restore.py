@@ -1,7 +1,4 @@
-"""Restore a backup into new folders: all of it, after every digest and the ledger were checked, or nothing.
-
-Imports `anchors`, `archive`, `book`, `checking`, `files`, `errors`.
-"""
+"""Restore a backup into new folders: all of it, after every digest and the ledger were checked, or nothing."""
 
 from __future__ import annotations
 

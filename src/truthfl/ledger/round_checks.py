@@ -1,6 +1,6 @@
 """Checks of a job's rounds, of the final model that the clients signed for, and of its test.
 
-Each function yields the faults of one job. Imports `chain`, `commitment`, `documents`, `entry`, `job_view`, `terms`.
+Each function yields the faults of one job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the server last told a participant's node about its stage, in her folder: what it waits for, and until when.
 
 The server says how many seconds are left, and the end is kept by her own computer's clock, so that the two clocks need
-not agree. Imports `canonical`, `errors` and `files`.
+not agree.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Settlement of a job: each client's pay is computed from the ledger and written into it once.
 
 One transaction writes all settlements and opens the payments. Calling it again changes nothing: entries have unique
-keys, and their content depends only on earlier entries. Imports `early_end`, `entry`, `job_view`, `payments`,
-`solo_evidence`, `terms`.
+keys, and their content depends only on earlier entries.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Private keys are OpenSSH files, public keys their one-line form. Signatures are deterministic (RFC 6979). With (r, s)
 the pair (r, n - s) would verify too, so that others could write another signature than the signer's; of the two, the
 one with the smaller s is made and accepted. What was verified is remembered, since many clients of one process check
-the same signatures. Imports `canonical` and `files`.
+the same signatures.
 """
 
 from __future__ import annotations

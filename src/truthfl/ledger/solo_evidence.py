@@ -1,7 +1,4 @@
-"""`SoloEvidence`: what a contract with an audition pays by besides the joint test, and how it follows from all rows.
-
-Imports `coded_text`; `terms` for types; `mechanism` when something is computed.
-"""
+"""`SoloEvidence`: what a contract with an audition pays by besides the joint test, and how it follows from all rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A ledger in an SQLite file, opened for writing, or for reading without changing any file.
 
 Readers do not wait for the writer (WAL), a writer takes the lock before it reads (BEGIN IMMEDIATE), and committed data
-are on the disk (synchronous=FULL): an append takes one flush of the disk. Imports `database`, `files`.
+are on the disk (synchronous=FULL): an append takes one flush of the disk.
 """
 
 from __future__ import annotations

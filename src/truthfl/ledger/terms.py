@@ -1,8 +1,6 @@
 """Offers: the terms that are the same for all clients of a job, and the terms of one client; the operator signs both.
 
-Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only. Imports `canonical`,
-`job_terms`, `solo_evidence`, `tried_lies`, `mechanism.formulas`; the rest of `mechanism` when pay
-is computed, so that a page that only lists offers starts without NumPy.
+Pay is computed by the mechanism that the offer names, and rounded in `Offer.pay` only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`TriedLie`: a lie in an offer that the operator tried; reading the parts of offers. Imports `errors`."""
+"""`TriedLie`: a lie in an offer that the operator tried; reading the parts of offers."""
 
 from __future__ import annotations
 

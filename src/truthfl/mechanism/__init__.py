@@ -1,4 +1,4 @@
 """The mechanism: batch sizes and pay, as pure functions on arrays over clients; no models, no training, no files.
 
-Imports nothing of truthfl but `errors`. Its public names are re-exported by `truthfl`.
+Its public names are re-exported by `truthfl`.
 """

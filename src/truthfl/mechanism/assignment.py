@@ -1,7 +1,4 @@
-"""Batch sizes of all clients: docs/mechanism.md, sections 3 and 4.
-
-Imports `setting`, `loss_model`, `blocks`, `budget` and `checks`.
-"""
+"""Batch sizes of all clients: docs/mechanism.md, sections 3 and 4."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Batch sizes of the audition contract's joint part, whose margin counts as a cost. docs/mechanism.md, section 8.
-
-Imports `blocks` and `checks`.
-"""
+"""Batch sizes of the audition contract's joint part, whose margin counts as a cost. docs/mechanism.md, section 8."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a client gains by other labels or batches than asked for, on the measured curves, under the audition contract.
 
 Losses vary normally around the curves, pay is kept between 0 and the caps, and who fails the gate does not compute.
-docs/mechanism.md, section 8. Imports `audition`, `audition_plan`, `mechanism`, `setting` and `checks`.
+docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations

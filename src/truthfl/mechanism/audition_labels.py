@@ -1,8 +1,7 @@
 """How many labels the audition contract asks of each client, and who is asked at all.
 
 The server minimises κ A / N + Σ pay_i over the numbers of labels n_i, N = Σ n_i, where label pay is the cost of the
-labels and a margin for its spread. docs/mechanism.md, section 8. Imports `blocks`, `checks`, `label_choice` and
-`solo_curve`.
+labels and a margin for its spread. docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations

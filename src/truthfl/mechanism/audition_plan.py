@@ -1,8 +1,6 @@
 """Plans the audition contract: how many labels to ask of whom, batch sizes, slopes, margins and caps.
 
-Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/mechanism.md, section 8. Imports
-`audition`, `audition_labels`, `audition_batches`, `audition_terms`, `blocks`, `budget_search`, `mechanism`,
-`setting`, `solo_curve` and `checks`.
+Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The terms of pay of the audition contract for given labels and batches: slopes, bases and caps.
 
-docs/mechanism.md, section 8. Imports `audition_labels`, `blocks`, `peer_level`, `solo_curve` and `checks`.
+docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations

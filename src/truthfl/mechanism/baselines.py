@@ -1,8 +1,7 @@
 """Mechanisms to compare with LCEME: flat pay, pay per claimed sample, leave-one-out, Shapley share.
 
 Each is scaled so that the total honest pay is the total cost of honest work. The functions that make them have the
-signature of `lceme`. docs/mechanism.md, section 6. Imports `mechanism`, `setting`, `loss_model`, `observation`,
-`formulas` and `checks`.
+signature of `lceme`. docs/mechanism.md, section 6.
 """
 
 from __future__ import annotations

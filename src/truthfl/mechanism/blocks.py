@@ -1,5 +1,4 @@
-"""Elementwise functions of arrays over clients, computed for some thousand clients at a time. Imports nothing of
-truthfl.
+"""Elementwise functions of arrays over clients, computed for some thousand clients at a time.
 
 What such a function computes on the way then stays in the processor's cache instead of going to memory and back, and
 needs no memory of its own. Each result is that of one client, so blocks change no bit of it.

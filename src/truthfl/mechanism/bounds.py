@@ -1,8 +1,7 @@
 """Two bounds on the loss gap, as loss models: the paper's Theorem 1, and one that also holds for dishonest clients.
 
 Formulas: docs/mechanism.md, sections 2a, 2b and 2c. Both cover partial participation: a client participates in a round
-with probability q_i, and her report is then weighted p_i/q_i. Imports `blocks`, `setting`, `loss_model`
-and `checks`.
+with probability q_i, and her report is then weighted p_i/q_i.
 """
 
 from __future__ import annotations

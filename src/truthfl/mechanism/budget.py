@@ -1,4 +1,4 @@
-"""The best whole batch sizes within a budget. Imports `blocks`, `budget_search`, `checks` and `knapsack`.
+"""The best whole batch sizes within a budget.
 
 The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
 where stake_i = κ v_i. Without the last condition there is one independent task per client; with it, a Lagrange

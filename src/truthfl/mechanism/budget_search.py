@@ -1,6 +1,6 @@
 """The search for what a budget allows: the smallest x ≥ 0 at which a falling function is within a budget.
 
-The function is a sum over all clients, so each call counts. Imports nothing of truthfl.
+The function is a sum over all clients, so each call counts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Converts inputs to checked numbers and arrays; raises `InputError` with the name of the client and the field.
-
-Imports nothing of truthfl but `errors` and `texts`.
-"""
+"""Converts inputs to checked numbers and arrays; raises `InputError` with the name of the client and the field."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The LCEME contract: pay falls linearly with the final test loss, at the slope at which honest work is best.
 
-docs/mechanism.md, section 3. Imports `mechanism`, `setting`, `loss_model`, `assignment`, `blocks`, `observation`,
-`formulas` and `checks`; planned by `lceme_plan` or `screened_plan`.
+docs/mechanism.md, section 3.
 """
 
 from __future__ import annotations

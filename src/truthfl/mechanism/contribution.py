@@ -1,7 +1,6 @@
 """Contributions of clients to the drop of the loss: leave-one-out and Shapley values.
 
-They are computed from any function from coalitions to losses: that of a loss model (below), or one that trains. Imports
-`checks`, `loss_model`, `strategies`, `mechanism` and `observation`.
+They are computed from any function from coalitions to losses: that of a loss model (below), or one that trains.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The largest gain of each client by a deviation from honest work, the others being honest.
 
 For any payment rule, on any loss model, which need not be the one the rule was planned on. docs/mechanism.md, sections
-3 and 6. Imports `setting`, `loss_model`, `mechanism`, `observation`, `payoff`, `search`, `spread`, `strategies`,
-`formulas` and `checks`.
+3 and 6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What the work of a plan is worth to the operator, what it costs and what it pays; warnings where it pays much.
-
-Imports `checks`.
-"""
+"""What the work of a plan is worth to the operator, what it costs and what it pays; warnings where it pays much."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Formulas shared by several packages of truthfl, for numbers and for arrays.
 
-Imports nothing, so that the labeling page can use them without NumPy. Symbols: docs/mechanism.md, section 1.
+Symbols: docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations

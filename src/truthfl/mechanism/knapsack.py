@@ -1,4 +1,4 @@
-"""Improves a good solution of the budgeted task to the optimum, if the search is not too long. Imports `checks`.
+"""Improves a good solution of the budgeted task to the optimum, if the search is not too long.
 
 At the multiplier m = 1 + λ, no assignment costs less than Σ min_D (stake/D + m price D) − λ money. So, given a good
 solution, only sizes whose term is within the gap of the minimum can be part of a better one: often two or three per

@@ -2,7 +2,7 @@
 
 The cost of n labels to a client with label cost u is worth_n + u price_n, a straight line in u for each n. With the
 numbers in ascending order and worth falling, n is better than all smaller numbers where u is below a threshold; so of
-the numbers up to her samples, a client gets the largest whose threshold is above her u. Imports `blocks`, `checks`.
+the numbers up to her samples, a client gets the largest whose threshold is above her u.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""β, the effect of a random label on gradients, computed from the ranges of the data. Imports `checks`.
+"""β, the effect of a random label on gradients, computed from the ranges of the data.
 
 docs/mechanism.md, section 1.
 """

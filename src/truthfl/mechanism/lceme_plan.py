@@ -1,7 +1,6 @@
 """Plans the LCEME contract: batch sizes and a margin for the loss model's error, expected pay being within the budget.
 
-docs/mechanism.md, sections 3 and 4. Imports `contract`, `assignment`, `mechanism`, `observation`, `setting`, `spread`
-and `checks`.
+docs/mechanism.md, sections 3 and 4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`LossModel`: the expected loss as a function of the clients' strategies.
 
-Its coefficients come from a bound or a calibration. Imports `checks`, `formulas` and `strategies`.
+Its coefficients come from a bound or a calibration.
 """
 
 from __future__ import annotations

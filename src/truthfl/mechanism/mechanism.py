@@ -1,8 +1,7 @@
 """`Mechanism`: the interface of payment rules, used by planning, offers, settlement, receipts and studies.
 
 A mechanism is a frozen dataclass that derives from `Mechanism`: its fields are the assigned batch sizes and its terms,
-one number per client each. `registry` finds it by its kind. docs/mechanism.md, section 7. Imports `setting`,
-`loss_model`, `assignment`, `observation` and `checks`.
+one number per client each. `registry` finds it by its kind. docs/mechanism.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Observation`: the data from which a mechanism computes pay. Imports nothing of truthfl.
+"""`Observation`: the data from which a mechanism computes pay.
 
 Effort, batches and labels are not observed. Observed are the final test loss, the delivered reports, the clients'
 claims, the models that they train alone and, for some mechanisms, contributions.

@@ -1,7 +1,6 @@
 """Payoffs: a client's pay less her cost; the value of the model to the server less all pay.
 
-docs/mechanism.md, section 1. Imports `setting`, `loss_model`, `strategies`, `mechanism`, `contribution`, `formulas` and
-`checks`.
+docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations

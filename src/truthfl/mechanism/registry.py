@@ -1,4 +1,4 @@
-"""The registry of mechanisms by kind. Imports `mechanism`, `audition`, `contract` and `baselines`.
+"""The registry of mechanisms by kind.
 
 Other mechanisms are registered by `register`, or by an installed package under the entry point group
 `truthfl.mechanisms`. Offers contain a kind and never code.

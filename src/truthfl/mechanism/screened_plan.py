@@ -1,7 +1,6 @@
 """Plans the LCEME contract of clients who state their sample cost, by a screening menu of whole batch sizes.
 
-docs/mechanism.md, section 5. Imports `screening`, `contract`, `assignment`, `loss_model`, `mechanism`, `setting`,
-`spread` and `checks`.
+docs/mechanism.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Private costs: a menu of contracts from which a client's best choice is the one for her true sample cost.
 
-docs/mechanism.md, section 5. Imports `setting`, `loss_model`, `assignment`, `contract`, `virtual_cost` and `checks`.
+docs/mechanism.md, section 5.
 """
 
 from __future__ import annotations

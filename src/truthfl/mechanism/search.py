@@ -1,7 +1,7 @@
 """A grid search for every client's best deviation, which evaluates payoffs and uses no closed form.
 
 For each labeling effort and each claim: a coarse grid over batch size (in its logarithm) and report scale, then finer
-and finer grids around the best point; for all clients at once. Imports `checks` and `strategies`.
+and finer grids around the best point; for all clients at once.
 """
 
 from __future__ import annotations

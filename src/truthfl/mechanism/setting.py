@@ -1,6 +1,6 @@
 """The setting of one job: `Clients`, `Training` and `Constants`, checked when they are created.
 
-The symbols are those of docs/mechanism.md, section 1. Imports `checks` and `formulas`.
+The symbols are those of docs/mechanism.md, section 1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`SoloCurve`: the test loss of a model that one client trains alone, by the number of samples that she labels.
 
 Measured on pilot clients of the server's own. Slopes are local differences, so no shape of the curve is assumed.
-docs/mechanism.md, section 8. Imports `checks`.
+docs/mechanism.md, section 8.
 """
 
 from __future__ import annotations

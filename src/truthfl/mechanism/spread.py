@@ -1,6 +1,6 @@
 """The spread of pay when the loss is an estimate or is tested on few samples, and the margin that covers it.
 
-docs/mechanism.md, section 3. Imports `checks`.
+docs/mechanism.md, section 3.
 """
 
 from __future__ import annotations

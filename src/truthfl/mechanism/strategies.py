@@ -1,4 +1,4 @@
-"""`Strategies`: the real behaviour of clients as numbers (e, D, γ and the claimed batch). Imports `checks`."""
+"""`Strategies`: the real behaviour of clients as numbers (e, D, γ and the claimed batch)."""
 
 from __future__ import annotations
 

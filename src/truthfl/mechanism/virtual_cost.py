@@ -1,6 +1,6 @@
 """The virtual cost of a client whose sample cost is private, from the distribution of that cost.
 
-docs/mechanism.md, section 5. Imports `checks`.
+docs/mechanism.md, section 5.
 """
 
 from __future__ import annotations

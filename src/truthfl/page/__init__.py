@@ -1,1 +1,1 @@
-"""The participant's page: offer, labeling, review, receipt. Imports `samples`, `ledger`, `learning`, `mechanism`."""
+"""The participant's page: offer, labeling, review, receipt."""

@@ -1,7 +1,4 @@
-"""Random secrets that protect the page: URL prefix, login token, session cookie, CSRF token.
-
-Imports `one_time_login` for types only.
-"""
+"""Random secrets that protect the page: URL prefix, login token, session cookie, CSRF token."""
 
 from __future__ import annotations
 

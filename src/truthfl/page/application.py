@@ -1,10 +1,7 @@
 """The page's web application, for one participant on her own machine.
 
 It serves files of the package, of the participant's folder and of her data, and fetches nothing from the network.
-Starlette without a larger web framework, since that would double the start time. Imports Starlette and
-`access_secrets`, `catalogue`, `document_routes`, `instructions_view`, `localized_files`, `request_guard`, `requests`,
-`responses`, `routing`, `second_look`, `static_files`, `work`; `samples` when a sample or an export is requested;
-`ledger` and `learning` for types only.
+Starlette without a larger web framework, since that would double the start time.
 """
 
 from __future__ import annotations

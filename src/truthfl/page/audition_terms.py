@@ -1,7 +1,6 @@
 """The audition in an offer: a check that its terms make sense, and its numbers for the page.
 
-Offers come from the server and are untrusted. Imports the ledger's `terms` and `solo_evidence`; `learning.recipe` when
-terms are checked.
+Offers come from the server and are untrusted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A listening socket with a limit on its open connections, for a port that strangers in the network can reach.
 
 Connections on which nothing comes, or a TLS handshake never ends, would otherwise use up the files that this process
-may open, and with them the page on the computer itself. Imports nothing.
+may open, and with them the page on the computer itself.
 """
 
 from __future__ import annotations

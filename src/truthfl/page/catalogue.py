@@ -1,4 +1,4 @@
-"""The page's sentences in all languages, one JSON file of `strings/` each. Imports `errors`; `numbers` when needed.
+"""The page's sentences in all languages, one JSON file of `strings/` each.
 
 A sentence has a key and values: `Message`. The browser writes it in its own language (`static/text.js`); `english` does
 for the terminal. Where a catalogue lacks a key, English is taken.

@@ -1,4 +1,4 @@
-"""Names of the documents in a participant's folder. Imports nothing, so that the page starts without the ledger."""
+"""Names of the documents in a participant's folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""HTTP routes for offers, answers and receipts.
-
-Imports `access_secrets`, `catalogue`, `document_names`, `job_state`, `requests`, `routing`, `work`; `document_views`,
-`documents_summary` and the rest of `ledger` when needed.
-"""
+"""HTTP routes for offers, answers and receipts."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Offers and receipts as JSON values for the page.
 
-Documents come from the server and are untrusted: one that cannot be read gives an error message. Imports `ledger`,
-`coded_text`, `audition_result`, `audition_terms`, `catalogue`, `lie_words`, `numbers`, `offer_outlook`,
-`pay_explanation`, `pay_plot`, `pay_summary`, `privacy_terms`, `receipt_check`, `receipt_reason`, `shown_text`,
-`signed_terms`.
+Documents come from the server and are untrusted: one that cannot be read gives an error message.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What pages ask for every second: which documents there are, what goes on in the job, whether the server is reached.
-
-Imports `document_names`, `document_views`, `job_state`, `shown_text` and the ledger.
-"""
+"""What pages ask for every second: the documents, the state of the job, the connection."""
 
 from __future__ import annotations
 

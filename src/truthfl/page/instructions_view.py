@@ -1,7 +1,6 @@
 """What the page shows of the instructions about the classes: descriptions, and examples by their digests.
 
-All of it comes from the operator and is shown as text or as a picture, never as HTML. Imports `shortcuts`, `work`;
-`instructions` and `samples.example_files` when examples are asked for.
+All of it comes from the operator and is shown as text or as a picture, never as HTML.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What goes on in the job that a participant takes part in, for all pages: stage, time left, rounds, news, connection.
 
-All of it is in her folder, where the node writes it. Imports the ledger's `connection_file`; when there are documents,
-`participant_folder`, `round_record` and `server_stage`.
+All of it is in her folder, where the node writes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The words of a lie in an offer, part by part in sentences of the catalogues.
 
 An offer says what was tried in a few words and numbers of `adversary.lie_point`, such as "20% labeled, rest at random,
-batch × 0.5". These stand in the signed offer; here they are read. Imports `catalogue`.
+batch × 0.5". These stand in the signed offer; here they are read.
 """
 
 from __future__ import annotations

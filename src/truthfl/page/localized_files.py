@@ -1,7 +1,4 @@
-"""The page's files that are made when asked for: HTML pages, the style of each, and its script with the catalogue.
-
-Imports `catalogue`, `script_bundle` and `static_files`.
-"""
+"""The page's files that are made when asked for: HTML pages, the style of each, and its script with the catalogue."""
 
 from __future__ import annotations
 

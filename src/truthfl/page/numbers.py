@@ -1,5 +1,4 @@
-"""Formatting of numbers and money in English, as `static/format.js` does in the browser. Imports `ledger.money`, and
-NumPy when needed."""
+"""Formatting of numbers and money in English, as `static/format.js` does in the browser."""
 
 from __future__ import annotations
 

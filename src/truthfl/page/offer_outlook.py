@@ -1,7 +1,6 @@
 """Expected pay, its spread and costs of an offer, for honest work and for the lies that the operator tried.
 
-All values are computed from the offer and, if the participant enters them, her own costs. Imports the ledger's `terms`,
-`solo_evidence` and `tried_lies`, `audition_terms`, `catalogue` and `mechanism.formulas`.
+All values are computed from the offer and, if the participant enters them, her own costs.
 """
 
 from __future__ import annotations

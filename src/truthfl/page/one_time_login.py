@@ -1,4 +1,4 @@
-"""A link that lets in one device, once, for some minutes. Imports nothing.
+"""A link that lets in one device, once, for some minutes.
 
 The token in the link is compared at most so many times a minute, so it cannot be guessed. Who opens the page, and who
 tries in vain, is told to who started it.

@@ -1,8 +1,4 @@
-"""Serve the participant's page in a thread of this process.
-
-Imports `serving`, `samples`; `open_phone_page` if there is a phone; `application` and `work` in the thread; `ledger`
-and `learning` for types only.
-"""
+"""Serve the participant's page in a thread of this process."""
 
 from __future__ import annotations
 

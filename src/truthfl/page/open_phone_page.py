@@ -1,7 +1,4 @@
-"""Serve the participant's page to her phone: in the local network, by TLS, to the first device that opens the link.
-
-Imports `access_secrets`, `bounded_listener`, `one_time_login`, `phone_certificate`, `serving`.
-"""
+"""Serve the participant's page to her phone: in the local network, by TLS, to the first device that opens the link."""
 
 from __future__ import annotations
 

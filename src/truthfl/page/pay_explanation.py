@@ -1,7 +1,4 @@
-"""Sentences that say how pay is determined: the page's own for the built-in contracts, the mechanism's for others.
-
-Imports the ledger's `terms`, `catalogue` and `numbers`; `mechanism` when needed.
-"""
+"""Sentences that say how pay is determined: the page's own for the built-in contracts, the mechanism's for others."""
 
 from __future__ import annotations
 

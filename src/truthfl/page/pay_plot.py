@@ -1,8 +1,8 @@
 """Data of the plots of pay: by test loss, or by the loss of her own model if there is an audition.
 
-A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the title of the
-losses and the currency (axes), and the loss above which she is stopped (limit; None without an audition). Names and the
-title are keys of the catalogues. Imports the ledger's `terms` and `solo_evidence`, and `audition_terms`.
+A plot has a curve [[loss, pay]], the range of 19 in 20 honest jobs (band), points with names, the title of the losses
+and the currency (axes), and the loss above which she is stopped (limit; None without an audition). Names and the title
+are keys of the catalogues.
 """
 
 from __future__ import annotations

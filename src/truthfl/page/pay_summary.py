@@ -1,7 +1,4 @@
-"""An offer's pay in plain amounts: what is sure, likely and the most, per sample and per hour of labeling.
-
-Imports NumPy when needed.
-"""
+"""An offer's pay in plain amounts: what is sure, likely and the most, per sample and per hour of labeling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address of this machine in its local network. Imports `errors`."""
+"""The address of this machine in its local network."""
 
 from __future__ import annotations
 

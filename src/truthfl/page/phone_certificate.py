@@ -1,7 +1,7 @@
 """The certificate with which her page is served to her phone: signed by itself, and kept in her folder.
 
 Certificate and private key are one file, so they always belong together. It is kept so that a phone that has once been
-told to trust it need not be asked again. Imports `certificate_parts`, `files` and cryptography.
+told to trust it need not be asked again.
 """
 
 from __future__ import annotations

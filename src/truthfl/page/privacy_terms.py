@@ -1,7 +1,6 @@
 """What an offer means for privacy, in words: what leaves the participant's machine, who sees it, what it can tell.
 
-What is said to be recoverable was measured by `benchmarks.inversion`; docs/security.md has the numbers. Imports the
-ledger's `terms` and `round_terms`, and `catalogue`; `learning` when an offer has noise.
+What is said to be recoverable was measured by `benchmarks.inversion`; docs/security.md has the numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The check of a receipt by the participant herself: by itself, and against her folder, her record and her key.
-
-Imports `coded_text`, `ledger`, `numbers`; `learning` when the draws of rounds are checked.
-"""
+"""The check of a receipt by the participant herself: by itself, and against her folder, her record and her key."""
 
 from __future__ import annotations
 

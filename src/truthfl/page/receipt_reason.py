@@ -1,7 +1,6 @@
 """Why a receipt pays nothing, or less than nothing, as messages.
 
-Receipts come from the server and are untrusted. Imports the ledger's `commands`, `solo_evidence` and `terms`,
-`audition_terms` and `catalogue`.
+Receipts come from the server and are untrusted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Other programs, other users of the machine and other sites in the browser can reach a port of this machine. All URLs
 begin with a random path; a random token in the first URL is exchanged for a cookie for that path. Every request must
 have this machine as its host (against DNS rebinding) and the page as its origin; one that changes data must have a CSRF
-token. Imports `access_secrets`, `catalogue`, `localized_files`, `one_time_login` and Starlette.
+token.
 """
 
 from __future__ import annotations

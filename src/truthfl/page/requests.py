@@ -1,4 +1,4 @@
-"""Parsing of request bodies: exactly the expected fields, with the expected types. Imports `errors` and `catalogue`."""
+"""Parsing of request bodies: exactly the expected fields, with the expected types."""
 
 from __future__ import annotations
 

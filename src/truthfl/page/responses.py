@@ -1,5 +1,4 @@
-"""Responses that both pages share: static files, and errors as JSON. Imports Starlette, `coded_text`, `catalogue`,
-`requests`, `shown_text`, `static_files`."""
+"""Responses that both pages share: static files, and errors as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes whose handlers run in threads, so that they do not block other requests. Imports Starlette."""
+"""Routes whose handlers run in threads, so that they do not block other requests."""
 
 from __future__ import annotations
 

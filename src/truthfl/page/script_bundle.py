@@ -1,7 +1,7 @@
 """The scripts of a page as one file, so that a browser asks once instead of for each module.
 
 Each module becomes a function that is called once, after those it imports; what it exports is what the function
-returns. The modules keep to the forms that `IMPORT` and `EXPORT` describe, one on a line. Imports nothing.
+returns. The modules keep to the forms that `IMPORT` and `EXPORT` describe, one on a line.
 """
 
 from __future__ import annotations

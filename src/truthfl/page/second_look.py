@@ -1,7 +1,4 @@
-"""Labels that the participant's own model doubts, for the review page.
-
-Imports `work`; `learning.second_opinion` when asked.
-"""
+"""Labels that the participant's own model doubts, for the review page."""
 
 from __future__ import annotations
 

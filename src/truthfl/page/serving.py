@@ -1,7 +1,6 @@
 """Serve an ASGI application in a thread of this process: on loopback, or by TLS in the local network.
 
-The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded. Imports
-`access_secrets`; uvicorn in the thread.
+The URL is valid as soon as the port listens; earlier requests are answered when the application is loaded.
 """
 
 from __future__ import annotations

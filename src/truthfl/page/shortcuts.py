@@ -1,4 +1,4 @@
-"""Keyboard shortcuts of the classes: a digit, or a letter of the name. Imports nothing."""
+"""Keyboard shortcuts of the classes: a digit, or a letter of the name."""
 
 from __future__ import annotations
 

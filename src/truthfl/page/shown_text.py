@@ -1,7 +1,6 @@
 """What the browser gets of a sentence: its form, if the catalogues have it, otherwise its words in English.
 
-Forms may come from a server and are untrusted: one that does not fit the catalogues is left out. Imports `coded_text`
-and `catalogue`.
+Forms may come from a server and are untrusted: one that does not fit the catalogues is left out.
 """
 
 from __future__ import annotations

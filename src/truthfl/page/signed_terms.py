@@ -1,8 +1,7 @@
 """The terms of an offer that are signed in English, in sentences of the catalogues.
 
 A sentence is given only if the signed words are just those that this version of truthfl writes for the contract: what
-was signed in other words is shown as it was signed, and nothing besides. Imports the ledger's `early_end` and `terms`,
-`catalogue`; `mechanism` when needed.
+was signed in other words is shown as it was signed, and nothing besides.
 """
 
 from __future__ import annotations

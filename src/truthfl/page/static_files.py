@@ -1,4 +1,4 @@
-"""A page's static files, read once from its package. Imports nothing."""
+"""A page's static files, read once from its package."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Figures as data, plots, CSV and the HTML report. Imports no other room."""
+"""Figures as data, plots, CSV and the HTML report."""

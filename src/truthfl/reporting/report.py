@@ -1,7 +1,7 @@
 """Reports as one self-contained HTML file: text, tables, figures; for light and dark mode and all screen widths.
 
 A caller makes a `Report` and writes `page(report)` to a file. All texts are escaped; SVGs of plots are inserted
-unchanged. Imports `errors`.
+unchanged.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Samples and their labels on disk: folders of pictures, arrays, texts, label files. Imports `learning`."""
+"""Samples and their labels on disk: folders of pictures, arrays, texts, label files."""

@@ -1,7 +1,7 @@
 """Cache file of one array: a process that needs the same array again maps the file and computes nothing.
 
-A participant's node handles each message in a new process, so what is computed from her samples must be in a file to
-be reused. The file holds a SHA-256, a line of JSON and the array's bytes. Imports `files`.
+A participant's node handles each message in a new process, so what is computed from her samples must be in a file to be
+reused. The file holds a SHA-256, a line of JSON and the array's bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Pictures in one array: an .npz file with `images`, or an idx file. A sample's id is a hash of its pixels.
-
-Imports `sample`, `formats`, `pixels` and `learning.array_files`.
-"""
+"""Pictures in one array: an .npz file with `images`, or an idx file. A sample's id is a hash of its pixels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Files of a class's examples: made small by the operator's side, checked by the participant's, kept by their digests.
 
 What a server sends is not trusted: an example must have the digest, the type and the size that the signed offer says,
-and be a plain text, or a picture that can be decoded and is no larger than the operator's side makes them. Imports
-`formats`, `pictures`, `files`, `instructions`, `texts`.
+and be a plain text, or a picture that can be decoded and is no larger than the operator's side makes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Picture formats that can be read, known by the first bytes of a file, and the size limits. Imports `coded_text`."""
+"""Picture formats that can be read, known by the first bytes of a file, and the size limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Labels that a participant made by hand, read from her label file.
-
-Imports `coded_text`, `label_names`, `learning.class_sets`, `learning.label_sets`, `learning.model` and `texts`.
-"""
+"""Labels that a participant made by hand, read from her label file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stable order of samples: new samples go behind those that were there before. Imports `sample`, `files`.
+"""Stable order of samples: new samples go behind those that were there before.
 
 An offer asks for the first n samples. If they were sorted by name, a file added during a job could push another one
 out of the first n, and that new file would have no label.

@@ -1,6 +1,6 @@
 """The names of a participant's labels, read from her label file, and those that are not among a job's classes.
 
-NumPy is not loaded, so that the page starts at once. Imports `label_store`, `learning.class_sets` and `texts`.
+NumPy is not loaded, so that the page starts at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Current state of a sample's label, computed from the decisions about it. Imports no other module of truthfl."""
+"""Current state of a sample's label, computed from the decisions about it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Labels in one local SQLite file: each decision is a row, and rows are never changed. Imports `label_schema`,
-`label_state`, `files`.
+"""Labels in one local SQLite file: each decision is a row, and rows are never changed.
 
 The current label of a sample is that of its last row that was not undone; the view `labels` holds it, and
 `handmade_labels` reads only that view. A decision is on the disk before `decide` returns; the same decision sent

@@ -1,7 +1,7 @@
 """Matching of an imported label to a sample: by id if there is one, otherwise by path or by the text that is shown.
 
-Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal
-digits and a hyphen before the names of uploaded files; they are ignored. Imports `sample`.
+Paths are compared from the end, since the file may come from another folder. Label Studio puts eight hexadecimal digits
+and a hyphen before the names of uploaded files; they are ignored.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 Fitted: scaled, with its proportions, until it just fits in, in the middle of black; in grays or colours as asked for. A
 picture of that size already stays as it is. Pillow scales in whole numbers, so the bytes are the same on all machines.
-Imports `coded_text`, `sample`, `pictures`, `learning.model`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The opinion of a quick model on labels of pictures, for a participant who has no model of a job yet.
-
-Imports `sample` and `learning.second_opinion`.
-"""
+"""The opinion of a quick model on labels of pictures, for a participant who has no model of a job yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples to label and the sources they are read from. Imports `errors`.
+"""Samples to label and the sources they are read from.
 
 A sample's id is a hash of its content, so labels stay with their pictures when files are added, renamed or moved.
 """

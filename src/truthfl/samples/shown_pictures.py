@@ -1,8 +1,7 @@
 """Pictures as sent to the browser, each made once: thumbnails, pictures that fit the screen, whole ones to zoom into.
 
 A file that browsers show and that is small is sent as it is. All others are decoded, made smaller and kept as private
-files of a cache, by the picture's content id, up to a size on the disk. Imports `formats`, `pictures`, `sample` and
-`files`.
+files of a cache, by the picture's content id, up to a size on the disk.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Samples of a task: rows of a table and texts, which are shown in words. Imports `sample` and `learning.task`.
+"""Samples of a task: rows of a table and texts, which are shown in words.
 
 Neither a sample's id nor what is shown of it has anything of its label.
 """

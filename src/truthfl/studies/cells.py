@@ -1,7 +1,6 @@
 """Cells: settings of a federation and its clients' strategies, trained with many seeds; figures are made of them.
 
-`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out. Imports
-`work`, `learning` and `mechanism`.
+`train_cell`, `tune_step` and `sample_gradients` are called by work items: JSON values in, named arrays out.
 """
 
 from __future__ import annotations

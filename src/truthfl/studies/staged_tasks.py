@@ -1,4 +1,4 @@
-"""`StagedTasks`: the tasks of a study, stage by stage, with progress and a count. Imports `cells` and `work`."""
+"""`StagedTasks`: the tasks of a study, stage by stage, with progress and a count."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Write the Flower app that is submitted: a folder with a pyproject.toml that names a ServerApp and a ClientApp.
 
-The folder contains no code; the server and all participants have truthfl installed. Imports `files`.
+The folder contains no code; the server and all participants have truthfl installed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The operator's app that Flower loads in a deployment; the participants' is in `node_app`.
-
-Imports `kept_jobs`, `operator_folder`, `plan_files`, `server`, `ledger.book` and Flower.
-"""
+"""The operator's app that Flower loads in a deployment; the participants' is in `node_app`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Make and check TLS certificates of a federation's server: a certificate authority and one server signed by it.
 
 Participants need `ca.crt` only. The authority's private key is not kept, so it cannot sign other servers; a new server
-needs new files. Imports `certificate_parts` and `files`.
+needs new files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Connect a participant's node to the operator's server, or to a SuperLink of Flower's; wait for one that is not up.
-
-Imports `node`, `node_answers`, `node_app`, `node_connection`, `superlink_node`, the participant's `node_settings` and
-`ledger.signing`.
-"""
+"""Connect a participant's node to the operator's server, or to a SuperLink of Flower's; wait for one that is not up."""
 
 from __future__ import annotations
 

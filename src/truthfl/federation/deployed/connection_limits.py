@@ -2,7 +2,7 @@
 
 A connection is closed if the head of a request does not come in time, or is too long. Of connections on which no node's
 request is under way, only so many are kept: the oldest is closed for a new one. Nodes open theirs again when they need
-it. Imports uvicorn when called.
+it.
 """
 
 from __future__ import annotations

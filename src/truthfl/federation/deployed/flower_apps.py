@@ -1,8 +1,4 @@
-"""The apps of a Flower project of one's own: `client_app` for its participants and `server_app` for its operator.
-
-Imports the participant's `client_app` and `node_settings`, the protocol's `kept_jobs`, `operator_folder`,
-`paid_strategy` and `server`, `job`, `ledger.book` and Flower.
-"""
+"""The apps of a Flower project of one's own: `client_app` for its participants and `server_app` for its operator."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The operator's server for nodes: `NodeRequests` over HTTPS, in a thread of this process.
 
-With certificates and registered keys, or with neither on the loopback interface only. Imports `certificates`,
-`connection_limits`, `mailbox_grid`, `mailboxes`, `node_hello`, `node_registry`, `node_requests` and, in the thread,
-uvicorn.
+With certificates and registered keys, or with neither on the loopback interface only.
 """
 
 from __future__ import annotations

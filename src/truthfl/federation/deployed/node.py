@@ -1,8 +1,7 @@
 """`Node`: a participant's node in this process: it waits for messages, lets her ClientApp answer, and sends replies.
 
 One thread waits for messages, so that the server sees at once whether the node is there; another one answers them, in
-their order, with data and models kept in memory from one to the next. Imports `node_answers`, `node_connection`,
-`flower_patches` (`message_bytes`, `task_identity`) and Flower.
+their order, with data and models kept in memory from one to the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Let a ClientApp answer a message in this process; a failure becomes an error reply.
-
-Imports `files`, `flower_patches.constants` and Flower.
-"""
+"""Let a ClientApp answer a message in this process; a failure becomes an error reply."""
 
 from __future__ import annotations
 

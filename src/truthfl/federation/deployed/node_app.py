@@ -1,7 +1,6 @@
 """The ClientApp of a participant's node, with the settings of the node that runs it.
 
-It is apart from the operator's app, so that a node's process does not load what only a server needs. Imports the
-participant's `client_app`, `node_settings`, `participant`, and Flower.
+It is apart from the operator's app, so that a node's process does not load what only a server needs.
 """
 
 from __future__ import annotations

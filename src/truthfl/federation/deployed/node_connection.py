@@ -1,7 +1,4 @@
-"""`NodeConnection`: a node's connection to the operator's server: hello, next message, reply.
-
-Imports `node_hello`, `ledger.signing`.
-"""
+"""`NodeConnection`: a node's connection to the operator's server: hello, next message, reply."""
 
 from __future__ import annotations
 

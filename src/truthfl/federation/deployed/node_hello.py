@@ -1,7 +1,7 @@
 """How a node proves its key to the server: it signs a number of the server's, for that server's certificate alone.
 
 A server that a node also connects to cannot pass the signature on to another one, whose certificate is another. The
-proof needs no clock. Imports `ledger.signing`.
+proof needs no clock.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`NodeRegistry`: whom the server lets in, by public key. Imports the protocol's `node_keys` and `ledger.signing`.
+"""`NodeRegistry`: whom the server lets in, by public key.
 
 A node's id follows from its key, so it is the same after a restart of node or server.
 """

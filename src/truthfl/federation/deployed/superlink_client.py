@@ -1,7 +1,6 @@
 """A client of a SuperLink's control API: list and register nodes; submit, observe and stop runs.
 
-Requests are sent over HTTP, without a secret: the SuperLink is the operator's to protect. Imports `app_folder`, the
-protocol's `node_keys`, `ledger.signing` and, when needed, `flower_patches` (`app_bundle`, `control_messages`).
+Requests are sent over HTTP, without a secret: the SuperLink is the operator's to protect.
 """
 
 from __future__ import annotations

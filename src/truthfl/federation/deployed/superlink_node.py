@@ -1,8 +1,4 @@
-"""`SuperLinkNode`: a participant's node on a SuperLink of Flower's own, which can only be polled.
-
-Imports `node_answers`, `flower_patches` (`task_identity` and, when it connects, `superlink_messages`) and
-`ledger.signing`.
-"""
+"""`SuperLinkNode`: a participant's node on a SuperLink of Flower's own, which can only be polled."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ask the operator's server again and again whether it answers, while the participant's page shows that.
 
 A node's request for its next message is answered only when there is one, so a server that hangs would be noticed by
-nothing else for a long time. Imports `node_connection` and the ledger's `connection_file`.
+nothing else for a long time.
 """
 
 from __future__ import annotations

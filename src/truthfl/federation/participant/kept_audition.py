@@ -1,7 +1,4 @@
-"""The model that a participant trained alone and its salt, kept in her folder, so that she always commits to the same.
-
-Imports `files`, `learning` and the ledger's `commitment`.
-"""
+"""The model that a participant trained alone and its salt, kept in their folder: they always commit to the same one."""
 
 from __future__ import annotations
 

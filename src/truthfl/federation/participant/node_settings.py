@@ -1,7 +1,4 @@
-"""The settings of a participant's node, passed as Flower's node config, and reading the data they name.
-
-Imports `participant`, `private_keys`, `task_data`, `samples`, `learning`, `mechanism.formulas` and the ledger.
-"""
+"""The settings of a participant's node, passed as Flower's node config, and reading the data they name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Whether an offer's texts are fit to be shown: the operator wrote them, and a participant's screen shows them.
-
-Imports the ledger's `terms` and `texts`.
-"""
+"""Whether an offer's texts are fit to be shown: the operator wrote them, and a participant's screen shows them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`Participant`: a signatory who labels samples and trains a model; independent of Flower.
-
-Imports `kept_audition`, `masked_reports`, `private_keys`, `received_models`, `recent_entries`, `round_guard`,
-`signatory`, the protocol's `job_task` and `masking`, `coded_text`, `learning`, and the ledger's `commitment`,
-`participant_folder` and `terms`.
-"""
+"""`Participant`: a signatory who labels samples and trains a model; independent of Flower."""
 
 from __future__ import annotations
 

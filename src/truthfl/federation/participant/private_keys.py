@@ -2,7 +2,7 @@
 
 The noise of a round follows from the secret, the offer, the round and the model: who asks again for the same gets the
 same report. A second report on another model would halve the noise, so a round is answered for one model only; then the
-(ε, δ) of the offer holds. Imports `files` and `learning.private_draws`.
+(ε, δ) of the offer holds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The examples of an offer's classes as the server sends them: checked against the signed offer before they are kept.
-
-Imports `instructions` and `samples.example_files`.
-"""
+"""The examples of an offer's classes from the server, checked against the signed offer before they are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dict that keeps its latest entries only: caches by offer, of a node that stays from job to job. Imports nothing."""
+"""A dict that keeps its latest entries only: caches by offer, of a node that stays from job to job."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains.
-
-Imports `offer_texts`, `received_examples`, `recent_entries`, the protocol's `message_codes` and `news`,
-`samples.example_files`, `instructions`, `coded_text`, `texts` and the ledger (`documents`, `participant_folder`,
-`server_stage`, `signing`, `terms`).
-"""
+"""`Signatory`: a participant's enrolment, signed answers and receipts, independent of what she trains."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The opinion of the model that a participant trained alone, once there is one, on her own labels.
-
-Imports `kept_audition`, `node_settings`, the protocol's `job_task`, `samples.quick_opinion`, `learning` and the ledger.
-"""
+"""The opinion of the model that a participant trained alone, once there is one, on her own labels."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 Her own task reads the file before there is an offer: how many samples, in which order, with which ids. The task in the
 offer, which was fitted on the operator's data, makes the numbers. Both results are cached in her folder, since each
-message may be handled in a new process. Imports `recent_entries`, the protocol's `job_task`, `samples`, `learning`, the
-ledger, `files` and `texts`.
+message may be handled in a new process.
 """
 
 from __future__ import annotations

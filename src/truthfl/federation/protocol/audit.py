@@ -1,8 +1,7 @@
 """Publish the final model and the test set of a job, and recompute the recorded test loss from them.
 
 The ledger has the hashes of both files and, after the test, the secret that determines the test draw. With an audition,
-the solo models are beside them, and their losses are recomputed too. Imports `job_task`, `model_digest`, `rounds`,
-`files`, `learning` and the ledger.
+the solo models are beside them, and their losses are recomputed too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What participants are told about the operator's commands.
-
-Imports `coded_text`, `live_status`, `news`, the ledger (`command_state`, `commands`, `job_view`); `enrolment` for
-types only.
-"""
+"""What participants are told about the operator's commands."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which commands the operator may give to a job as it is now; a command that could do nothing is refused in a sentence.
-
-Imports `command_news`, `live_status` and the ledger (`command_state`, `commands`, `job_view`).
-"""
+"""Which commands the operator may give to a job as it is now; one that would do nothing is refused."""
 
 from __future__ import annotations
 

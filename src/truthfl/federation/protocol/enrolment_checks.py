@@ -1,7 +1,6 @@
 """Checks of what a node says when it enrols: its proof of who it is, and the description of its client.
 
-What a client can put right herself has a form (`coded_text`), so that her page says it in her language. Imports
-`coded_text`, `learning.task_choice`, the ledger's `signing`, `mechanism.checks` and `texts`.
+What a client can put right herself has a form (`coded_text`), so that her page says it in her language.
 """
 
 from __future__ import annotations

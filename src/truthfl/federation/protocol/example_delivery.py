@@ -1,7 +1,6 @@
 """Send the examples of an offer's classes to participants who lack them.
 
-A message has the signed offer and the files, so that who gets it can check them by itself. Imports `enrolment`,
-`messages`, `samples.example_files`, the ledger's `terms`, `texts` and Flower.
+A message has the signed offer and the files, so that who gets it can check them by itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tell all participants the digest of the final model before its test; each signs that she was told.
 
-The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one
-than was trained, without its being found. Imports `enrolment`, `messages`, `texts`, the ledger and Flower.
+The test's secret is not known before, so nobody can choose a model that does well on the test, or test another one than
+was trained, without its being found.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """All that the operator wants to know of one job: from the ledger, and from the running server if there is one.
 
 `StatusReader` is for those who look again and again: it reads new entries only. Every text in a status is plain.
-Imports `job_tally`, `live_status`, `participant_status`, `status_parts` and the ledger's `book`.
 """
 
 from __future__ import annotations

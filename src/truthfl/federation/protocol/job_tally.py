@@ -1,8 +1,7 @@
 """What the ledger says of one job, kept up to date entry by entry.
 
 A `JobView` is made of all entries at once; this is for those who look every second, and costs what the new entries
-cost. Entries that truthfl did not write are counted and passed over. Imports `approval`, `narration`, and the ledger's
-`command_state`, `commands`, `entry`, `job_terms`, `terms`.
+cost. Entries that truthfl did not write are counted and passed over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Task and model of a job's terms. Imports `learning` and the ledger's `canonical` and `terms`.
+"""Task and model of a job's terms.
 
 A task of somebody's own is never loaded by a name in an offer: the program's user says which one she has, and its
 digest must be the offer's.

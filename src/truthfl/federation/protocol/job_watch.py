@@ -1,8 +1,4 @@
-"""Watch a job from another process than its server's, by the operator's folder: ledger, live status, waiting plan.
-
-Imports `approval`, `job_status`, `live_status`, `operator_folder`, `plan_files`, `serving_file` and the ledger's
-`book`.
-"""
+"""Watch a job from another process than its server's, by the operator's folder: ledger, live status, waiting plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The instructions of a section [classes], with its examples made small and kept in a folder.
-
-Imports `job.classes_section`, `samples.example_files` and `instructions`; no Flower, since `truthfl label` uses it.
-"""
+"""The instructions of a section [classes], with its examples made small and kept in a folder."""
 
 from __future__ import annotations
 

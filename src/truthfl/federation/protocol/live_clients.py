@@ -1,6 +1,6 @@
 """Notes about single clients in the live status: who is connected, when each was heard, how many labels are there.
 
-Nothing is noted where the status is not written, as in simulations. Imports `live_status` and Flower.
+Nothing is noted where the status is not written, as in simulations.
 """
 
 from __future__ import annotations

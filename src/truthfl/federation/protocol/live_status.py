@@ -1,7 +1,7 @@
 """What a running server knows and the ledger does not: stage and deadline, who is connected, labels so far.
 
 The server writes it to a file in the operator's folder, which she alone can read; `truthfl status`, her page and the
-metrics read it there. Imports `server_use` and `files`.
+metrics read it there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 The key is derived from the agreement keys of both (`ledger.agreement_keys`), so the connection that a message came by
 need not be trusted. The code covers who speaks, every field of the message's record and the bytes of its arrays.
-Imports `messages`, the ledger's `agreement_keys` and `canonical`, and Flower.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Documents and models in Flower messages.
-
-Imports Flower, `flower_patches.constants`, `learning` (`model`, `npy_format`) and `ledger.canonical`.
-"""
+"""Documents and models in Flower messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hash by which the ledger calls a model. Imports `learning.model`."""
+"""The hash by which the ledger calls a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Public keys of Flower's registered nodes, converted between PEM and OpenSSH. Imports `ledger.signing`."""
+"""Public keys of Flower's registered nodes, converted between PEM and OpenSSH."""
 
 from __future__ import annotations
 

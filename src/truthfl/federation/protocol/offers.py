@@ -1,8 +1,4 @@
-"""Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels.
-
-Imports `approval`, `enrolment`, `example_delivery`, `job_control`, `live_clients`, `live_status`, `messages`, `news`,
-`coded_text`, the ledger, `texts` and Flower.
-"""
+"""Send offers and collect the answers; plan anew without clients who decline. Then wait for the labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Validation of the clients' replies in an audition.
 
-Replies are not trusted: only the commitment, and the salt and the model that match it, are used. Imports `messages`,
-`reports`, `learning.model`, the ledger's `commitment`, `texts` and Flower.
+Replies are not trusted: only the commitment, and the salt and the model that match it, are used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Files in an operator's folder: her key, a job's seed and secret, the ledger's address, and the last attempt's error.
-
-Imports `files` and the ledger (`commitment`, `signing`).
-"""
+"""Files in an operator's folder: the key, a job's seed and secret, the ledger's address, and the last attempt's error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`PaidStrategy`: conducts a job in which a Flower strategy combines the reports.
 
-Its stages are those of every job. Imports `audit`, `planned_offers`, `server`, `job`, `learning`, the ledger, Flower.
+Its stages are those of every job.
 """
 
 from __future__ import annotations

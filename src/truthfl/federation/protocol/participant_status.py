@@ -1,4 +1,4 @@
-"""One participant of a job as the operator sees her. Imports `job_tally`, `live_status` and `status_parts`."""
+"""One participant of a job as the operator sees her."""
 
 from __future__ import annotations
 

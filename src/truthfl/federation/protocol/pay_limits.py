@@ -1,7 +1,4 @@
-"""What a planned contract pays beside what the work costs, and the limits of the job: per person, and the budget.
-
-Imports `promise`, `job` and the mechanism.
-"""
+"""What a planned contract pays beside what the work costs, and the limits of the job: per person, and the budget."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Plan a job for the enrolled clients and make their offers.
-
-Imports `enrolment`, `job_task`, `offers`, `pay_limits`, `promise`, `stated_limits`, `adversary.pilot_lies`, `job`,
-`learning`, `mechanism.audition_plan`, `texts` and the ledger.
-"""
+"""Plan a job for the enrolled clients and make their offers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contract with clients (`Promise`), converted to offers. Imports `enrolment`, the mechanism and the ledger."""
+"""A contract with clients (`Promise`), converted to offers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Digests of the arrays in a message, kept with the record so that nodes of one process hash the same bytes once.
-
-Imports `messages`, `model_digest` and Flower.
-"""
+"""Digests of the arrays in a message, kept with the record so that nodes of one process hash the same bytes once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Validation of the clients' replies in a round.
 
-Replies are not trusted: only the arrays of a valid report are used; weights come from the contract. Imports
-`message_codes`, `messages`, `record_digests`, `learning.npy_format`, `texts` and Flower.
+Replies are not trusted: only the arrays of a valid report are used; weights come from the contract.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The outcome of a round: the model, whose reports were taken, and why others were not. Imports `learning.model`, the
-ledger's `entry`.
-"""
+"""The outcome of a round: the model, whose reports were taken, and why others were not."""
 
 from __future__ import annotations
 

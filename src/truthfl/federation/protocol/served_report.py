@@ -1,7 +1,4 @@
-"""The results of a job that was served: a table, sentences, and an HTML report with the curve.
-
-Imports `offers`, `training_figure`, `files`, `reporting` and the ledger.
-"""
+"""The results of a job that was served: a table, sentences, and an HTML report with the curve."""
 
 from __future__ import annotations
 

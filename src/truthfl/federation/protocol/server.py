@@ -1,10 +1,7 @@
 """The server's side of a whole job, from enrolment to receipts.
 
 Every finished step is in the ledger, so a server can be stopped at any time and started again; it then continues the
-job. Imports the stages (`enrolment`, `planned_offers`, `offers`, `auditions`, `rounds`, `final_model`,
-`receipt_delivery`), `approval`, `audit`, `command_news`, `example_delivery`, `job_control`, `job_task`,
-`kept_instructions`, `live_status`, `message_codes`, `model_digest`, `news`, `promise`, `serving_file`,
-`stated_limits`, `coded_text`, `job`, `learning`, the ledger and Flower.
+job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the server's process has used so far: time, processor time, bytes of messages and replies. Imports nothing."""
+"""What the server's process has used so far: time, processor time, bytes of messages and replies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`ServingInfo`: what a server was started with, in a file of the operator's folder that her other commands read.
 
-The ledger's address may hold a password, so that only the owner can read the file. Imports `files`.
+The ledger's address may hold a password, so that only the owner can read the file.
 """
 
 from __future__ import annotations

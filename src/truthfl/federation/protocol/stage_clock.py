@@ -1,7 +1,4 @@
-"""`StageClock`: how long the server waits in a stage, with the operator's pauses, extensions and end of the job.
-
-Imports `job_control`, `live_status`.
-"""
+"""`StageClock`: how long the server waits in a stage, with the operator's pauses, extensions and end of the job."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What a client may say of herself when she enrols: how many samples she brings, and what work costs her.
 
-Costs scale with the samples brought. Imports `coded_text` and `job`.
+Costs scale with the samples brought.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Money, plan and round times of a job's status. Imports `job_tally` and `live_status`."""
+"""Money, plan and round times of a job's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a job's model by round, as data and as a figure. Imports `reporting` and `ledger.job_view`."""
+"""Loss and accuracy of a job's model by round, as data and as a figure."""
 
 from __future__ import annotations
 

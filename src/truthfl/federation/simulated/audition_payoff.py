@@ -1,7 +1,4 @@
-"""Payoffs of a simulated job with an audition: what work costs, and what each client would have if one were honest.
-
-Imports the protocol (`audit`, `operator_folder`, `rounds`), `job`, `learning`, the ledger and the mechanism.
-"""
+"""Payoffs of a simulated job with an audition: what work costs, and what each client would have if one were honest."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The results of a simulated job with an audition, in sentences. Imports `run_outcome`, the protocol's `offers`, the
-ledger and the mechanism.
-"""
+"""The results of a simulated job with an audition, in sentences."""
 
 from __future__ import annotations
 

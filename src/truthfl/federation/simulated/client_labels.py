@@ -1,7 +1,4 @@
-"""`ClientLabels`: the labels of a simulated job's clients, some of which are derived when an offer tells the training.
-
-Imports `participant`, `job`, `learning`, `ledger.terms` and the mechanism.
-"""
+"""`ClientLabels`: the labels of a simulated job's clients, some derived when an offer tells the training."""
 
 from __future__ import annotations
 

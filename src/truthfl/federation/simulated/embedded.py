@@ -1,8 +1,4 @@
-"""Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid.
-
-Imports `client_labels`, `flower_simulation`, `participants`, `run_outcome`, the protocol (`approval`,
-`operator_folder`, `server`), `job`, `learning`, the ledger and Flower.
-"""
+"""Run a whole job in one process: the deployed protocol with simulated clients on an in-process grid."""
 
 from __future__ import annotations
 

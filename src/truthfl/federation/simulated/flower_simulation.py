@@ -1,7 +1,6 @@
 """Run a job on Flower's simulation, which needs Ray (the extra `simulation`).
 
-The nodes are in other processes, where their participants are built from the job. Imports `client_app`, `participant`
-and Flower.
+The nodes are in other processes, where their participants are built from the job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of the simulated participants' folders. Imports nothing of truthfl."""
+"""Names of the simulated participants' folders."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`InProcessGrid`: a Flower Grid whose nodes are called one after another in this process.
-
-Imports `files`, `flower_patches` (`constants`, `message_ids`, `one_run_grid`, `task_identity`) and Flower.
-"""
+"""`InProcessGrid`: a Flower Grid whose nodes are called one after another in this process."""
 
 from __future__ import annotations
 

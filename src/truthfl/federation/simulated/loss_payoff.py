@@ -1,8 +1,4 @@
-"""Payoffs of a simulated job without an audition, where pay depends on the joint model's loss alone.
-
-Imports `audition_payoff`, the protocol (`audit`, `operator_folder`, `report_rule`), `job`, `learning`, the ledger and
-the mechanism.
-"""
+"""Payoffs of a simulated job without an audition, where pay depends on the joint model's loss alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The participants of a simulated job: its clients, who behave as the job says.
-
-Imports `client_labels`, `folder_names`, `grid`, the protocol (`masking`, `operator_folder`), `client_app`,
-`participant`, `files`, `job`, `learning`, the ledger and Flower.
-"""
+"""The participants of a simulated job: its clients, who behave as the job says."""
 
 from __future__ import annotations
 

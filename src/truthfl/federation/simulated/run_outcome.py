@@ -1,8 +1,4 @@
-"""The outcome of a simulated job, read from its ledger: each client's pay, cost and payoff.
-
-Imports `audition_payoff`, `client_labels`, `loss_payoff`, the protocol (`offers`, `operator_folder`), `job`,
-`learning`, the ledger and the mechanism.
-"""
+"""The outcome of a simulated job, read from its ledger: each client's pay, cost and payoff."""
 
 from __future__ import annotations
 

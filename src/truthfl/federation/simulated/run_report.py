@@ -1,8 +1,4 @@
-"""The results of a simulated job as JSON, tables, plots and an HTML report.
-
-Imports `audition_report`, `run_outcome`, the protocol's `approval` and `training_figure`, `files`, `job`, `reporting`
-and the ledger's `terms`.
-"""
+"""The results of a simulated job as JSON, tables, plots and an HTML report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Tables that scikit-learn brings along: breast cancer, wine, iris and digits.
 
 scikit-learn's files are read without importing it. They have no names of columns; those here are what its own
-documentation calls them. Imports `array_files`, `datasets` and `task`.
+documentation calls them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Docstrings of Python's standard library by what they describe: texts that come along. Imports `draws` and `task`.
+"""Docstrings of Python's standard library by what they describe: texts that come along.
 
 The set depends on the version of Python: other versions have other docstrings.
 """

@@ -1,6 +1,4 @@
-"""Checks what a task of one's own gives, and puts what it raises into one sentence. Imports `class_sets`, `model` and
-`task`.
-"""
+"""Checks what a task of one's own gives, and puts what it raises into one sentence."""
 
 from __future__ import annotations
 

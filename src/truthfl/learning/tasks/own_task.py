@@ -1,4 +1,4 @@
-"""Loads a task of one's own from a file or an installed module. Imports `guarded_task` and `task`.
+"""Loads a task of one's own from a file or an installed module.
 
 A file is read and executed once per process, and its digest is that of the source which was executed: what a process
 computes and what it says about its source cannot differ.

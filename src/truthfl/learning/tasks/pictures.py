@@ -1,7 +1,4 @@
-"""The task of pictures, the default.
-
-Imports `array_files`, `class_sets`, `datasets`, `images`, `label_matrix`, `model` and `task`.
-"""
+"""The task of pictures, the default."""
 
 from __future__ import annotations
 

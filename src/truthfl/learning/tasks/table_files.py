@@ -1,5 +1,4 @@
-"""Reads tables from .csv, .npz and .parquet files, and writes .csv files. Imports `array_files`, `label_matrix`,
-`task`.
+"""Reads tables from .csv, .npz and .parquet files, and writes .csv files.
 
 All cells are read as texts; which columns are numbers is the task's to know.
 """

@@ -1,7 +1,4 @@
-"""`Tables`: rows with numbers and categories, the classes being in one column.
-
-Imports `task`, `task_of_files`, `table_files`, `bundled_tables` and `texts` of truthfl.
-"""
+"""`Tables`: rows with numbers and categories, the classes being in one column."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`TaskModel`: the model of a task that computes it by four methods of its own; a check of models of one's own.
-
-Imports `labeled_samples`, `model` and `task`.
-"""
+"""`TaskModel`: the model of a task that computes it by four methods of its own; a check of models of one's own."""
 
 from __future__ import annotations
 

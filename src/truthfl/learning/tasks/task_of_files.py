@@ -1,4 +1,4 @@
-"""`TaskOfFiles`: a task that reads labels from a column of a file. Imports `class_sets` and `task`."""
+"""`TaskOfFiles`: a task that reads labels from a column of a file."""
 
 from __future__ import annotations
 

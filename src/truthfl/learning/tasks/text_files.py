@@ -1,4 +1,4 @@
-"""Reads texts from .csv and .jsonl files. Imports `table_files` and `task`."""
+"""Reads texts from .csv and .jsonl files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """`Texts`: texts with classes, as the words that occur in them.
 
-Imports `task`, `task_of_files`, `table_files`, `text_files` and `docstrings`.
 scikit-learn is imported when features are made, not before: that takes over a second.
 """
 

@@ -1,4 +1,4 @@
-"""`ClusterAddress`: which cluster `--on` names. Imports nothing of truthfl but `errors`."""
+"""`ClusterAddress`: which cluster `--on` names."""
 
 from __future__ import annotations
 

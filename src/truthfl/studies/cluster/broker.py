@@ -1,7 +1,7 @@
 """The process that speaks with Ray, between a study and a cluster.
 
 Ray writes to the terminal, takes signals, and ends its process when a cluster is lost. Here it does so without harm:
-the study sees a message or the end of this process. Imports `address`, `connecting`, `node_call` and, when called, Ray.
+the study sees a message or the end of this process.
 """
 
 from __future__ import annotations

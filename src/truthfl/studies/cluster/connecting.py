@@ -1,4 +1,4 @@
-"""Connects this process to a Ray cluster, or starts one. Imports `address` and, when called, Ray.
+"""Connects this process to a Ray cluster, or starts one.
 
 Only `broker` calls this, in a process of its own.
 """

@@ -1,7 +1,4 @@
-"""The function that Ray calls on a node. It travels as text, so that a node without truthfl can say so.
-
-Imports nothing, and `on_node` when called.
-"""
+"""The function that Ray calls on a node. It travels as text, so that a node without truthfl can say so."""
 
 from __future__ import annotations
 

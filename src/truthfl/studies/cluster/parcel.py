@@ -1,4 +1,4 @@
-"""A task as it travels to a node, and what is made of it there. Imports `array_call`, `shipped_files` and `work`."""
+"""A task as it travels to a node, and what is made of it there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Has the trainings of a plan computed by workers, each block of runs a task of its own.
-
-Imports `array_call`, `work`, `job` and `learning`.
-"""
+"""Has the trainings of a plan computed by workers, each block of runs a task of its own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`RayWorkers`: a Ray cluster that computes the tasks of a study.
-
-Imports `address`, `broker`, `on_node`, `parcel` and `work`; Ray is imported by the process of `broker` alone.
-"""
+"""`RayWorkers`: a Ray cluster that computes the tasks of a study."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The files that a task's settings name, sent along with it: nodes of a cluster do not have the disk of this machine.
-
-Imports `files`, `learning.task_choice` and `array_call`.
-"""
+"""The files that a task's settings name: sent with it, since a cluster's nodes have other disks."""
 
 from __future__ import annotations
 

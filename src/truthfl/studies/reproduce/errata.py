@@ -1,7 +1,4 @@
-"""The paper's six errors (docs/errata.md), each computed as printed and corrected.
-
-Imports `mechanism` and, for the counterexample to Theorem 1, `learning.quadratic`.
-"""
+"""The paper's six errors (docs/errata.md), each computed as printed and corrected."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Figure 2: training loss by round, for several batch sizes, and with some clients who do not label.
-
-Imports `paper`, `claims`, `studies.cells` and `reporting.figure`.
-"""
+"""Figure 2: training loss by round, for several batch sizes, and with some clients who do not label."""
 
 from __future__ import annotations
 

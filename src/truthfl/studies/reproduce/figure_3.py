@@ -1,7 +1,4 @@
-"""Figure 3: accuracy by round of the cells of Figure 2.
-
-Imports `figure_2`, `paper`, `claims`, `studies.cells` and `reporting.figure`.
-"""
+"""Figure 3: accuracy by round of the cells of Figure 2."""
 
 from __future__ import annotations
 

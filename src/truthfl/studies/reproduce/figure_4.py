@@ -1,7 +1,6 @@
 """Figure 4: training loss by round when some clients scale their reports, at the best step size and a smaller one.
 
 Two step sizes, because below the best one a scaled-up report acts like a larger step and lowers the loss.
-Imports `figure_2` (for the caption), `paper`, `claims`, `studies.cells` and `reporting.figure`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Figure 5: accuracy by round of the cells of Figure 4.
-
-Imports `figure_4`, `paper`, `claims`, `studies.cells` and `reporting.figure`.
-"""
+"""Figure 5: accuracy by round of the cells of Figure 4."""
 
 from __future__ import annotations
 

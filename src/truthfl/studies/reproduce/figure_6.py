@@ -1,7 +1,6 @@
 """Figure 6: payoff of client 1 by her batch size and her lies; the others are honest.
 
-The contract is LCEME on the calibrated loss model. Imports `paper`, `claims`, `studies.cells`, `reporting.figure`,
-`learning.behaviour` and `mechanism`.
+The contract is LCEME on the calibrated loss model.
 """
 
 from __future__ import annotations

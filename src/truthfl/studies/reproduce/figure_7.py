@@ -1,7 +1,6 @@
 """Figure 7: payoff of the server by rounds, for three assignments of batch sizes.
 
-The best assignment; the same total in equal batches; and equal batches larger than the best. Imports `paper`, `claims`,
-`studies.cells`, `reporting.figure` and `mechanism`.
+The best assignment; the same total in equal batches; and equal batches larger than the best.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Paper`: the parameters that all figures share; `Study`: the interface of a figure's module.
 
 The paper gives ten clients, MNIST, one convolutional layer, H = 1, degree 0.4, D = 50 and D'_1 = 60; all other values
-are our choice. Imports `claims`, `studies.cells`, `reporting.figure`, `learning` and `mechanism.setting`.
+are our choice.
 """
 
 from __future__ import annotations

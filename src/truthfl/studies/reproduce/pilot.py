@@ -1,7 +1,4 @@
-"""The pilot on the server's own data: work items for the step search and the calibration runs, and their evaluation.
-
-Imports `paper`, `studies.cells`, `studies.work` and `learning`.
-"""
+"""The pilot on the server's own data: work items for the step search and the calibration runs, and their evaluation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Writes a reproduction to a folder: figures as PNG, SVG and CSV, claims as CSV, and an HTML report.
-
-Imports `reproduction`, `claims`, `files` and `reporting`.
-"""
+"""Writes a reproduction to a folder: figures as PNG, SVG and CSV, claims as CSV, and an HTML report."""
 
 from __future__ import annotations
 

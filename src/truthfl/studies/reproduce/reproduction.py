@@ -1,8 +1,4 @@
-"""Reproduces the paper's evaluation: pilot, training, figures, claims.
-
-Imports the modules of the figures, `pilot`, `text_claims`, `claims`, `paper`, `studies.staged_tasks`, `studies.work`
-and `reporting.figure`.
-"""
+"""Reproduces the paper's evaluation: pilot, training, figures, claims."""
 
 from __future__ import annotations
 

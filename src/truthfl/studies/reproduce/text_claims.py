@@ -1,7 +1,7 @@
 """Claims of the paper's text that have no figure: on batch sizes, on the weight of a client, on other contracts.
 
 Claims on batch sizes are computed on the paper's bound, with the formula as printed and as corrected; the others are
-trained. Imports `paper`, `claims`, `figure_7` (for its market), `studies.cells` and `mechanism`.
+trained.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`Cut`: labels of one draw, cut into equal parts for so many clients.
 
 A draw is a random order of the pool. The first labels of it are used for every number of clients, so that federations
-of all sizes have the same labels in all. Imports `adversary.split`, `learning` and `mechanism.setting`.
+of all sizes have the same labels in all.
 """
 
 from __future__ import annotations

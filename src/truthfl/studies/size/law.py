@@ -1,4 +1,4 @@
-"""Power laws y = a (n − offset)^k, fitted to means over draws, with intervals. Imports `mechanism.checks`."""
+"""Power laws y = a (n − offset)^k, fitted to means over draws, with intervals."""
 
 from __future__ import annotations
 

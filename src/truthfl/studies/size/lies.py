@@ -1,4 +1,4 @@
-"""The lies that the study tries, in whole labels. Imports `adversary.lie_point` and `learning.behaviour`."""
+"""The lies that the study tries, in whole labels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Functions of work items on the pilot: step size, points of the loss model, solo curve.
-
-Imports `cut`, `learning`, `mechanism` and `studies.work`.
-"""
+"""Functions of work items on the pilot: step size, points of the loss model, solo curve."""
 
 from __future__ import annotations
 

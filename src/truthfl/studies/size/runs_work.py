@@ -1,7 +1,6 @@
 """The work item of one federation on one draw: honest work, lies, and clients left out one at a time.
 
-All runs of a draw share their seed, so that they differ by what one client does and by nothing else. Imports `cut`,
-`lies`, `adversary`, `learning`, `mechanism` and `studies.work`.
+All runs of a draw share their seed, so that they differ by what one client does and by nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LCEME and the audition for n equal clients, from what the pilot draws tell.
 
 The loss model is fitted at ten clients and carried to n by its own law: v_i ∝ p_i²/q_i, b_i ∝ p_i; the expected loss
-and its spread are measured at n. Imports `size_design`, `mechanism`, `learning.recipe` and `studies.work`.
+and its spread are measured at n.
 """
 
 from __future__ import annotations

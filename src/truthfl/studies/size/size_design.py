@@ -1,7 +1,4 @@
-"""`SizeDesign`: what the study of sizes trains, with whose money.
-
-Imports `errors`, `job`, `learning.federations` and `mechanism.solo_curve`.
-"""
+"""`SizeDesign`: what the study of sizes trains, with whose money."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the study finds for each number of clients: worth of the work, and pay, risk and regret under both contracts.
-
-Imports `law`, `lies`, `size_contracts`, `size_design`, `adversary`, `mechanism`, `studies.verify.regret` and
-`studies.work`.
-"""
+"""What the study finds for each number of clients: worth of the work, and pay, risk and regret under both contracts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The picture of the study: worth, spread of pay, pay and gain of the best lie by number of clients, with the laws.
-
-Imports `size_findings`, `size_study` and `reporting.plots`.
-"""
+"""The picture of the study: worth, spread of pay, pay and gain of the best lie by number of clients, with the laws."""
 
 from __future__ import annotations
 

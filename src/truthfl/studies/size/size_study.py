@@ -1,7 +1,4 @@
-"""Runs the study of sizes: step size, pilot, runs of all draws, contracts, findings, laws.
-
-Imports the other modules of this folder, `adversary.lie_pay`, `mechanism`, `studies.staged_tasks` and `studies.work`.
-"""
+"""Runs the study of sizes: step size, pilot, runs of all draws, contracts, findings, laws."""
 
 from __future__ import annotations
 

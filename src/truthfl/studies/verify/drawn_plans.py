@@ -1,7 +1,4 @@
-"""Plans of one job on several draws of the data: the job's own draw, and others as they might have been.
-
-Imports `adversary.lied_solo`, `job`, `learning`, `mechanism`, `studies.cells` and `studies.work`.
-"""
+"""Plans of one job on several draws of the data: the job's own draw, and others as they might have been."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules.
-
-Imports `job`, `drawn_plans`, `rule_tests`, `judgement`, `verdicts`, `verification`, `lie_trainer`, `adversary`,
-`learning`, `studies.cluster.planning`, `studies.staged_tasks` and `studies.work`.
-"""
+"""Verifies a `DataJob`: plans it on several draws of the data, and searches lies under its contract and other rules."""
 
 from __future__ import annotations
 

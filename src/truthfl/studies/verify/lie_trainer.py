@@ -1,7 +1,4 @@
-"""Trains lies in the cases of a rule test, as work items.
-
-Imports `rule_tests`, `adversary`, `mechanism.observation` and `studies.work`; the work items call `lie_training`.
-"""
+"""Trains lies in the cases of a rule test, as work items."""
 
 from __future__ import annotations
 

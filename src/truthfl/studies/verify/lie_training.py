@@ -1,7 +1,4 @@
-"""Functions of work items: trains lies on splits, trains without each client, measures the constants of bounds.
-
-Imports `adversary`, `studies.cells`, `studies.work`, `learning` and `mechanism`.
-"""
+"""Functions of work items: trains lies on splits, trains without each client, measures the constants of bounds."""
 
 from __future__ import annotations
 

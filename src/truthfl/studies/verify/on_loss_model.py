@@ -1,4 +1,4 @@
-"""The best lie under each payment rule, on the loss model. Imports `mechanism`."""
+"""The best lie under each payment rule, on the loss model."""
 
 from __future__ import annotations
 

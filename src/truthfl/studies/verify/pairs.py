@@ -1,8 +1,4 @@
-"""A first look at coalitions: two clients of whom one labels, and both train on her samples and report.
-
-Imports `lie_trainer`, `rule_tests`, `adversary.lie_pay`, `mechanism` and `studies.work`; the work items call
-`lie_training`.
-"""
+"""A first look at coalitions: two clients of whom one labels, and both train on her samples and report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Estimates from gains in cases: regret ex ante and ex post, elicited labels and batch; with intervals over splits.
 
-Cases on one draw of the data (or on one split, if there is one draw) depend on each other, so intervals count draws
-(or splits), not cases; only those of single clients (`mean_of_group`) count cases. Imports `adversary` and
-`mechanism.checks`.
+Cases on one draw of the data (or on one split, if there is one draw) depend on each other, so intervals count draws (or
+splits), not cases; only those of single clients (`mean_of_group`) count cases.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The payment rules that are tested for a job, each with the training in which it pays.
 
-LCEME on the calibrated loss model and on two bounds, and four other rules. Imports `drawn_plans`, `studies.work` and
-`mechanism`; the work items call `lie_training`.
+LCEME on the calibrated loss model and on two bounds, and four other rules.
 """
 
 from __future__ import annotations

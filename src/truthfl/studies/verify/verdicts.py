@@ -1,4 +1,4 @@
-"""The verdict on one payment rule. Imports nothing of truthfl."""
+"""The verdict on one payment rule."""
 
 from __future__ import annotations
 
