@@ -1,23 +1,26 @@
-"""The same seed gives the same model and pay as it always has, bit for bit.
+"""The same seed gives the same plan, model and pay as it always has, bit for bit.
 
-The digests are of jobs without masks; that of softmax regression, and its loss, was written down anew when the kernel
-began to add over the pixels of whole images in another order. Floating-point sums depend on the machine's vector
-instructions and on the BLAS library, so the bits are compared where those are the recorded ones, and to a hundredth
-elsewhere.
+Floating-point sums depend on the machine's vector instructions and on the BLAS library, so the bits are compared where
+those are the recorded ones, and to a hundredth elsewhere. What was recorded stands in `recorded_results.json`.
 """
 
 import json
 import sqlite3
 import subprocess
 import sys
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
+import truthfl
 from truthfl.learning.compiled import kernel
 
-RECORDED_WITH = ("2.4", "SkylakeX", "avx512")
+SOURCE = Path(truthfl.__file__).parent / "examples"
+
+RECORDED_WITH = ("2.4", "Haswell", "avx512")
 
 SOFTMAX = """
 [data]
@@ -45,55 +48,9 @@ behaviour = ["truthful", "exaggerator", "sloppy labeler", "half-hearted labeler"
 [privacy]
 secure_aggregation = false
 """
-CNN = """
-[data]
-source = "digits"
-split = "dirichlet"
-pilot_samples = 500
-test_samples = 300
-
-[model]
-kind = "cnn"
-filters = 4
-
-[training]
-rounds = 6
-local_steps = 2
-step_size = 0.3
-
-[server]
-loss_value = 9000.0
-minor_units = 100
-test_samples = 1000
-
-[clients]
-name = ["Ada", "Ben", "Cleo"]
-dataset_size = [100, 80, 90]
-labeling_cost = [20, 25, 30]
-sample_cost = 0.02
-behaviour = ["truthful", "small batch", "free rider"]
-
-[privacy]
-secure_aggregation = false
-"""
-
-# job, seed, digest of the final model, test loss, pay in minor units
-RECORDED = [
-    (
-        SOFTMAX,
-        3,
-        "8d3df423b9e34480815ccf46eecfd36484688dd1afdfc975a5cc6679b5c2fe8b",
-        0.9382668134520079,
-        [503, 512, 542, 488],
-    ),
-    (
-        CNN,
-        3,
-        "f622db8df4d9d681a6cd7b7af4465a2ebcd3d87adcd6bb841f548890f853bd8d",
-        2.310526838834803,
-        [62324, 63116, 0],
-    ),
-]
+JOBS = {name: (SOURCE / f"{name}.toml").read_text(encoding="utf-8") for name in ("mnist", "lceme", "cnn")}
+JOBS["softmax"] = SOFTMAX
+RECORDED = json.loads((Path(__file__).parent / "recorded_results.json").read_text(encoding="utf-8"))
 
 
 def arithmetic():
@@ -103,23 +60,42 @@ def arithmetic():
     return ".".join(np.__version__.split(".")[:2]), blas, "none" if built is None else built.instruction_set
 
 
-def truthfl(folder, *arguments):
-    command = [sys.executable, "-m", "truthfl", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
+def promised(offers):
+    """A digest of the numbers that a plan decides: every client's terms of pay, work and weight, the rounds, the step."""
+    terms = [
+        {
+            "client": {name: one["client"][name] for name in ("name", "pay", "batch_size", "weight")},
+            "job": {name: one["job"][name] for name in ("expected_loss", "step_size", "rounds", "recipe")},
+        }
+        for one in offers
+    ]
+    return sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()
 
 
-@pytest.mark.parametrize(("job", "seed", "model", "loss", "pay"), RECORDED, ids=["softmax", "cnn"])
-def test_the_same_seed_gives_the_same_model_and_pay_as_version_0_1(tmp_path, job, seed, model, loss, pay):
-    (tmp_path / "job.toml").write_text(job)
-    done = truthfl(tmp_path, "run", "job.toml", "--contract", "lceme", "--seed", seed, "--out", "out")
+def result(folder, name):
+    """What a job with seed 3 comes to: digests of its plan and its final model, the test loss, and pay by client."""
+    (folder / "job.toml").write_text(JOBS[name], encoding="utf-8")
+    command = [sys.executable, "-m", "truthfl", "run", "job.toml", "--seed", "3", "--out", "out"]
+    command += ["--contract", "lceme"] if name == "softmax" else []
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300)
     assert done.returncode == 0, done.stderr
-    with sqlite3.connect(tmp_path / "out" / "ledger.db") as book:
-        rows = book.execute("SELECT kind, payload FROM entries WHERE kind IN ('test', 'settlement') ORDER BY sequence")
-        told = [(kind, json.loads(payload)) for kind, payload in rows]
-    tested = next(document for kind, document in told if kind == "test")
-    paid = [document["pay"] for kind, document in told if kind == "settlement"]
+    kinds = ("offer", "test", "settlement")
+    with sqlite3.connect(folder / "out" / "ledger.db") as book:
+        rows = book.execute("SELECT kind, payload FROM entries ORDER BY sequence").fetchall()
+    told = {kind: [json.loads(payload) for row, payload in rows if row == kind] for kind in kinds}
+    return {
+        "plan": promised([one["document"] for one in told["offer"]]),
+        "model": told["test"][0]["model"],
+        "loss": told["test"][0]["loss"],
+        "pay": [one["pay"] for one in told["settlement"]],
+    }
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_same_seed_gives_the_same_plan_model_and_pay(tmp_path, name):
+    found, recorded = result(tmp_path, name), RECORDED[name]
     if arithmetic() == RECORDED_WITH:
-        assert (tested["model"], tested["loss"], paid) == (model, loss, pay)
+        assert found == recorded
     else:
-        assert tested["loss"] == pytest.approx(loss, rel=0.01)
-        assert paid == pytest.approx(pay, rel=0.01, abs=1)
+        assert found["loss"] == pytest.approx(recorded["loss"], rel=0.01)
+        assert found["pay"] == pytest.approx(recorded["pay"], rel=0.01, abs=1)

@@ -1,4 +1,4 @@
-"""Attacks on what the operator rules her job with: commands in the ledger without her key, her page without its token."""
+"""Attacks on the operator's tools: commands in the ledger without the key, the page without its token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers at the server's port: greetings of others, tokens, bodies and heads without end, connections that are held."""
+"""Strangers at the server's port: greetings of others, tokens, endless bodies and heads, held connections."""
 
 from __future__ import annotations
 

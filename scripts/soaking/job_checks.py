@@ -1,4 +1,4 @@
-"""What must hold when a job is over: one settlement, payment and receipt for each contract, all rounds, all commands."""
+"""What must hold when a job is over: one settlement, payment and receipt per contract, all rounds, all commands."""
 
 from __future__ import annotations
 

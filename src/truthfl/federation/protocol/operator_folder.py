@@ -1,4 +1,4 @@
-"""Files in an operator's folder: the key, a job's seed and secret, the ledger's address, and the last attempt's error."""
+"""Files in an operator's folder: key, seed and secret of a job, address of the ledger, error of the last attempt."""
 
 from __future__ import annotations
 
