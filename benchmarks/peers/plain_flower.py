@@ -9,16 +9,36 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from truthfl.federation.deployed.app_folder import write_app_folder
 from truthfl.federation.deployed.certificates import certificates_in, make_certificates
-from truthfl.federation.deployed.superlink_client import Connection, is_reachable, run_log, submit, wait_for_run
 
 HOST, APP = "127.0.0.1", "benchmarks.peers.softmax_flower_app"
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 1200.0
+PROJECT = """
+[project]
+name = "plain-flower"
+version = "1.0.0"
+description = "Plain Flower"
+license = {{ text = "Apache-2.0" }}
+dependencies = []
+[tool.flwr.app]
+publisher = "truthfl"
+[tool.flwr.app.components]
+serverapp = "{app}:server_app"
+clientapp = "{app}:client_app"
+[tool.flwr.app.config]
+nodes = {nodes}
+rounds = {rounds}
+file = {file}
+"""
+CONNECTION = """
+[superlink.here]
+address = "{address}"
+root-certificates = {root}
+"""
 
 
 def free_port() -> int:
@@ -38,20 +58,33 @@ def flower_round_seconds(folder: Path, nodes: int, rounds: int) -> list[float]:
         stack.enter_context(
             started(folder, "superlink", program("flower-superlink"), "--host", HOST, "--port", port, *tls)
         )
-        connection = Connection(HOST, port, files.root, folder / "flower")
-        deadline = time.monotonic() + SECONDS
-        while not is_reachable(connection) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_for_port(port)
         for number in range(nodes):
             words = ("--superlink", f"{HOST}:{port}", "--root-certificates", files.root, "--port", free_port())
             stack.enter_context(started(folder, f"node{number}", program("flower-supernode"), "--host", HOST, *words))
-        settings = {"nodes": nodes, "rounds": rounds, "file": str(times)}
-        app = write_app_folder(folder / "app", f"{APP}:server_app", f"{APP}:client_app", settings)
-        run = submit(connection, app, settings)
-        status = wait_for_run(connection, run, SECONDS)
-        if status.state != "completed":
-            raise SystemExit(f"plain Flower's run {status.state}: {run_log(connection, run)[-2000:]}")
+        project = PROJECT.format(app=APP, nodes=nodes, rounds=rounds, file=json.dumps(str(times)))
+        connection = CONNECTION.format(address=f"{HOST}:{port}", root=json.dumps(str(files.root)))
+        for file, text in (
+            (folder / "app" / "pyproject.toml", project),
+            (folder / "flower" / "config.toml", connection),
+        ):
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        run = stack.enter_context(started(folder, "run", program("flwr"), "run", folder / "app", "here", "--stream"))
+        run.wait(SECONDS)
+        if not times.exists():
+            raise SystemExit(f"plain Flower's run failed: {(folder / 'run.log').read_text(encoding='utf-8')[-2000:]}")
     return json.loads(times.read_text(encoding="utf-8"))
+
+
+def wait_for_port(port: int) -> None:
+    """Wait until a process listens there."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection((HOST, port), 1.0):
+            return
+        time.sleep(0.2)
+    raise SystemExit("plain Flower's SuperLink did not start.")
 
 
 def program(name: str) -> Path:

@@ -17,7 +17,8 @@ from flwr.serverapp.strategy import FedAvg
 
 PIXELS, CLASSES, SAMPLES, BATCH, STEP = 28 * 28, 10, 200, 60, 0.1
 
-client_app, server_app = ClientApp(), ServerApp()
+client_app = ClientApp()  # Flower looks for one assignment to each name
+server_app = ServerApp()
 
 
 @client_app.train()
