@@ -25,8 +25,7 @@ from truthfl.federation.protocol.server import Operator, conduct_job
 from truthfl.federation.simulated.audition_payoff import audition_costs
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import simulated_participants
-from truthfl.flower_patches.constants import NODE_UNAVAILABLE
-from truthfl.flower_patches.message_ids import set_message_id
+from truthfl.flower_patches import NODE_UNAVAILABLE, set_message_id
 from truthfl.job import read_job
 from truthfl.learning.behaviours import TRUTHFUL
 from truthfl.ledger.book import open_ledger

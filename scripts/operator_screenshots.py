@@ -102,7 +102,7 @@ def running(folder, absent=()):
         key, secret = kept_key(folder / "operator"), secret_from_seed(SEED)
         where = (name, ledger.name, str(folder / "operator"), "fl.example.org", 8443)
         write_serving(folder, ServingInfo(*where, operator=public_line(key)))
-        approve = lambda plan: ask_by_file(folder, plan, wait=True)  # noqa: E731
+        approve = lambda plan: ask_by_file(folder, plan)  # noqa: E731
         operator = Operator(ledger, folder, key, secret, SEED, approve=approve)
         people = simulated_participants(job, job.simulated_federation(), folder)
         grid = grid_of({node: one for node, one in people.items() if one.name not in absent})

@@ -11,7 +11,7 @@ from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import grid_of, simulated_participants
-from truthfl.flower_patches.message_ids import set_origin
+from truthfl.flower_patches import set_origin
 from truthfl.job import DataJob, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger.book import open_ledger

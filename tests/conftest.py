@@ -29,7 +29,6 @@ LONGEST = {
     "test_kills": 66,
     "test_audition_protocol": 65,
     "test_operator_page": 65,
-    "test_on_superlink": 61,
     "test_backup": 60,
     "test_economics": 59,
     "test_deviation": 53,

@@ -37,8 +37,7 @@ from truthfl.federation.simulated.client_labels import AskedLabels
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of
 from truthfl.federation.simulated.run_report import client_rows, results_document, summary_sentences, table_columns
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
-from truthfl.flower_patches.message_ids import set_origin
+from truthfl.flower_patches import CLIENT_APP_FAILED, set_origin
 from truthfl.job import DataJob, PrivacySettings, read_job
 from truthfl.learning.asked_samples import ask_for_labels, asked_order, in_asked_order
 from truthfl.learning.behaviour import from_strategy

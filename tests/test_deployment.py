@@ -3,6 +3,7 @@
 import asyncio.sslproto
 import gc
 import http.client
+import http.server
 import json
 import os
 import re
@@ -22,9 +23,8 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from ports import free_port
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed import node as node_module
-from truthfl.federation.deployed.app_folder import read_run_config, write_app_folder
 from truthfl.federation.deployed.certificates import make_certificates
-from truthfl.federation.deployed.connect_node import admit_once, node_connection
+from truthfl.federation.deployed.connect_node import admit_once, node_connection, wait_for_server
 from truthfl.federation.deployed.job_server import CONNECTION_BUFFER, open_job_server
 from truthfl.federation.deployed.mailbox_grid import DOCUMENT_BYTES, MailboxGrid
 from truthfl.federation.deployed.mailboxes import Mailboxes
@@ -140,6 +140,25 @@ def test_a_server_without_tls_is_told_as_such(keys):
         open_to_all.greet()  # on this machine, without keys, whoever comes
         assert open_to_all.node_id > 1
         open_to_all.leave()
+
+
+def test_a_server_of_another_kind_is_told_as_such(keys):
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer((HOST, 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        try:
+            connection = node_connection(HOST, other.server_port, None, keys / "ann")
+            with pytest.raises(ServiceError, match=f"{other.server_port} is not one of truthfl's"):
+                wait_for_server(connection, print)
+            connection.close()
+        finally:
+            other.shutdown()
 
 
 def test_without_tls_on_the_loopback_interface_alone(keys):
@@ -407,20 +426,6 @@ def test_nodes_answer_and_those_that_do_not_are_missing():
 
 def _reply(number):
     return SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=number, src_node_id=1))
-
-
-def test_settings_in_any_letters(tmp_path):
-    import tomllib
-
-    settings = {"text": "a \"b\" 'c' = \\ \n\t \x7f \x00 ü 🙂", "whole": -3, "real": 1e-300, "yes": True}
-    assert read_run_config(write_app_folder(tmp_path, run_config=settings)) == settings
-    components = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]["app"]
-    assert components["components"]["clientapp"] == "truthfl.federation.deployed.node_app:client_app"
-    for wrong, said in (({"a b": 1}, "no name of a setting"), ({"a": float("nan")}, "finite"), ({"a": None}, "text")):
-        with pytest.raises(InputError, match=said):
-            write_app_folder(tmp_path, run_config=wrong)
-    with pytest.raises(InputError, match="no folder with a Flower app"):
-        read_run_config(tmp_path / "nowhere")
 
 
 def test_a_server_that_goes_away_in_the_middle_of_a_greeting_is_greeted_again(keys, monkeypatch):

@@ -11,7 +11,7 @@ from test_enrolment_limits import Job
 from truthfl.cli.plan_approval import print_plan_summary, sentences
 from truthfl.errors import InputError
 from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary, summary_from
-from truthfl.federation.protocol.plan_files import ask_by_file, shown_plan
+from truthfl.federation.protocol.plan_files import show_plan, shown_plan
 from truthfl.job import ServerSettings, read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.plan_worth import plan_worth
@@ -156,7 +156,7 @@ def test_the_operator_sees_it_before_offers_and_a_run_says_it(tmp_path, capsys):
     view = job.go(lambda plan: seen.append(plan) or True)
     plan = seen[0]
     assert summary_from(json.loads(json.dumps(plan.document()))) == plan
-    assert ask_by_file(tmp_path, plan, wait=False)
+    show_plan(tmp_path, plan)
     assert any("lies tried on pilot data" in sentence for sentence in plan.warnings)  # as truthfl plan says it
     assert view.plans[-1].document["warnings"] == list(plan.warnings)
     assert set(plan.warnings) < set(sentences(plan))

@@ -13,9 +13,7 @@ from commands import truthfl
 from participants import Ada, draw_pictures
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
-from truthfl.federation.deployed import apps
 from truthfl.federation.protocol import server
-from truthfl.federation.protocol.operator_folder import keep_ledger_address, take_failure
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.signing import new_key, write_key
 from truthfl.page.document_views import offer_in_force
@@ -117,21 +115,6 @@ def test_files_of_other_contents_are_input_and_what_cannot_be_reached_is_not(fol
             LabelStore(folder / "labels.db")
     finally:
         holder.close()
-
-
-def test_a_failed_service_is_noted_for_the_operator(folder, monkeypatch):
-    def unreachable(*_):
-        raise ServiceError("the disk is gone.")
-
-    monkeypatch.setattr(apps, "open_ledger", unreachable)
-    monkeypatch.setattr(apps, "kept_job", lambda *_: None)
-    config = apps.RUN_CONFIG | {"folder": str(folder), "operator-key": str(folder / "operator")}
-    keep_ledger_address(folder, "x")
-    with pytest.raises(ServiceError):
-        apps.main(None, type("Context", (), {"run_config": config}))
-    error = take_failure(folder)
-    assert (type(error), str(error)) == (ServiceError, "the disk is gone.")
-    assert take_failure(folder) is None
 
 
 def test_those_who_wait_are_told_of_a_failed_service(monkeypatch):

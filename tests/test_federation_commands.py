@@ -35,7 +35,6 @@ JOIN = ["join", "--name", "Ada", "--key", "ada", "--home", "home"]
         (["serve", "job.toml", "--yes", "--keys", "keys"], "server.crt cannot be read"),
         (["serve", "job.toml", "--participants", "nowhere"], "which is no folder"),
         (["serve", "job.toml", "--yes", "--host", "0.0.0.0", "--out", "served"], "needs TLS"),
-        (["serve", "job.toml", "--out", "served", "--running"], "there is no terminal to ask you at; say --yes"),
         (["serve", "job.toml", "--yes", "--linger", "-1"], "linger is -1; it must be a number of minutes from 0"),
         (["approve", "--out", "nowhere"], "no server in nowhere waits for approval now"),
         (["approve", "--yes", "--decline"], "--yes and --decline are both given"),

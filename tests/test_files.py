@@ -15,7 +15,7 @@ from participants import an_offer
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.certificates import make_certificates
 from truthfl.federation.protocol.audit import publish_model
-from truthfl.federation.protocol.operator_folder import kept_draws, write_failure
+from truthfl.federation.protocol.operator_folder import kept_draws
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
 from truthfl.files import without_waiting_for_disk, write_file
 from truthfl.learning.images import LabeledImages
@@ -144,7 +144,6 @@ WRITERS = {
     ),
     "news": lambda folder, n: participant_folder.put_news(folder, f"{n}", over=False),
     "result": lambda folder, n: Store(folder).put(WorkItem("m:f", {}), {"a": np.zeros(n)}),
-    "failure": lambda folder, n: write_failure(folder, InputError(f"{n}")),
     "order": _order,
 }
 

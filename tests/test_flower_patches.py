@@ -1,4 +1,4 @@
-"""Flower's insides are used in one room alone, which stops with a sentence where a part is not there."""
+"""Flower's insides are used in one module alone, which stops with a sentence where a part is not there."""
 
 import ast
 import re
@@ -16,16 +16,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import truthfl
 from truthfl.errors import InputError, ServiceError
-from truthfl.flower_patches import flower_part as room
-from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
-from truthfl.flower_patches.message_ids import set_message_id, set_origin
-from truthfl.flower_patches.shorter_polling import MODULE, shorten_object_polling
-from truthfl.flower_patches.task_identity import set_task_identity
+from truthfl.flower_patches import (
+    flower_part,
+    message_bytes,
+    message_from_bytes,
+    set_message_id,
+    set_origin,
+    set_task_identity,
+)
 
 SOURCE = Path(truthfl.__file__).parent
-ROOM = SOURCE / "flower_patches"
-LOOKING_UP = [path for path in sorted(ROOM.glob("*.py")) if re.search(r"\bflower_part\(", path.read_text())]
-LOOKING_UP.remove(ROOM / "flower_part.py")
+PATCHES = SOURCE / "flower_patches.py"
 PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation")
 
 
@@ -52,8 +53,8 @@ def is_public(module, name):
     return module in PUBLIC and name in import_module(module).__all__
 
 
-def test_only_the_room_uses_flowers_insides():
-    outside = [path for path in SOURCE.rglob("*.py") if path.parent != ROOM]
+def test_one_module_alone_uses_flowers_insides():
+    outside = [path for path in SOURCE.rglob("*.py") if path != PATCHES]
     used = {str(path.relative_to(SOURCE)): insides_in(ast.parse(path.read_text())) for path in outside}
     assert {path: parts for path, parts in used.items() if parts} == {}
 
@@ -65,11 +66,10 @@ class RuntimeCode(ast.NodeTransformer):
         return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
 
 
-def test_the_room_imports_no_inside_without_looking_it_up():
-    for path in ROOM.glob("*.py"):
-        tree = RuntimeCode().visit(ast.parse(path.read_text()))
-        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-        assert [part for node in imports for part in insides_in(node)] == [], path.name
+def test_it_imports_no_inside_without_looking_it_up():
+    tree = RuntimeCode().visit(ast.parse(PATCHES.read_text()))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert [part for node in imports for part in insides_in(node)] == []
 
 
 @pytest.mark.parametrize(
@@ -92,66 +92,45 @@ def test_what_flower_documents_is_not_taken_for_its_insides():
     assert insides_in(ast.parse(text)) == []
 
 
-def parts_looked_up(path, monkeypatch):
-    """The parts of Flower that a module of the room looks up when it is imported, as (module, name)."""
-    found, look_up = [], room.flower_part
+def parts_looked_up():
+    """The parts of Flower that the module looks up when it is imported, as (module, name)."""
+    calls = [node for node in ast.walk(ast.parse(PATCHES.read_text())) if isinstance(node, ast.Call)]
+    return [
+        tuple(map(ast.literal_eval, call.args))
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "flower_part"
+    ]
 
-    def record(module, name):
-        found.append((module, name))
-        return look_up(module, name)
 
+PARTS = parts_looked_up()
+
+
+@pytest.mark.parametrize(("module", "name"), PARTS)
+def test_each_part_that_is_missing_is_said_in_a_sentence(module, name, monkeypatch):
+    *holders, last = name.split(".")
     with monkeypatch.context() as patch:
-        patch.setattr(room, "flower_part", record)
-        runpy.run_path(str(path))
-    return found
-
-
-@pytest.mark.parametrize("path", LOOKING_UP, ids=lambda path: path.stem)
-def test_each_part_that_is_missing_is_said_in_a_sentence(path, monkeypatch):
-    parts = parts_looked_up(path, monkeypatch)
-    assert parts
-    for module, name in parts:
-        *holders, last = name.split(".")
-        with monkeypatch.context() as patch:
-            patch.delattr(reduce(getattr, holders, import_module(module)), last)
-            with pytest.raises(ServiceError) as error:
-                runpy.run_path(str(path))
-        assert str(error.value) == sentence(f"{module}.{name}")
-        runpy.run_path(str(path))
+        patch.delattr(reduce(getattr, holders, import_module(module)), last)
+        with pytest.raises(ServiceError) as error:
+            runpy.run_path(str(PATCHES))
+    assert str(error.value) == sentence(f"{module}.{name}")
+    runpy.run_path(str(PATCHES))
 
 
 def sentence(part):
     return f"Flower {flwr.__version__} has no {part}; truthfl needs Flower 1.41: pip install 'flwr==1.41.*'."
 
 
-@pytest.mark.parametrize("path", LOOKING_UP, ids=lambda path: path.stem)
-def test_each_module_of_the_room_names_what_it_uses(path, monkeypatch):
-    description = ast.get_docstring(ast.parse(path.read_text()))
-    modules = {module for module, _ in parts_looked_up(path, monkeypatch)}
-    assert [module for module in modules if module.rpartition(".")[2] not in re.findall(r"\w+", description)] == []
+def test_its_docstring_names_what_it_uses():
+    description = ast.get_docstring(ast.parse(PATCHES.read_text()))
+    named = [(f"`{module}`", f"`{name.split('.')[0]}`") for module, name in PARTS]
+    assert [part for part in named if not all(name in description for name in part)] == []
 
 
-@pytest.mark.parametrize("look_up", [room.flower_part, lambda *part: room.replace_part(*part, None)])
 @pytest.mark.parametrize("part", [("flwr.nowhere", "thing"), ("flwr.common.constant", "Nothing")])
-def test_neither_a_module_nor_an_attribute_needs_to_be_there(look_up, part):
+def test_neither_a_module_nor_an_attribute_needs_to_be_there(part):
     with pytest.raises(ServiceError) as error:
-        look_up(*part)
+        flower_part(*part)
     assert str(error.value) == sentence(".".join(part))
-
-
-def test_the_part_that_was_there_is_returned_when_it_is_replaced(monkeypatch):
-    utilities = import_module(MODULE)
-    monkeypatch.setattr(utilities, "PULL_MAX_TIME", 3)
-    assert room.replace_part(MODULE, "PULL_MAX_TIME", 4) == 3
-    assert utilities.PULL_MAX_TIME == 4
-
-
-def test_an_interval_that_cannot_be_shortened_is_said(monkeypatch):
-    pull = import_module(MODULE).pull_objects
-    monkeypatch.setattr(pull, "__kwdefaults__", {"max_time": None})
-    with pytest.raises(ServiceError) as error:
-        shorten_object_polling()
-    assert str(error.value) == sentence(f"initial_backoff in {MODULE}.pull_objects")
 
 
 @pytest.mark.parametrize(

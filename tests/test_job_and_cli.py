@@ -202,7 +202,6 @@ def test_help_shows_all_commands():
         "exit_codes",
         "job_log",
         "narrator",
-        "serve_on_superlink",
         "serving",
         "status_output",
         "ledger_options",

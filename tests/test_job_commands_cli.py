@@ -12,7 +12,7 @@ from truthfl.cli.app import main
 from truthfl.federation.protocol.approval import PlannedOffer, PlanSummary
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.live_status import APPROVING, LABELING, LiveWriter
-from truthfl.federation.protocol.plan_files import ask_by_file
+from truthfl.federation.protocol.plan_files import ask_by_file, show_plan
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.canonical import digest
@@ -230,7 +230,7 @@ def waiting_plan(desk):
     plan = PlanSummary(
         "job-1", 1, "audition", "EUR", 100, True, (offer,), {}, None, None, 3.0, 1.0, ("Beware: of the dog.",)
     )
-    assert ask_by_file(desk.folder, plan, wait=False)
+    show_plan(desk.folder, plan)
     live = LiveWriter(desk.folder, "job-1")
     live.begin(APPROVING)
     live._write()
@@ -249,7 +249,7 @@ def test_a_plan_is_approved_from_another_terminal(desk, answer):
         (began,) = book.entries("job-1", "job")
         key = began.document["operator_key"]
         in_ledger = partial(commanded_answer, book, "job-1", key)
-        assert ask_by_file(desk.folder, plan, wait=True, in_ledger=in_ledger) is (answer == "--yes")
+        assert ask_by_file(desk.folder, plan, in_ledger) is (answer == "--yes")
         other = public_line(new_key())
         assert commanded_answer(book, "job-1", other, digest(plan.document())) is None
         assert commanded_answer(book, "job-1", key, digest({})) is None

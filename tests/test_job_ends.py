@@ -11,7 +11,7 @@ from known_plans import known_plans  # noqa: F401
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.server import is_complete, job_name
-from truthfl.flower_patches.constants import NODE_UNAVAILABLE
+from truthfl.flower_patches import NODE_UNAVAILABLE
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger

@@ -197,7 +197,7 @@ def test_remove_and_end(browser, tmp_path):
 
 @pytest.mark.parametrize("answer", ["approve", "disapprove"])
 def test_a_plan_that_waits_is_shown_and_answered(browser, tmp_path, answer):
-    console_job = ConsoleJob(tmp_path, ["truthful"] * 4, approve=lambda plan: ask_by_file(tmp_path, plan, wait=True))
+    console_job = ConsoleJob(tmp_path, ["truthful"] * 4, approve=lambda plan: ask_by_file(tmp_path, plan))
     if answer == "disapprove":
         console_job.run = swallow(console_job.run)
     with console_job.running(), job_watch(tmp_path, str(console_job.ledger), console_job.name) as watched:

@@ -25,7 +25,7 @@ from truthfl.federation.protocol.server import Operator, conduct_job, job_name
 from truthfl.federation.simulated.embedded import run_job
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import FIRST_NODE, grid_of, participant_builder, simulated_participants
-from truthfl.flower_patches.message_ids import set_origin
+from truthfl.flower_patches import set_origin
 from truthfl.job import PrivacySettings, read_job
 from truthfl.learning.behaviour import Behaviour, Unlabeled
 from truthfl.learning.behaviours import BEHAVIOURS, behaviour

@@ -7,8 +7,7 @@ from benchmarks.replayed_nodes import REPORT_BOUND, measure
 
 from truthfl.federation.protocol.messages import PARAMS
 from truthfl.federation.protocol.reports import report_or_reason
-from truthfl.flower_patches.message_bytes import message_from_bytes
-from truthfl.flower_patches.task_identity import set_task_identity
+from truthfl.flower_patches import message_from_bytes, set_task_identity
 
 MODEL_BYTES = 4 * PARAMETERS
 

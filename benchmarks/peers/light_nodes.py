@@ -23,8 +23,7 @@ from truthfl.federation.deployed.node_hello import HELLO, NEXT, NUMBER_HEADER, R
 from truthfl.federation.protocol.message_codes import PARTICIPANT, with_code
 from truthfl.federation.protocol.messages import MODEL, ROUND, model_record
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
-from truthfl.flower_patches.task_identity import set_task_identity
+from truthfl.flower_patches import message_bytes, message_from_bytes, set_task_identity
 from truthfl.ledger.signing import new_key, public_line
 
 PARAMETERS = 7850  # of softmax regression on MNIST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,11 +126,10 @@ def join(
             opened_page = _open_page(open_pages, settings, no_browser, access) if with_page else None
             with ConnectionFile(home) as state:
                 connection.reached = state.note
-                is_own = wait_for_server(connection, lambda sentence: _tell(sentence + _owed_receipt(home)))
+                wait_for_server(connection, lambda sentence: _tell(sentence + _owed_receipt(home)))
                 if place.invitation is not None:
                     admit_once(connection, place.invitation)
-                watched = watch_server(connection, state) if is_own else nullcontext()
-                with open_node(connection, settings, is_own=is_own, tell=_tell) as node, watched:
+                with open_node(connection, settings, _tell) as node, watch_server(connection, state):
                     print("truthfl: connected", flush=True)
                     state.note(True)
                     ask = accept_policy == ASK and not with_page

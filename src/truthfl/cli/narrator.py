@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from datetime import datetime
 
-from truthfl.cli.job_log import JSON, TEXT, event_line, log_line, stage_line
+from truthfl.cli.job_log import JSON, event_line, log_line, stage_line
 from truthfl.errors import ServiceError
 from truthfl.federation.protocol.live_status import LiveWriter, RoundWaits, StageChange
 from truthfl.ledger.book import Ledger
@@ -23,10 +23,10 @@ class Narrator:
     """A context manager; entries that are there when it begins are not printed again.
 
     log_format  one of `job_log.FORMATS`
-    live        the running server's status, for its stages; None if the job is conducted elsewhere
+    live        the server's status, for its stages
     """
 
-    def __init__(self, ledger: Ledger, job: str, log_format: str = TEXT, live: LiveWriter | None = None) -> None:
+    def __init__(self, ledger: Ledger, job: str, log_format: str, live: LiveWriter) -> None:
         self.ledger, self.job, self.log_format, self.live = ledger, job, log_format, live
         self.terms: JobTerms | None = None
         self.last = 0
@@ -57,7 +57,7 @@ class Narrator:
 
     def _print_once(self) -> None:
         entries = self.ledger.entries(self.job, after=self.last)
-        changes = deque([] if self.live is None else self.live.take_stage_changes())
+        changes = deque(self.live.take_stage_changes())
         for entry in entries:
             while changes and changes[0].at <= entry.at:
                 self._print_stage(changes.popleft())

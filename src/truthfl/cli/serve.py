@@ -42,7 +42,6 @@ def serve(
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen at.")] = 8000,
-    running: Annotated[bool, typer.Option("--running", help="Run the job on a SuperLink that runs there.")] = False,
     ledger: Annotated[str | None, typer.Option(help="File or postgresql:// address; ledger.db in the folder.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="To repeat a job exactly; whoever knows it knows the test draw.")
@@ -80,6 +79,7 @@ def serve(
     Example: truthfl serve hospital.toml --keys keys --participants people --host fl.example.org
     """
     from truthfl.cli.job_log import require_format
+    from truthfl.cli.serving import ServeChoices, serve_job
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
@@ -97,18 +97,11 @@ def serve(
     if not 0 < port < 65536:
         raise InputError(f"port is {port}; it must be from 1 to 65535.")
     source = JobSource(read_job_text(job_file), job_file.parent, str(job_file), contract or "", seed)
-    public_keys = _public_keys(participants, source.job())
+    _require_distinct_keys(participants, source.job())
     people = participants or out / "participants"
     require_format(log)
-    if running and (page or metrics is not None or log != "text"):
-        raise InputError(
-            "--page, --metrics and --log are for a server of truthfl's own; with --running, truthfl console shows it."
-        )
     with_page = (sys.stdin.isatty() and sys.stdout.isatty()) if page is None else page
-    if running and not yes and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask you at; say --yes to send the plan's offers without asking.")
-    if not running:
-        require_can_listen(host, port, keys)
+    require_can_listen(host, port, keys)
     make_private_folder(out)
     require_writable(out)
     ledger_address = ledger or str((out / "ledger.db").resolve())
@@ -117,7 +110,7 @@ def serve(
         kept = choose_job(out, opened, source, new=new)
         _tell_differences(kept, job_file, log)
         show_result = partial(_show_result, opened, kept.name, out, log)
-        delivers = not running and linger > 0 and bool(without_receipt(opened, kept.name))
+        delivers = linger > 0 and bool(without_receipt(opened, kept.name))
         if kept.complete and not delivers:
             show_result()
         else:
@@ -133,20 +126,9 @@ def serve(
                 public_line(kept_key(operator_key)),
             )
             write_serving(out, serving)
+            choices = ServeChoices(not yes, with_page, not no_browser, metrics, log, linger)
             try:
-                if running:
-                    from truthfl.cli.serve_on_superlink import connection_to, serve_on_superlink
-
-                    connection = connection_to(host, port, keys, out)
-                    serve_on_superlink(
-                        kept, opened, ledger_address, out, operator_key, connection, public_keys, ask=not yes
-                    )
-                    show_result()
-                else:
-                    from truthfl.cli.serving import ServeChoices, serve_job
-
-                    choices = ServeChoices(not yes, with_page, not no_browser, metrics, log, linger)
-                    serve_job(kept, opened, out, serving, keys, choices, show_result)
+                serve_job(kept, opened, out, serving, keys, choices, show_result)
             except (KeyboardInterrupt, typer.Abort):
                 print("truthfl: interrupted; the same command goes on where it was.", file=sys.stderr)
                 raise typer.Exit(INTERRUPTED) from None
@@ -203,12 +185,12 @@ def _show_result(ledger: Ledger, name: str, out: Path, log_format: str) -> None:
     screen.print(f"Ledger: {ledger.name}, job {name}")
 
 
-def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
-    """The public key files of those of the job's clients that have one in the folder; other files are ignored."""
+def _require_distinct_keys(folder: Path | None, job: DataJob) -> None:
+    """Raise InputError unless all of the job's clients with a public key in the folder have different ones."""
     from truthfl.ledger.signing import read_public_line
 
     if folder is None:
-        return []
+        return
     if not folder.is_dir():
         raise InputError(f"participants is {str(folder)!r}, which is no folder; name the one with the .pub files.")
     paths = [folder / f"{name}.pub" for name in job.clients.name if (folder / f"{name}.pub").is_file()]
@@ -216,5 +198,4 @@ def _public_keys(folder: Path | None, job: DataJob) -> list[Path]:
     for path in paths:
         other = owner.setdefault(read_public_line(path), path)
         if other is not path:
-            raise InputError(f"{other} and {path} are the same key; each participant has a key of her own.")
-    return paths
+            raise InputError(f"{other} and {path} are the same key; each participant has a key of their own.")

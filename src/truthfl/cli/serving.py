@@ -201,7 +201,7 @@ def _ask(out: Path, job: str, log_format: str, in_ledger: Callable[[str], bool |
     asking = (out, plan, log_format, answered)
     threading.Thread(target=_read_terminal, args=asking, name="truthfl terminal", daemon=True).start()
     try:
-        approved = ask_by_file(out, plan, wait=True, in_ledger=in_ledger)
+        approved = ask_by_file(out, plan, in_ledger)
     finally:
         answered.set()
     told = "The offers are sent." if approved else "No offer is sent."

@@ -214,7 +214,7 @@ def _require_usable(strategy: Strategy) -> None:
 @contextmanager
 def _quiet_flower() -> Iterator[None]:
     """Flower logs every aggregation, and makes messages only in processes of its own, unless it is told an id."""
-    from truthfl.flower_patches.task_identity import set_task_identity_if_unset
+    from truthfl.flower_patches import set_task_identity_if_unset
 
     set_task_identity_if_unset()
     logging.getLogger("flwr").addFilter(_is_heard)  # once: a filter that is there is not added again

@@ -27,7 +27,7 @@ from truthfl.ledger.sqlite import copied_and_locked
 
 CHECKPOINTS = "checkpoints"
 # of a process that runs, or written anew when it starts; the ledger's address may hold a password
-LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "failure.json", "__pycache__", ".cache"))
+LEFT_OUT = frozenset(("live.json", "serve.lock", "ledger.address", "__pycache__", ".cache"))
 JOURNALS = ("", "-wal", "-shm", "-journal")
 
 

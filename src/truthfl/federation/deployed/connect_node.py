@@ -1,4 +1,4 @@
-"""Connect a participant's node to the operator's server, or to a SuperLink of Flower's; wait for one that is not up."""
+"""Connect a participant's node to the operator's server; wait for one that is not up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from truthfl.federation.deployed.certificates import read_root
 from truthfl.federation.deployed.invitation import Invitation
 from truthfl.federation.deployed.job_server import require_loopback
 from truthfl.federation.deployed.node import Node
-from truthfl.federation.deployed.node_answers import App, NodeAnswers
+from truthfl.federation.deployed.node_answers import NodeAnswers
 from truthfl.federation.deployed.node_app import client_app
 from truthfl.federation.deployed.node_connection import (
     ConnectedAlreadyError,
@@ -18,9 +18,7 @@ from truthfl.federation.deployed.node_connection import (
     NotGreetedError,
     NotLetInError,
     NotReachedError,
-    OtherServerError,
 )
-from truthfl.federation.deployed.superlink_node import SuperLinkNode
 from truthfl.federation.participant.node_settings import Settings
 from truthfl.ledger.signing import public_line, read_key
 
@@ -37,8 +35,8 @@ def node_connection(host: str, port: int, root: Path | None, key: Path) -> NodeC
     return NodeConnection(host, port, root, read_key(key))
 
 
-def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
-    """Wait until a server answers; return whether it is truthfl's own, and not a SuperLink.
+def wait_for_server(connection: NodeConnection, tell: Tell) -> None:
+    """Wait until the operator's server answers; raise ServiceError if another kind of server does.
 
     tell  called once with a sentence if nobody answers at first
     """
@@ -46,9 +44,7 @@ def wait_for_server(connection: NodeConnection, tell: Tell) -> bool:
     while True:
         try:
             connection.ask_nonce()
-            return True
-        except OtherServerError:
-            return False
+            return
         except (NotReachedError, ConnectedAlreadyError):
             if not told:
                 told = True
@@ -83,15 +79,9 @@ def _admit(connection: NodeConnection, request: dict[str, str]) -> None:
             raise refusal from None
 
 
-def open_node(
-    connection: NodeConnection, settings: Settings, *, is_own: bool, tell: Tell, app: App = client_app
-) -> Node | SuperLinkNode:
+def open_node(connection: NodeConnection, settings: Settings, tell: Tell) -> Node:
     """The node of a participant, to be entered as a context.
 
-    is_own  whether the server is truthfl's own
-    tell    called with a sentence when the connection is lost or there again
+    tell  called with a sentence when the connection is lost or there again
     """
-    answers = NodeAnswers(app, settings.node_config(), Path(settings.home))
-    if is_own:
-        return Node(connection, answers, tell)
-    return SuperLinkNode(connection.address, connection.root, connection.key, answers)
+    return Node(connection, NodeAnswers(client_app, settings.node_config(), Path(settings.home)), tell)

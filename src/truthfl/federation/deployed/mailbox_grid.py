@@ -15,10 +15,15 @@ from truthfl.errors import InputError
 from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node_registry import SERVER_NODE_ID, NodeRegistry
 from truthfl.federation.protocol.node_keys import pem_of
-from truthfl.flower_patches.constants import MESSAGE_UNAVAILABLE, NODE_UNAVAILABLE
-from truthfl.flower_patches.message_bytes import message_from_bytes
-from truthfl.flower_patches.message_ids import set_message_id, set_origin
-from truthfl.flower_patches.one_run_grid import NodeInfo, OneRunGrid
+from truthfl.flower_patches import (
+    MESSAGE_UNAVAILABLE,
+    NODE_UNAVAILABLE,
+    NodeInfo,
+    OneRunGrid,
+    message_from_bytes,
+    set_message_id,
+    set_origin,
+)
 
 LOST_CHECK_SECONDS = 1.0
 DISCONNECTED = "the node is not connected"

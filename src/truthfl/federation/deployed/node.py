@@ -25,8 +25,7 @@ from truthfl.federation.deployed.node_connection import (
     NotGreetedError,
     NotReachedError,
 )
-from truthfl.flower_patches.message_bytes import message_bytes, message_from_bytes
-from truthfl.flower_patches.task_identity import set_task_identity
+from truthfl.flower_patches import message_bytes, message_from_bytes, set_task_identity
 
 Tell = Callable[[str], None]
 Argument = TypeVar("Argument")

@@ -12,7 +12,7 @@ from flwr.app import Context, Error, Message, RecordDict
 
 from truthfl.errors import TruthflError
 from truthfl.files import append_text
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]

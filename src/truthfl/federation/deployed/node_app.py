@@ -1,7 +1,4 @@
-"""The ClientApp of a participant's node, with the settings of the node that runs it.
-
-It is apart from the operator's app, so that a node's process does not load what only a server needs.
-"""
+"""The ClientApp of a participant's node, with the settings of the node that runs it."""
 
 from __future__ import annotations
 

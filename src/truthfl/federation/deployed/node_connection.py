@@ -50,8 +50,11 @@ class NotGreetedError(Exception):
     """The server does not know this node's token: it was started again, or another node has this key now."""
 
 
-class OtherServerError(Exception):
-    """The server does not have truthfl's paths; it may be a SuperLink of Flower's."""
+class OtherServerError(ServiceError):
+    """The server does not have truthfl's paths."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"the server at {address} is not one of truthfl's; check the address.")
 
 
 class NotLetInError(ServiceError):
@@ -160,7 +163,7 @@ class NodeConnection:
         if status == HTTPStatus.UNAUTHORIZED:
             raise NotGreetedError
         if status == HTTPStatus.NOT_FOUND:
-            raise OtherServerError
+            raise OtherServerError(self.address)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise NotReachedError
 
@@ -178,7 +181,7 @@ class NodeConnection:
         self._require_known(status)
         answer = _document(body)
         if status != HTTPStatus.OK or answer is None:
-            raise OtherServerError
+            raise OtherServerError(self.address)
         return answer
 
     def _request(self, path: str, body: bytes, token: str | None = None) -> Response:

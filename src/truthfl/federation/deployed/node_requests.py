@@ -39,7 +39,7 @@ from truthfl.federation.deployed.connection_limits import OpenConnections
 from truthfl.federation.deployed.mailboxes import Mailboxes
 from truthfl.federation.deployed.node_hello import ADMIT, HEALTH, HELLO, LEAVE, NEXT, REPLY, proves_key
 from truthfl.federation.deployed.node_registry import NodeRegistry
-from truthfl.flower_patches.message_bytes import message_bytes
+from truthfl.flower_patches import message_bytes
 from truthfl.ledger.signing import normal_public_line
 from truthfl.texts import plain
 

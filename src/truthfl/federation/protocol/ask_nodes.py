@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from truthfl.flower_patches.shorter_polling import shorten_object_polling
-
 POLL_SECONDS = 0.25
 SECONDS_BETWEEN_LOOKS = 0.3  # at what may end a wait for replies
 
@@ -38,7 +36,6 @@ def ask_nodes(
     is not reliable, so the node id is the destination of the message replied to; for a reply to an unknown message it
     is the reply's source. Nodes that did not reply in time are missing from the result.
     """
-    shorten_object_polling()
     sent = list(messages)
     message_ids = grid.push_messages(sent)
     node_of = {
@@ -85,7 +82,6 @@ class OpenQuestions:
         sent = list(messages)
         if not sent:
             return
-        shorten_object_polling()
         until = time.monotonic() + seconds
         for message_id, message in zip(self.grid.push_messages(sent), sent, strict=True):
             if message_id:

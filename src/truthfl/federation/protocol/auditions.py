@@ -38,7 +38,7 @@ from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.npy_format import npy_bytes

@@ -68,7 +68,7 @@ from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall
 from truthfl.federation.protocol.round_outcome import Rejection, RoundOutcome, missing_reports
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by

@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.flower_patches.constants import NUMPY
+from truthfl.flower_patches import NUMPY
 from truthfl.learning.model import Params
 from truthfl.learning.npy_format import array_of_npy, npy_bytes
 from truthfl.ledger.canonical import canonical_bytes, read_writable_document

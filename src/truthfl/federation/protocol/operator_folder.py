@@ -1,4 +1,4 @@
-"""Files in an operator's folder: key, seed and secret of a job, address of the ledger, error of the last attempt."""
+"""Files in an operator's folder: key, seed and secret of a job, address of the ledger."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from truthfl.errors import InputError, ServiceError, TruthflError
+from truthfl.errors import InputError
 from truthfl.files import lock_file, write_file
 from truthfl.ledger.commitment import new_secret, secret_from_seed
 from truthfl.ledger.signing import PrivateKey, new_key, read_key, write_key
 
-SECRETS, FAILURE, LEDGER_ADDRESS, LOCK = "secrets.json", "failure.json", "ledger.address", "serve.lock"
+SECRETS, LEDGER_ADDRESS, LOCK = "secrets.json", "ledger.address", "serve.lock"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def kept_key(path: Path) -> PrivateKey:
 
 
 def keep_ledger_address(folder: Path, address: str) -> None:
-    """Write the ledger's address, which may hold a password, for the server's process; only the owner can read it."""
+    """Write the ledger's address, which may hold a password, for other commands; only the owner can read it."""
     write_file(folder / LEDGER_ADDRESS, address, private=True)
 
 
@@ -79,20 +79,3 @@ def kept_ledger_address(folder: Path) -> str:
         return (folder / LEDGER_ADDRESS).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{folder / LEDGER_ADDRESS} cannot be read; truthfl serve writes it.") from None
-
-
-def write_failure(folder: Path, error: TruthflError) -> None:
-    """Write the error of this attempt, for `take_failure` in another process."""
-    document = {"sentence": str(error), "service": isinstance(error, ServiceError)}
-    write_file(folder / FAILURE, json.dumps(document))
-
-
-def take_failure(folder: Path) -> TruthflError | None:
-    """Read and remove the error of the last attempt; None if there is none that can be read."""
-    path = folder / FAILURE
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        path.unlink()
-        return (ServiceError if document["service"] else InputError)(document["sentence"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -18,17 +18,20 @@ FOLDER, QUESTION, ANSWER = "plans", "plan.json", "answer.json"
 POLL_SECONDS = 0.25
 
 
-def ask_by_file(
-    folder: Path, plan: PlanSummary, *, wait: bool, in_ledger: Callable[[str], bool | None] = lambda _: None
-) -> bool:
-    """Show the plan to whoever reads `shown_plan`; return the answer, or True without waiting for one.
+def show_plan(folder: Path, plan: PlanSummary) -> None:
+    """Show the plan to whoever reads `shown_plan`; nobody has answered it yet."""
+    (folder / FOLDER / ANSWER).unlink(missing_ok=True)
+    write_file(folder / FOLDER / QUESTION, canonical_bytes(plan.document()), private=True)
+
+
+def ask_by_file(folder: Path, plan: PlanSummary, in_ledger: Callable[[str], bool | None] = lambda _: None) -> bool:
+    """Show the plan, and wait for the answer.
 
     in_ledger  called with the plan's digest: the answer to it that the ledger has; None if there is none
     """
+    show_plan(folder, plan)
     place = folder / FOLDER
-    (place / ANSWER).unlink(missing_ok=True)
-    write_file(place / QUESTION, canonical_bytes(plan.document()), private=True)
-    while wait:
+    while True:
         commanded = in_ledger(digest(plan.document()))
         if commanded is not None:
             return commanded
@@ -40,7 +43,6 @@ def ask_by_file(
         if answer.get("plan") == digest(plan.document()):
             return answer.get("approved") is True
         (place / ANSWER).unlink()
-    return True
 
 
 def shown_plan(folder: Path) -> PlanSummary | None:

@@ -20,7 +20,7 @@ from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.live_status import TRAINING
 from truthfl.federation.protocol.round_outcome import Rejection
 from truthfl.federation.protocol.stage_clock import StageClock
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
+from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.ledger.commands import time_text
 from truthfl.ledger.terms import Offer
 

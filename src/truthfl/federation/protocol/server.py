@@ -68,7 +68,7 @@ class Operator:
 
     secret         determines the test draw; published after the test
     seed           determines labels, batches and the initial model; in the offers
-    authenticated  whether the SuperLink admits registered keys only
+    authenticated  whether only nodes with registered keys are let in
     approve        asked before offers are sent
     simulated      whether participants are simulated: they read no published test set, and nobody waits for the
                    operator's decisions

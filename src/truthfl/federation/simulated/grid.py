@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from flwr.app import Context, Error, Message, RecordDict
 
 from truthfl.files import without_waiting_for_disk
-from truthfl.flower_patches.constants import CLIENT_APP_FAILED
-from truthfl.flower_patches.message_ids import set_message_id
-from truthfl.flower_patches.one_run_grid import OneRunGrid
-from truthfl.flower_patches.task_identity import RUN_ID
+from truthfl.flower_patches import CLIENT_APP_FAILED, RUN_ID, OneRunGrid, set_message_id
 
 SERVER = 1
 App = Callable[[Message, Context], Message]
