@@ -1,1 +1,0 @@
-"""An app for the test of a deployment: each node says who it is."""
