@@ -3,7 +3,6 @@
 import gzip
 import re
 import zipfile
-from io import BytesIO
 from pathlib import Path
 
 import numpy as np
