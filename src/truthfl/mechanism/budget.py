@@ -3,8 +3,8 @@
 The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
 where stake_i = κ v_i. Without the last condition there is one independent task per client; with it, a Lagrange
 multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and money left over by rounding is
-spent on clients below their `highest`. The result is at most one sample per client away from the best; of few clients,
-a search improves it to the best.
+spent on clients below their `highest`. With few clients the result can cost some per cent more than the best; a
+search improves it to the best.
 """
 
 from __future__ import annotations
