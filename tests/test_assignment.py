@@ -269,7 +269,7 @@ def test_equal_clients_share_what_rounding_leaves():
 
 @pytest.mark.parametrize("count", [257, 1000])
 def test_many_equal_clients_spend_what_they_can(count):
-    """Ties among more clients than `knapsack` looks at: whoever can still be given a sample is."""
+    """Ties among more clients than are improved one by one: whoever can still be given a sample is."""
     clients = Clients(
         weight=np.full(count, 1 / count), gradient_variance=40, sample_cost=0.002, labeling_cost=1e-6, dataset_size=600
     )

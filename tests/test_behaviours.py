@@ -150,10 +150,6 @@ def test_those_that_must_be_there():
     }
     assert [name for name, kind in BEHAVIOURS.items() if kind.truthful] == ["truthful", "sloppy labeler"]
     assert [name for name, kind in BEHAVIOURS.items() if kind.reports_nothing] == ["free rider"]
-    assert {name for name, kind in BEHAVIOURS.items() if not kind.is_strategy} == {
-        "sloppy labeler", "echo", "noisy echo", "garbage", "last bit", "parrot", "half parrot", "few labels",
-        "neighbour labeler", "fading reporter"
-    }  # fmt: skip
     assert {name: kind.last_report_scale for name, kind in BEHAVIOURS.items() if kind.changes_scale} == {
         "fading reporter": 0.02
     }
@@ -238,12 +234,10 @@ def test_a_scale_goes_in_equal_steps_from_the_first_round_to_the_last(first, las
         assert scales[-1] == 0
     assert np.allclose(np.diff(scales, 2), 0)
     assert min(scales) >= 0
-    assert not kind.is_strategy
     assert kind.changes_scale == (first != last)
     assert kind.reports_nothing == (first == last == 0)
     constant = from_strategy("my own", report_scale=first)
     assert {constant.scale_in_round(t, rounds) for t in range(rounds)} == {first}
-    assert constant.is_strategy
 
 
 def test_a_round_with_scale_0_sends_the_model_back_and_computes_nothing():

@@ -10,10 +10,37 @@ from hypothesis import strategies as st
 import paper
 from federations import federations
 from truthfl import Clients, Strategies, Training, paper_bound, sound_bound
-from truthfl.learning.quadratic import describe, random_dishonesty, random_federation, train_exactly
+from truthfl.learning.quadratic import QuadraticFederation, describe, train_exactly
 from truthfl.studies.reproduce.errata import biased_descent, example
 
 pytestmark = pytest.mark.properties
+
+
+def random_federation(generator, largest=8):
+    """A random federation with fewer than `largest` clients and coordinates; all other values vary widely."""
+    count, width = (int(k) for k in generator.integers(1, largest, size=2))
+    smoothness, condition = 10.0 ** generator.uniform(-1, 1), 10.0 ** generator.uniform(0, 2)
+    weight = generator.dirichlet(np.full(count, generator.uniform(0.3, 5.0))) + 1e-4
+    always = generator.random() < 0.5
+    return QuadraticFederation(
+        curvature=smoothness * condition ** -generator.uniform(0, 1, (count, width)),
+        optimum=generator.normal(size=(count, width)) * 10.0 ** generator.uniform(-2, 1),
+        label_bias=generator.normal(size=(count, width)) * 10.0 ** generator.uniform(-2, 1),
+        noise=10.0 ** generator.uniform(-3, 2, count),
+        weight=weight / weight.sum(),
+        availability=np.ones(count) if always else generator.uniform(0.1, 1.0, count),
+        start=generator.normal(size=width) * 10.0 ** generator.uniform(-1, 1),
+    )
+
+
+def random_dishonesty(generator, count):
+    """Random strategies: half of the clients do not label, half scale their reports by 0 to 2.5; batches below 200."""
+    lies = generator.random(count) < 0.5
+    return Strategies(
+        labeling_effort=(generator.random(count) < 0.5).astype(float),
+        batch_size=generator.integers(1, 200, count).astype(float),
+        report_scale=np.where(lies, generator.uniform(0.0, 2.5, count), 1.0),
+    )
 
 
 def some_strategies(generator, count):

@@ -15,7 +15,7 @@ from truthfl.federation.protocol import enrolment, receipt_delivery
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
 from truthfl.federation.protocol.job_control import JobControl
-from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.federation.protocol.live_status import LABELING
 from truthfl.federation.protocol.messages import ENROL, LABELS, query_message
 from truthfl.federation.protocol.operator_folder import kept_key
@@ -228,7 +228,7 @@ def late_receipts(setting, grid, seconds):
         operator = Operator(book, setting.folder, key, "", 0)
         deliver_receipts(grid, setting.job, name, operator, seconds, got.append)
         waiting = without_receipt(book, name)
-        assert job_status(book, name).without_receipt == tuple(waiting)
+        assert StatusReader(book, name).read().without_receipt == tuple(waiting)
         return got, waiting
 
 

@@ -50,7 +50,6 @@ def shapley_by_definition(loss, count):
 def test_exact_shapley_is_the_mean_over_all_orders(count, seed):
     loss = random_game(count, seed)
     found = shapley_drops(loss, count)
-    assert found.exact
     assert found.drop == pytest.approx(shapley_by_definition(loss, count))
     nobody, everybody = loss(np.array([[False] * count, [True] * count]))
     assert found.drop.sum() == pytest.approx(nobody - everybody)
@@ -71,7 +70,6 @@ def test_beyond_twelve_clients_the_error_is_stated_and_shares_still_add_up():
         return 1.0 / (1.0 + members @ weights)
 
     found = shapley_drops(loss, 15, permutations=500, seed=1)
-    assert not found.exact
     assert (found.standard_error > 0).all()
     assert found.drop.sum() == pytest.approx(1.0 - 1.0 / (1.0 + weights.sum()))
     again = shapley_drops(loss, 15, permutations=500, seed=1)

@@ -115,8 +115,6 @@ def test_one_sample_is_labeled_at_least(unlabeled):
     assert kind.cost(100.0, 0.0, 20) == pytest.approx(0.1)
     full = own(unlabeled, effort=1.0)
     assert (Profile([full], 20).labels(federated, 1) == DIGITS.labels[5:8]).all()
-    assert full.is_strategy
-    assert not kind.is_strategy
 
 
 @pytest.mark.parametrize("unlabeled", Unlabeled)

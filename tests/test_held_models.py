@@ -13,7 +13,7 @@ from commands import truthfl
 from truthfl import InputError
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
-from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.federation.protocol.known_models import likeness
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.served_report import summary_sentences, write_served_report
@@ -86,7 +86,7 @@ def held_now(setting):
         with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
             for job in book.jobs():
                 if book.entries(job, "hold"):
-                    return job_status(book, job)
+                    return StatusReader(book, job).read()
     raise TimeoutError
 
 

@@ -11,7 +11,7 @@ from ledgers import KEY, opening
 from small_jobs import small_job_file
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import job_watch as watching
-from truthfl.federation.protocol.job_status import StatusReader, job_status, recorded_stage
+from truthfl.federation.protocol.job_status import StatusReader, recorded_stage
 from truthfl.federation.protocol.job_tally import JobTally
 from truthfl.federation.protocol.job_watch import job_watch, ledger_address_of
 from truthfl.federation.protocol.live_status import LiveStatus, now, read_live_status
@@ -194,13 +194,13 @@ def test_a_server_that_is_gone_does_not_run(done, tmp_path):
         for entry in entries_of(done.ledger)[:-20]:  # as far as the middle
             book.append(entry.job, entry.kind, entry.key, entry.document)
         assert live.is_current
-        assert job_status(book, done.name, live).running
+        assert StatusReader(book, done.name).read(live).running
         for gone in (
             replace(live, pid=2**22 + 1),  # no process has so high a number
             replace(live, at="2020-01-01T00:00:00+00:00"),
             replace(live, job="another"),
         ):
-            assert not job_status(book, done.name, gone).running
+            assert not StatusReader(book, done.name).read(gone).running
     assert not LiveStatus("job", at="no time").is_current
 
 
@@ -211,7 +211,7 @@ def test_commands_change_what_is_told(done, tmp_path):
     with open_ledger(copy, done.key) as book:
         for entry in kept:
             book.append(entry.job, entry.kind, entry.key, entry.document)
-        status = job_status(book, done.name)
+        status = StatusReader(book, done.name).read()
         assert (status.stage, status.paused) == ("offering", False)
         for kind, fields in (("pause", {}), ("remove", {"client": "Dora"})):
             give_command(
@@ -219,14 +219,14 @@ def test_commands_change_what_is_told(done, tmp_path):
             )
         with open_ledger(copy, stranger := new_key(), lambda _: None) as own:
             give_command(own, done.name, stranger, lambda: new_command("end", done.name, "him", "I say so"))
-        status = job_status(book, done.name)
+        status = StatusReader(book, done.name).read()
         assert (status.paused, status.ended) == (True, None)
         assert [(one.state, one.reason) for one in status.participants[2:]] == [
             ("offered", ""),
             ("removed", "removed by the operator: why"),
         ]
         give_command(book, done.name, done.key, lambda: new_command("end", done.name, "her", "enough"))
-        status = job_status(book, done.name)
+        status = StatusReader(book, done.name).read()
         assert (status.stage, status.paused, status.ended) == ("over", False, "enough")
 
 
@@ -240,7 +240,7 @@ def test_rows_of_strangers_are_counted_and_made_plain(tmp_path):
         book.append(job, "settlement", "Ben", {"client": "Ben", "pay": "much"})
         rejection = {"stage": "en\nrolment", "round": None, "client": None, "node": "7", "reason": "\x1b[31mred\u202e"}
         book.append(job, "rejection", "x", rejection)
-        status = job_status(book, job)
+        status = StatusReader(book, job).read()
     assert status.unreadable_rows == 3
     text = json.dumps(asdict(status), ensure_ascii=False)
     assert "\\u001b" not in text

@@ -1,4 +1,4 @@
-"""Labels are as good as the effort, depend on nobody else's, and hand-made ones are read line by line."""
+"""Labels are as good as the effort, and depend on nobody else's."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from messages import told
 from truthfl.learning import partition as module
-from truthfl.learning.labels import assigned_labels, labels_from_file
+from truthfl.learning.labels import assigned_labels
 from truthfl.learning.partition import Partition, iid_partition, paper_partition
 
 TRUE = np.random.default_rng(2).integers(0, 10, 400)
@@ -159,63 +159,4 @@ def test_labels_that_do_not_fit():
     )
     assert (
         told(assigned_labels, [0.5] * 5, two, **common) == "true_labels has type float64; it must hold whole numbers."
-    )
-
-
-THREE = Partition([5, 6, 7], [0, 2, 3])
-GOOD = ["client,position,label", "0,0,cat", "1,0,1", "0,1,dog"]
-
-
-def hand_made(tmp_path, lines, classes=("cat", "dog")):
-    path = tmp_path / "labels.csv"
-    path.write_text("\n".join(lines), encoding="utf-8")
-    return labels_from_file(path, THREE, classes)
-
-
-def test_hand_made_labels(tmp_path):
-    assert hand_made(tmp_path, GOOD).tolist() == [0, 1, 1]
-    assert hand_made(tmp_path, ["\ufeffclient, position, label", *GOOD[1:], "", ""]).tolist() == [0, 1, 1]
-    assert hand_made(tmp_path, [GOOD[0], "0,0,1", "0,1,0", "1,0,1"], ("1", "0")).tolist() == [0, 1, 0]
-
-
-@given(st.permutations(range(3)))
-def test_the_order_of_lines_does_not_matter(tmp_path_factory, order):
-    lines = [GOOD[0], *(GOOD[1 + k] for k in order)]
-    assert hand_made(tmp_path_factory.mktemp("labels"), lines).tolist() == [0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("line", "new", "sentence"),
-    [
-        (0, "a,b", "line 1 of {} is 'a,b'; it must be 'client,position,label'."),
-        (2, "1,0,bird", "label on line 3 of {} is 'bird'; it must be one of cat, dog."),
-        (2, "1,0,2", "label on line 3 of {} is '2'; it must be one of cat, dog."),
-        (2, "2,0,cat", "client on line 3 of {} is '2'; it must be a whole number from 0 to 1."),
-        (2, "Ann,0,cat", "client on line 3 of {} is 'Ann'; it must be a whole number from 0 to 1."),
-        (2, "-1,0,cat", "client on line 3 of {} is '-1'; it must be a whole number from 0 to 1."),
-        (2, "1,1,cat", "position on line 3 of {} is '1'; it must be a whole number from 0 to 0."),
-        (3, "0,2,cat", "position on line 4 of {} is '2'; it must be a whole number from 0 to 1."),
-        (2, "1,0", "line 3 of {} has 2 fields; it must have 3: client, position and label."),
-        (
-            3,
-            "0,0,dog",
-            "line 4 of {} labels position 0 of client 0 again, after line 2; every sample must have one label.",
-        ),
-        (3, "", "{} has no label for position 1 of client 0; every sample must be labeled."),
-    ],
-)
-def test_hand_made_labels_that_cannot_be_used(tmp_path, line, new, sentence):
-    lines = [*GOOD[:line], new, *GOOD[line + 1 :]]
-    assert told(hand_made, tmp_path, lines) == sentence.format(tmp_path / "labels.csv")
-
-
-def test_files_of_labels_that_cannot_be_read(tmp_path):
-    path = tmp_path / "labels.csv"
-    assert "labels.csv cannot be read (" in told(labels_from_file, path, THREE, ("a",))
-    path.write_bytes(b"client,position,label\n0,0,\xff")
-    assert "it must be a CSV file in UTF-8." in told(labels_from_file, path, THREE, ("a",))
-    path.write_bytes(b"")
-    assert "line 1 of" in told(labels_from_file, path, THREE, ("a",))
-    assert told(hand_made, tmp_path, GOOD[:1]) == (
-        f"{path} has no label for position 0 of client 0 (2 more likewise); every sample must be labeled."
     )

@@ -15,8 +15,7 @@ from truthfl.learning import audition_pilot, gradients
 from truthfl.learning.federations import server_side
 from truthfl.learning.gradients import measure_reduced_and_whole
 from truthfl.learning.reduced_federation import reduce_federation
-from truthfl.mechanism import audition, audition_labels, audition_plan, audition_terms, blocks, label_choice
-from truthfl.mechanism import budget as batch_budget
+from truthfl.mechanism import audition_labels, audition_plan
 from truthfl.mechanism.audition_batches import _stationary
 from truthfl.mechanism.audition_plan import plan_audition
 
@@ -64,14 +63,13 @@ def settled(job):
     return {**terms, "batch": contract.batch_size, "unproven": plan.unproven, "pay": contract.pay(seen)}
 
 
-def test_blocks_and_thresholds_change_no_bit_of_plan_terms_and_pay(monkeypatch):
-    in_parts = settled(many())
-    assert len(np.unique(in_parts["labels"])) > 50
-    for module in (blocks, label_choice, audition, audition_labels, audition_terms):
-        monkeypatch.setattr(module, "CLIENTS_PER_BLOCK", 10 * COUNT)
-    at_once = settled(many())
-    for name, values in at_once.items():
-        np.testing.assert_array_equal(in_parts[name], values, err_msg=name)
+def test_thresholds_change_no_bit_of_plan_terms_and_pay(monkeypatch):
+    by_thresholds = settled(many())
+    assert len(np.unique(by_thresholds["labels"])) > 50
+    monkeypatch.setattr(audition_labels, "MANY", 10 * COUNT)
+    by_all_costs = settled(many())
+    for name, values in by_all_costs.items():
+        np.testing.assert_array_equal(by_thresholds[name], values, err_msg=name)
 
 
 @pytest.mark.parametrize("shape", ["smooth", "uneven", "worthless"])
@@ -87,7 +85,7 @@ def test_thresholds_choose_the_numbers_that_all_costs_choose_also_at_ties(shape)
     cost = np.clip(cost, 0.01, 50.0)
     samples = rng.integers(int(numbers[0]), 400, len(cost))
     arrays = (numbers, worth, price, cost, samples)
-    np.testing.assert_array_equal(label_choice.cheapest_numbers(*arrays), label_choice._by_all_costs(*arrays))
+    np.testing.assert_array_equal(audition_labels._cheapest(*arrays), audition_labels._cheapest_of_all(*arrays))
 
 
 def test_the_batch_by_newton_solves_its_equation():
@@ -110,7 +108,7 @@ def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, monkeyp
         return float((contract.label_base + contract.joint_base).sum())
 
     full = paid(plan_audition(job).contract)
-    monkeypatch.setattr(audition_plan, "SAMPLED_FROM", 1000)
+    monkeypatch.setattr(audition_plan, "MANY_TO_SEARCH", 1000)
     monkeypatch.setattr(audition_plan, "SAMPLE", 1000)
     for share in (0.6, 0.95):
         total = paid(plan_audition(replace(job, budget=share * full)).contract)
@@ -118,7 +116,7 @@ def test_a_budget_searched_on_a_sample_first_is_kept_and_used_up(bounds, monkeyp
     assert paid(plan_audition(replace(job, budget=1.01 * full)).contract) == full
 
 
-def test_batches_within_a_budget_searched_on_a_sample_first_leave_less_than_a_sample(monkeypatch):
+def test_batches_of_many_within_a_budget_leave_less_than_a_sample():
     job, training = many(), Training(100)
     constants = Constants(
         smoothness=1.0, strong_convexity=0.1, label_shift=2.0, gradient_bound=4.0, initial_distance=1.0
@@ -128,8 +126,6 @@ def test_batches_within_a_budget_searched_on_a_sample_first_leave_less_than_a_sa
     free = optimal_batch_sizes(clients, model, training, loss_value=3.0 * COUNT**2)
     price = training.rounds * clients.participation * clients.sample_cost
     money = float(clients.labeling_cost.sum() + 0.6 * (price * free).sum())
-    monkeypatch.setattr(batch_budget, "SAMPLED_FROM", 1000)
-    monkeypatch.setattr(batch_budget, "SAMPLE", 1000)
     batches = optimal_batch_sizes(clients, model, training, loss_value=3.0 * COUNT**2, budget=money)
     left = money - float(clients.labeling_cost.sum() + (price * batches).sum())
     assert -1e-9 * money <= left < price.min()

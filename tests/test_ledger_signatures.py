@@ -10,7 +10,7 @@ from messages import told
 from truthfl.cli.ledger import check as check_command
 from truthfl.cli.ledger import export as export_command
 from truthfl.errors import InputError
-from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.entry import CheckedItem, Conflict, entry_after, new_salt
@@ -67,7 +67,7 @@ def test_an_unsigned_row_is_not_there_for_those_who_act_on_the_ledger(book, wher
     assert "is not signed by the job's operator and counts for nothing" in said[0]
     with open_for_reading(where, tell=lambda _: None) as reader:
         assert reader.entries("cats") == book.entries("cats")
-        assert job_status(reader, "cats").unreadable_rows >= 2
+        assert StatusReader(reader, "cats").read().unreadable_rows >= 2
         assert check(reader.rows()).message.startswith(f"entry 2, payment {key!r} of job cats: the job's operator did")
 
 

@@ -15,7 +15,7 @@ from ledgers import KEY, opening
 from truthfl.cli.status_output import status_lines
 from truthfl.console.metrics import CONTENT_TYPE, metrics_text
 from truthfl.console.serve_metrics import metrics_app, serve_metrics
-from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.federation.protocol.job_watch import job_watch
 from truthfl.federation.protocol.live_status import LiveStatus, LiveWriter, now, read_live_status
 from truthfl.federation.protocol.server_use import ServerUse
@@ -97,7 +97,7 @@ def test_names_that_would_break_the_format(tmp_path):
     name = 'A"d\\a{x="1"} 2'
     with open_ledger(tmp_path / "ledger.db", KEY) as book:
         book.append("job", "job", "job", opening(job={"clients": {"name": [name]}}))
-        status = job_status(book, "job", LiveStatus("job", at=now(), stage="enrolling"))
+        status = StatusReader(book, "job").read(LiveStatus("job", at=now(), stage="enrolling"))
     found = parsed(metrics_text(status, by_client=True))
     assert found["truthfl_up"] == 1
     assert found[f"truthfl_client_connected{ {'client': name} }"] == 0
@@ -113,7 +113,7 @@ def test_round_times_are_counted_over_all_and_kept_of_the_last(tmp_path):
     used = live.cpu_seconds_in_rounds, live.sent_bytes_in_rounds, live.received_bytes_in_rounds
     assert used == (125.0, 750_000, 500_000)
     with open_ledger(tmp_path / "ledger.db") as book:
-        found = parsed(metrics_text(job_status(book, "job", live)))
+        found = parsed(metrics_text(StatusReader(book, "job").read(live)))
     assert found["truthfl_round_seconds_sum"] == sum(range(1, 251))
     assert found["truthfl_round_seconds{'quantile': '0.5'}"] == 150  # the middle of 51 to 250
     assert found["truthfl_round_seconds{'quantile': '0.99'}"] == 248
@@ -127,7 +127,7 @@ def test_a_round_that_waits(tmp_path):
         later = read_after_write(tmp_path, lambda found: found.waits.names == ("Cleo",)).waits
         assert later.at == waits.at
         with open_ledger(tmp_path / "ledger.db") as book:
-            status = job_status(book, "job", read_live_status(tmp_path))
+            status = StatusReader(book, "job").read(read_live_status(tmp_path))
         live.set_waits(())
     found = parsed(metrics_text(status))
     assert found["truthfl_round_waits_for_clients"] == 1
@@ -135,7 +135,7 @@ def test_a_round_that_waits(tmp_path):
     lines = status_lines(status)
     assert any(line.startswith("round 74 waits for Cleo since ") and line.endswith(" at most.") for line in lines)
     with open_ledger(tmp_path / "ledger.db") as book:
-        found = parsed(metrics_text(job_status(book, "job", read_live_status(tmp_path))))
+        found = parsed(metrics_text(StatusReader(book, "job").read(read_live_status(tmp_path))))
     assert found["truthfl_round_waits_for_clients"] == 0
     assert "truthfl_round_waits_since_timestamp_seconds" not in found
 

@@ -15,7 +15,7 @@ from test_operator_page_safety import client_of
 from truthfl.cli.app import main
 from truthfl.console.open_operator_page import open_operator_page
 from truthfl.federation.deployed.invitation import read_invitation
-from truthfl.federation.protocol.job_status import job_status
+from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.federation.protocol.live_status import FILE_NAME, LiveStatus, now
 from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
 from truthfl.files import write_file
@@ -65,7 +65,7 @@ class Desk:
 
     def states(self):
         with open_ledger(self.folder / "ledger.db") as book:
-            return [(one.state, one.invited_until) for one in job_status(book, JOB).participants]
+            return [(one.state, one.invited_until) for one in StatusReader(book, JOB).read().participants]
 
     def asks(self, **changes):
         """The page's answer to an invitation of Ada."""

@@ -1,6 +1,6 @@
 """All use of Flower beyond its documented interface; everything else imports it from here. The parts:
 
-- `ErrorCode` and `SType` of `flwr.common.constant`: Flower's names for failures and for arrays.
+- `ErrorCode` of `flwr.common.constant`: Flower's names for failures.
 - `TaskIdentity` of `flwr.supercore.task_identity`, with its private field `_run_id`: the ids without which Flower
   makes no messages. Flower's own processes set them.
 - The private fields `_message_id`, `_src_node_id` and `_reply_to_message_id` of `flwr.app.Metadata`.
@@ -48,7 +48,6 @@ def _missing_part(part: str) -> ServiceError:
 CLIENT_APP_FAILED: int = flower_part("flwr.common.constant", "ErrorCode.CLIENT_APP_RAISED_EXCEPTION")
 MESSAGE_UNAVAILABLE: int = flower_part("flwr.common.constant", "ErrorCode.MESSAGE_UNAVAILABLE")
 NODE_UNAVAILABLE: int = flower_part("flwr.common.constant", "ErrorCode.NODE_UNAVAILABLE")
-NUMPY: str = flower_part("flwr.common.constant", "SType.NUMPY")  # how Flower calls arrays that are bytes of .npy files
 
 _identity = flower_part("flwr.supercore.task_identity", "TaskIdentity")
 flower_part("flwr.supercore.task_identity", "TaskIdentity._run_id")

@@ -59,6 +59,21 @@ def read_npy(path: Path) -> NDArray[Any]:
     return array
 
 
+def npy_bytes(array: NDArray[Any]) -> bytes:
+    """The content of an .npy file with this array."""
+    packed = BytesIO()
+    np.save(packed, array, allow_pickle=False)
+    return packed.getvalue()
+
+
+def array_of_npy(content: bytes) -> NDArray[Any]:
+    """The array in the bytes of an .npy file, which may be anyone's: NumPy raises any error if they are none."""
+    array = np.load(BytesIO(content), allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise ValueError("this is an archive, no array")
+    return array
+
+
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The array of an idx file of unsigned bytes, plain (memory-mapped) or gzipped.
 

@@ -164,12 +164,6 @@ class Behaviour:
         """Whether the scale of her reports differs from round to round."""
         return self.last_report_scale not in (None, self.report_scale)
 
-    @property
-    def is_strategy(self) -> bool:
-        """Whether (e, D, γ) describe it fully: no errors, no fabrication, one γ, labels not made by hand drawn."""
-        drawn = self.unlabeled is Unlabeled.DRAWN or self.labeling_effort == 1
-        return drawn and self.error_rate == 0 and self.fabricate is None and self.last_report_scale is None
-
     def labeling_effort_for(self, samples: int) -> float:
         """The share of `samples` samples that she labels by hand; at least one if she needs one."""
         needed = self.unlabeled.needs_labeled

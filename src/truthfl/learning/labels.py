@@ -1,15 +1,10 @@
-"""The labels that clients train with: simulated from effort and error rate, or read from a CSV file.
+"""The labels that clients train with, simulated from effort and error rate.
 
 Random labels are hashes of (seed, client, position): a client's labels do not depend on other clients, and a change of
 effort or error rate changes only the labels concerned.
 """
 
 from __future__ import annotations
-
-import csv
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +14,6 @@ from truthfl.learning.draws import Purpose, below, bits_at, key, uniform
 from truthfl.learning.labeled_samples import numbers_below
 from truthfl.learning.partition import Partition, client_blocks, owners_and_positions
 from truthfl.mechanism.checks import FloatArray, IntArray, client_array, whole_number
-
-HEADER = ["client", "position", "label"]
 
 LABEL_DRAWN, SAMPLES_SKIPPED = 0, 1  # counters of draws for Purpose.LABEL
 ERROR_MADE, WRONG_CLASS = 0, 1  # counters of draws for Purpose.LABEL_ERROR
@@ -77,35 +70,6 @@ def labeled_by_hand(clients: IntArray, sizes: IntArray, effort: FloatArray, seed
     return result
 
 
-def labels_from_file(path: str | os.PathLike[str], partition: Partition, classes: Sequence[str]) -> IntArray:
-    """The labels of `partition.rows`, in that order, from a CSV file with the header client,position,label.
-
-    Clients and their samples are counted from 0. A label is the name of a class, or its number if no class has that
-    name.
-    """
-    numbers = {str(number): number for number in range(len(classes))} | {name: k for k, name in enumerate(classes)}
-    starts, sizes = partition.starts.tolist(), partition.sizes.tolist()
-    labels = np.full(len(partition.rows), -1, dtype=np.int64)
-    labeled_on_line = np.zeros(len(partition.rows), dtype=np.int64)
-    for line, fields in _lines(Path(path)):
-        where = f"line {line} of {path}"
-        if len(fields) != len(HEADER):
-            raise InputError(f"{where} has {len(fields)} fields; it must have 3: client, position and label.")
-        client = _index(fields[0], len(partition), f"client on {where}")
-        sample = starts[client] + _index(fields[1], sizes[client], f"position on {where}")
-        label = numbers.get(fields[2])
-        if label is None:
-            raise InputError(f"label on {where} is {fields[2]!r}; it must be one of {', '.join(classes)}.")
-        if labeled_on_line[sample]:
-            raise InputError(
-                f"{where} labels position {fields[1]} of client {client} again, after line {labeled_on_line[sample]}; "
-                "every sample must have one label."
-            )
-        labels[sample], labeled_on_line[sample] = label, line
-    _refuse_unlabeled(labels, partition, path)
-    return labels
-
-
 def _random_labels(clients: IntArray, sizes: IntArray, classes: int, seed: int) -> IntArray:
     owner, position = owners_and_positions(sizes)
     return below(bits_at(key(seed, Purpose.LABEL, clients, LABEL_DRAWN)[owner], position), classes)
@@ -124,38 +88,3 @@ def _with_errors(
 
 def _share_per_client(field: str, value: ArrayLike, count: int) -> FloatArray:
     return client_array(field, value, count, "client {}".format, at_least=0, at_most=1)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Line number and fields of each non-empty line after the header."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
-            if header != HEADER:
-                raise InputError(f"line 1 of {path} is {','.join(header)!r}; it must be {','.join(HEADER)!r}.")
-            for fields in reader:
-                if fields:
-                    yield reader.line_num, [field.strip() for field in fields]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read ({error}); it must be a CSV file in UTF-8.") from None
-
-
-def _index(text: str, count: int, field: str) -> int:
-    """The text as an integer from 0 to count − 1; `field` is named in the error."""
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else count
-    if number >= count:
-        raise InputError(f"{field} is {text!r}; it must be a whole number from 0 to {count - 1}.")
-    return number
-
-
-def _refuse_unlabeled(labels: IntArray, partition: Partition, path: str | os.PathLike[str]) -> None:
-    unlabeled = np.flatnonzero(labels < 0)
-    if unlabeled.size:
-        first = int(unlabeled[0])
-        client = int(np.searchsorted(partition.starts, first, side="right")) - 1
-        more = f" ({unlabeled.size - 1} more likewise)" if unlabeled.size > 1 else ""
-        raise InputError(
-            f"{path} has no label for position {first - partition.starts[client]} of client {client}{more}; "
-            "every sample must be labeled."
-        )

@@ -139,11 +139,6 @@ class JobView:
         listed: Sequence[str] = entry.document.get("asked", self._names_taking_part)
         return listed
 
-    def taken_in(self, entry: Entry) -> Sequence[str]:
-        """The names of the clients whose reports were taken in this round."""
-        missing = set(entry.document["missing"])
-        return [name for name in self.asked_in(entry) if name not in missing]
-
     @cached_property
     def _names_taking_part(self) -> list[str]:
         return [] if self.taking_part is None else [offer.client.name for offer in self.taking_part.offers]

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from truthfl.errors import InfeasibleError, InputError
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.budget import best_whole_batch, spend_at_most
 from truthfl.mechanism.checks import (
     FloatArray,
@@ -67,12 +66,7 @@ def optimal_batch_sizes(
     require_usable(clients, model)
     lowest = _whole_floor(clients, model, price)
 
-    def best(sampling: FloatArray, price: FloatArray, lowest: IntArray, most: IntArray) -> IntArray:
-        batches = best_whole_batch(sampling, price, kappa)
-        np.maximum(batches, lowest, out=batches)
-        return np.minimum(batches, most, out=batches)
-
-    batches: IntArray = in_blocks(best, model.sampling, price, lowest, clients.dataset_size)
+    batches = np.clip(best_whole_batch(model.sampling, price, kappa), lowest, clients.dataset_size)
     if budget is None:
         return batches
     money = number("budget", budget, positive=True)
@@ -113,24 +107,12 @@ def require_full_participation(clients: Clients) -> None:
 
 
 def _floor(clients: Clients, model: LossModel, price: FloatArray) -> FloatArray:
-    return np.asarray(in_blocks(_floor_of, clients.labeling_cost, model.sampling, price, model.labeling))
-
-
-def _floor_of(labeling_cost: FloatArray, sampling: FloatArray, price: FloatArray, labeling: FloatArray) -> FloatArray:
-    squared: FloatArray = labeling_cost * sampling
-    squared /= price
-    squared /= labeling
-    return np.sqrt(squared, out=squared)
+    return np.asarray(np.sqrt(clients.labeling_cost * model.sampling / price / model.labeling))
 
 
 def _whole_floor(clients: Clients, model: LossModel, price: FloatArray) -> IntArray:
-    def rounded_up_floor(*arrays: FloatArray) -> IntArray:
-        floor = _floor_of(*arrays)
-        floor *= 1.0 - ROUNDING
-        np.ceil(floor, out=floor)
-        return np.clip(floor, 1.0, 2.0**62, out=floor).astype(np.int64)
-
-    whole: IntArray = in_blocks(rounded_up_floor, clients.labeling_cost, model.sampling, price, model.labeling)
+    floor = _floor(clients, model, price) * (1.0 - ROUNDING)
+    whole: IntArray = np.clip(np.ceil(floor), 1.0, 2.0**62).astype(np.int64)
     beyond = whole > clients.dataset_size
     if beyond.any():
         positions = np.flatnonzero(beyond)

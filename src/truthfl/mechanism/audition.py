@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from truthfl.errors import InputError
 from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
-from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, blocks, of_block
 from truthfl.mechanism.checks import FloatArray
 from truthfl.mechanism.mechanism import CalculationStep, Mechanism, PlanInputs, delivered_share
 from truthfl.mechanism.observation import ALWAYS_COLLECTED, Evidence, Observation
@@ -115,15 +114,6 @@ class Audition(Mechanism):
         """Whether she takes part in the joint training; without a solo loss (NaN) she does not."""
         if observation.solo_loss is None:
             return np.ones(np.shape(self.gate), dtype=bool)
-        count = len(self.labels)
-        if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
-            return self._passes(observation)
-        passed = np.empty(count, dtype=bool)
-        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
-            passed[block] = of_block(self, block, count)._passes(of_block(observation, block, count))
-        return passed
-
-    def _passes(self, observation: Observation) -> NDArray[np.bool_]:
         excess = np.asarray(observation.solo_loss, dtype=float) - self.expected_solo_loss(observation)
         with np.errstate(invalid="ignore"):
             return np.asarray(excess <= self.gate)
@@ -165,15 +155,6 @@ class Audition(Mechanism):
 
     def pay(self, observation: Observation) -> FloatArray:
         """Label pay and computing pay."""
-        count = len(self.labels)
-        if count <= CLIENTS_PER_BLOCK or not observation.is_of_clients(count):
-            return self._pay(observation)
-        paid = np.empty(count)
-        for block in blocks(count, 2 * CLIENTS_PER_BLOCK):
-            paid[block] = of_block(self, block, count)._pay(of_block(observation, block, count))
-        return paid
-
-    def _pay(self, observation: Observation) -> FloatArray:
         passed = self.passes(observation)
         return self.label_pay(observation, passed) + self.computing_pay(observation, passed)
 

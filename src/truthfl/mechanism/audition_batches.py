@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.checks import FloatArray
 
 FLAT_BATCH = 16  # asked for where the joint loss does not show the batch size; its pay is then a fixed amount
@@ -40,26 +39,8 @@ def best_batches(
     Φ Δ = P D² Δ/v. Where the difference is more than 1% of pay, she is asked for the batch at which it is 0, v/Δ, or
     for so little that it is 1%, whichever serves the server better.
     """
-    count = len(labels)
-    arrays = (sampling, price, absence, label_pay, labels, np.broadcast_to(np.asarray(most_slope, dtype=float), count))
-    batch, unproven = in_blocks(lambda *block: _best_of_block(stake, margin_rate, *block), *arrays)
-    return batch, unproven
-
-
-def _best_of_block(
-    stake: float,
-    margin_rate: float,
-    sampling: FloatArray,
-    price: FloatArray,
-    absence: FloatArray,
-    label_pay: FloatArray,
-    labels: FloatArray,
-    most_slope: FloatArray,
-) -> tuple[FloatArray, np.ndarray]:
-    """`best_batches` of some clients."""
     visible = sampling > 0
-    all_visible = bool(visible.all())
-    v = sampling if all_visible else np.where(visible, sampling, 1.0)
+    v = np.where(visible, sampling, 1.0)
     stakes, margins = stake * v, margin_rate * price
 
     def cost(batch: FloatArray, at: np.ndarray | slice = slice(None)) -> FloatArray:
@@ -68,10 +49,8 @@ def _best_of_block(
     with np.errstate(over="ignore"):
         most = np.minimum(most_slope * v / price, 1e18)
     largest = np.clip(np.floor(np.sqrt(most)), 1.0, labels)
-    batch = _whole(cost, _stationary(stakes, v, price, margin_rate))
-    np.minimum(batch, largest, out=batch)
-    if not all_visible:
-        batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
+    batch = np.minimum(_whole(cost, _stationary(stakes, v, price, margin_rate)), largest)
+    batch = np.where(visible, batch, np.minimum(FLAT_BATCH, labels))
     tolerated = TOLERATED_GAIN * label_pay
     gain = _gain(batch, visible, v, price, absence)
     gaining = np.flatnonzero(gain > tolerated)
@@ -88,8 +67,7 @@ def _best_of_block(
 
 def _gain(batch: FloatArray, visible: np.ndarray, v: FloatArray, price: FloatArray, absence: FloatArray) -> FloatArray:
     """What a client gains by not computing: P D (1 − D Δ/v), or P D where pay does not depend on the loss."""
-    lost = np.minimum(batch * np.maximum(absence, 0.0) / v, 1.0)
-    lost *= visible
+    lost = np.minimum(batch * np.maximum(absence, 0.0) / v, 1.0) * visible
     return np.asarray(price * batch * np.maximum(1.0 - lost, 0.0))
 
 
@@ -102,22 +80,12 @@ def _stationary(stakes: FloatArray, v: FloatArray, price: FloatArray, margin_rat
     highest: FloatArray = np.sqrt(stakes / price)
     if margin_rate == 0.0:
         return highest
-    c = highest * (2.0 * margin_rate)
-    c /= v
+    c = highest * (2.0 * margin_rate) / v
     x: FloatArray = np.exp(np.log(c + 1.0) * (-1.0 / 3.0))
     for _ in range(NEWTON_STEPS):
         cx = c * x
-        step = cx + 1.0
-        step *= x
-        step *= x
-        step -= 1.0
-        cx *= 3.0
-        cx += 2.0
-        cx *= x
-        step /= cx
-        x -= step
-    x *= highest
-    return x
+        x = x - ((cx + 1.0) * x * x - 1.0) / ((3.0 * cx + 2.0) * x)
+    return x * highest
 
 
 def _whole(cost: Callable[[FloatArray], FloatArray], batch: FloatArray) -> FloatArray:

@@ -13,9 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from truthfl.errors import InfeasibleError
-from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
-from truthfl.mechanism.label_choice import Bins, cheapest_in_bins, cheapest_numbers
+from truthfl.mechanism.many_clients import MANY, cheapest_by_thresholds
 from truthfl.mechanism.peer_level import level_variance
 from truthfl.mechanism.solo_curve import SoloCurve
 
@@ -40,7 +39,6 @@ class LabelTask:
     loss_value   κ
     confidence   with which pay covers cost
     most_pay     the largest cap, as a multiple of cost
-    present      how many clients take part, if the arrays are of a sample of them; None: as many as the arrays have
     """
 
     solo: SoloCurve
@@ -52,12 +50,11 @@ class LabelTask:
     loss_value: float
     confidence: float
     most_pay: float
-    present: int | None = None
 
     @property
     def count(self) -> int:
         """How many clients take part."""
-        return len(self.samples) if self.present is None else self.present
+        return len(self.samples)
 
     @cached_property
     def margin_deviations(self) -> float:
@@ -102,36 +99,17 @@ class LabelTask:
             honest[k] = gain.max() <= TOLERATED_GAIN
         return honest
 
-    @cached_property
-    def bins(self) -> Bins:
-        """Bins of the clients' label costs, the same for any value of a unit of loss."""
-        return Bins.of(self.numbers[self.usable].astype(float), self.label_cost, self.samples)
-
     def of_clients(self, clients: IntArray) -> LabelTask:
         """The same question for some of the clients."""
         own = {name: getattr(self, name)[clients] for name in ("label_cost", "fixed_cost", "samples")}
-        return replace(self, **own, present=None)
-
-    def sample(self, every: int) -> LabelTask:
-        """The same question for every so manieth client, while all take part."""
-        own = {name: getattr(self, name)[::every] for name in ("label_cost", "fixed_cost", "samples")}
-        sample = replace(self, **own, present=self.count)
-        for name in ("numbers", "risk", "usable", "margin_deviations"):  # these are of the curve, not of the clients
-            sample.__dict__[name] = getattr(self, name)
-        return sample
+        return replace(self, **own)
 
     def expected_pay(self, labels: FloatArray) -> FloatArray:
         """Expected label pay for these numbers of labels; 0 for 0 labels."""
-        return np.asarray(in_blocks(self.pay_for, labels, self.label_cost, self.fixed_cost))
-
-    def pay_for(self, labels: FloatArray, label_cost: FloatArray, fixed_cost: FloatArray) -> FloatArray:
-        """`expected_pay` of clients with these costs."""
         risk, asked = self.risk, labels > 0
         relative = risk[np.clip(labels.astype(int) - int(self.numbers[0]), 0, len(risk) - 1)]
-        if asked.all():
-            return np.asarray(label_cost * labels * (1.0 + self.margin_deviations * relative) + fixed_cost)
-        cost = label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
-        return np.where(asked, cost + fixed_cost, 0.0)
+        cost = self.label_cost * labels * (1.0 + self.margin_deviations * np.where(asked, relative, 0.0))
+        return np.where(asked, cost + self.fixed_cost, 0.0)
 
 
 def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
@@ -155,9 +133,31 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
         )
     price = numbers * (1.0 + task.margin_deviations * task.risk[usable])
     worth = stake * task.loss_value * max(task.joint_curve, 0.0) / task.count**2 / numbers
-    if len(task.samples) <= CLIENTS_PER_BLOCK:
-        return cheapest_numbers(numbers, worth, price, task.label_cost, task.samples)
-    return cheapest_in_bins(numbers, worth, price, task.label_cost, task.samples, task.bins)
+    return _cheapest(numbers, worth, price, task.label_cost, task.samples)
+
+
+def _cheapest(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
+) -> FloatArray:
+    """(N,) Of the numbers up to her samples, the one with the least worth_n + label_cost price_n; the first of equals.
+
+    numbers, worth, price  (K,) ascending numbers, and their worth, which does not rise
+    label_cost, samples    (N,) samples are at least numbers[0]
+    """
+    if len(label_cost) <= MANY:
+        return _cheapest_of_all(numbers, worth, price, label_cost, samples)
+    labels, unsure = cheapest_by_thresholds(numbers, worth, price, label_cost, samples)
+    for some in np.array_split(unsure, len(unsure) // MANY + 1):
+        labels[some] = _cheapest_of_all(numbers, worth, price, label_cost[some], samples[some])
+    return labels
+
+
+def _cheapest_of_all(
+    numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
+) -> FloatArray:
+    """`_cheapest` by the costs of all numbers."""
+    total = worth + label_cost[:, None] * price
+    return np.asarray(numbers[np.where(numbers <= samples[:, None], total, np.inf).argmin(axis=1)])
 
 
 def taking_part(task: LabelTask) -> np.ndarray:

@@ -5,9 +5,8 @@ Pure functions of what was measured on the pilot (`AuditionMeasurement`). docs/m
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 
@@ -16,9 +15,9 @@ from truthfl.mechanism.audition import Audition
 from truthfl.mechanism.audition_batches import best_batches
 from truthfl.mechanism.audition_labels import LabelTask, best_labels
 from truthfl.mechanism.audition_terms import PayTerms
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.budget_search import Search
 from truthfl.mechanism.checks import FloatArray, rounded_up
+from truthfl.mechanism.many_clients import LEFT, MANY_TO_SEARCH, SAMPLE, every_nth, narrow
 from truthfl.mechanism.mechanism import PlanInputs
 from truthfl.mechanism.setting import batch_price
 from truthfl.mechanism.solo_curve import SoloCurve
@@ -26,11 +25,8 @@ from truthfl.mechanism.solo_curve import SoloCurve
 MOST_PAY = 3.0
 MOST_OF_LABEL_COST = 0.05  # share of u_i that one more label may bring a client by the joint loss alone
 LEAST_CURVE = 1e-100  # of the joint loss by labels, so that what is divided by it stays finite
-SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 15  # from so many clients on, a budget is first searched on so many of them
-CLEARLY = 1.1  # the sample shows that the budget is too small for the best plan if that costs so many budgets
 MOST_LOWERED = 64.0  # the largest −log of a factor on what a unit of loss is worth
 SEARCH_STEPS, NARROWEST = 80, 2.0**-41
-LEFT = 1e-5  # of the budget may be left over, with so many clients
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,24 +121,13 @@ class _Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Choices:
-    """What is asked of all clients, or of a sample of them, for any value of a unit of loss.
-
-    of_all  the choices of all clients, if these are those of a sample
-    every   the sample is every so manieth client; 1 for all
-    """
+    """What is asked of all clients, for any value of a unit of loss."""
 
     inputs: PlanInputs
-    of_all: _Choices | None = None
-    every: int = 1
 
     @cached_property
     def task(self) -> LabelTask:
-        return label_task(self.inputs) if self.of_all is None else self.of_all.task.sample(self.every)
-
-    @cached_property
-    def price(self) -> FloatArray:
-        clients, training = self.inputs.clients, self.inputs.training
-        return batch_price(clients, training) if self.of_all is None else self.of_all.price[:: self.every]
+        return label_task(self.inputs)
 
     @cached_property
     def terms(self) -> PayTerms:
@@ -157,41 +142,30 @@ class _Choices:
             count=task.count,
             label_cost=task.label_cost,
             audition_cost=task.fixed_cost,
-            price=self.price,
-            sampling=measured.sampling[:: self.every],
+            price=batch_price(self.inputs.clients, self.inputs.training),
+            sampling=measured.sampling,
         )
-
-    def total(self, labels: FloatArray) -> float:
-        """The labels of all clients."""
-        return float(labels.sum()) * (self.task.count / len(labels) if self.every > 1 else 1.0)
 
     def at(self, stake: float) -> _Choice:
         """What is asked, and its pay, if a unit of loss were worth `stake` of what it is worth."""
         measured, task = require_measured(self.inputs), self.task
         labels = best_labels(task, stake)
-        total = self.total(labels)
-        pay_of, sums = None, list[float]()
-        if self.inputs.budget is not None:
-            pay_of = self.terms.pay_to_add_up(labels, total, caps=measured.budget_bounds == "caps")
-
-        def ask(labels: FloatArray, absence: FloatArray, *arrays: FloatArray) -> tuple[np.ndarray, ...]:
-            label_cost, fixed_cost, price, sampling = arrays
-            batches, unproven = best_batches(
-                stake=stake * self.inputs.loss_value,
-                sampling=sampling,
-                price=price,
-                margin_rate=task.margin_deviations * measured.loss_error,
-                absence=absence,
-                label_pay=task.pay_for(labels, label_cost, fixed_cost),
-                labels=labels,
-                most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, LEAST_CURVE),
-            )
-            if pay_of is not None:
-                sums.append(float(pay_of(labels, batches, *arrays).sum()))
-            return batches, unproven
-
-        batches, unproven = in_blocks(ask, labels, measured.absence[:: self.every], *self.terms.arrays)
-        return _Choice(labels, batches, unproven, math.fsum(sums))
+        total = float(labels.sum())
+        label_cost, _, price, sampling = self.terms.arrays
+        batches, unproven = best_batches(
+            stake=stake * self.inputs.loss_value,
+            sampling=sampling,
+            price=price,
+            margin_rate=task.margin_deviations * measured.loss_error,
+            absence=measured.absence,
+            label_pay=task.expected_pay(labels),
+            labels=labels,
+            most_slope=MOST_OF_LABEL_COST * label_cost * total**2 / max(measured.joint_curve, LEAST_CURVE),
+        )
+        if self.inputs.budget is None:
+            return _Choice(labels, batches, unproven, 0.0)
+        caps = measured.budget_bounds == "caps"
+        return _Choice(labels, batches, unproven, self.terms.sum_of_pay(labels, batches, total, caps=caps))
 
 
 def plan_audition(inputs: PlanInputs) -> AuditionPlan:
@@ -223,21 +197,10 @@ def plan_as(mechanism: type[Audition], inputs: PlanInputs) -> AuditionPlan:
 
 def _within_budget(choices: _Choices, budget: float) -> _Choice:
     """What is asked at the highest value of a unit of loss at which it is paid no more than the budget."""
-    count, known = choices.task.count, dict[float, _Choice]()  # by x: a unit of loss is worth e^-x of what it is worth
-    sample = _Choices(choices.inputs, choices, count // SAMPLE) if count >= SAMPLED_FROM else None
-
-    @cache
-    def estimate(x: float) -> float:
-        assert sample is not None
-        found = sample.at(float(np.exp(-x)))
-        return found.pay * (count / len(found.labels))
-
-    first = 0.0 if sample is None else estimate(0.0)
-    if first <= CLEARLY * budget:
-        known[0.0] = choices.at(1.0)
-        first = known[0.0].pay
-        if first <= budget:
-            return known[0.0]
+    best = choices.at(1.0)
+    if best.pay <= budget:
+        return best
+    count, known = choices.task.count, {0.0: best}  # by x: a unit of loss is worth e^-x of what it is worth
 
     def sum_at(x: float) -> float:
         for past in known.keys() - {search.low, search.high}:
@@ -248,9 +211,10 @@ def _within_budget(choices: _Choices, budget: float) -> _Choice:
     def is_done(low: float, high: float) -> bool:
         return low in known and known[low].is_next_to(known[high])
 
-    search = Search(sum_at, budget, first, 0.0 if sample is None else LEFT * budget, is_done)
-    if sample is not None:
-        search.narrow_by(estimate)
+    search = Search(sum_at, budget, best.pay, LEFT * budget if count >= MANY_TO_SEARCH else 0.0, is_done)
+    if count >= MANY_TO_SEARCH:
+        some = _Choices(every_nth(choices.inputs, count // SAMPLE))
+        narrow(search, lambda x: some.at(float(np.exp(-x))).pay)
     if not search.bracket(MOST_LOWERED):
         least = search.over + budget
         raise InfeasibleError(

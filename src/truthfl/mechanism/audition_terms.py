@@ -6,14 +6,12 @@ docs/mechanism.md, section 8.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from truthfl.mechanism.audition_labels import CAP_DEVIATIONS
-from truthfl.mechanism.blocks import CLIENTS_PER_BLOCK, in_blocks
 from truthfl.mechanism.checks import FloatArray, IntArray
 from truthfl.mechanism.peer_level import GATE_DEVIATIONS, level_variance
 from truthfl.mechanism.solo_curve import SoloCurve
@@ -69,38 +67,21 @@ class PayTerms:
 
     def of_clients(self, labels: FloatArray, batches: FloatArray, total: float) -> ClientPay:
         """The terms for these labels and batches; `total` is N, the labels of all."""
-        points, place_of = _points(labels)
-        level, spread, slope = (of(points) for of in (self.solo.level, self.solo.spread, self.solo.slope))
+        points, place = _points(labels)
+        level, spread, slope = (of(points)[place] for of in (self.solo.level, self.solo.spread, self.solo.slope))
+        gate = GATE_DEVIATIONS * math.sqrt(1.0 + level_variance(self.count)) * spread
+        return ClientPay(level, spread, gate, *self._pay(total, slope, spread, labels, batches, *self.arrays))
 
-        def terms(labels: FloatArray, *arrays: FloatArray) -> tuple[FloatArray, ...]:
-            place = place_of(labels)
-            own = spread[place]
-            gate = GATE_DEVIATIONS * math.sqrt(1.0 + level_variance(self.count)) * own
-            return level[place], own, gate, *self._pay(total, slope[place], own, labels, *arrays)
-
-        return ClientPay(*in_blocks(terms, labels, batches, *self.arrays))
-
-    def pay_to_add_up(self, labels: FloatArray, total: float, *, caps: bool) -> Callable[..., FloatArray]:
-        """The elementwise function from labels, batches and `arrays` to expected pay, or to the cap of pay.
-
-        labels  of all clients, of whom it can be called with some
-        """
-        points, place_of = _points(labels)
-        spread, slope = self.solo.spread(points), self.solo.slope(points)
-
-        def pay(labels: FloatArray, *arrays: FloatArray) -> FloatArray:
-            place = place_of(labels)
-            if caps:
-                _, _, label_cap, _, _, joint_cap = self._pay(total, slope[place], spread[place], labels, *arrays)
-                return label_cap + joint_cap
-            found = self._errors(total, slope[place], spread[place], labels, *arrays)
-            labeling, computing, margin = found[0], found[1], found[6]
-            margin += labeling
-            margin += computing
-            margin += self.margin
-            return margin
-
-        return pay
+    def sum_of_pay(self, labels: FloatArray, batches: FloatArray, total: float, *, caps: bool) -> float:
+        """The sum of expected pay, or of the caps of pay."""
+        points, place = _points(labels)
+        spread, slope = (of(points)[place] for of in (self.solo.spread, self.solo.slope))
+        if caps:
+            _, _, label_cap, _, _, joint_cap = self._pay(total, slope, spread, labels, batches, *self.arrays)
+            return float((label_cap + joint_cap).sum())
+        found = self._errors(total, slope, spread, labels, batches, *self.arrays)
+        labeling, computing, margin = found[0], found[1], found[6]
+        return float((margin + labeling + computing + self.margin).sum())
 
     @property
     def arrays(self) -> tuple[FloatArray, ...]:
@@ -121,17 +102,13 @@ class PayTerms:
     ) -> tuple[FloatArray, ...]:
         """Costs of labels and computing, both slopes, both standard deviations, the margin, the labels' share in it."""
         visible = sampling > 0
-        if visible.all():
-            joint_slope = price * np.square(batches) / sampling
-        else:
-            joint_slope = np.where(visible, price * np.square(batches) / np.where(visible, sampling, 1.0), 0.0)
+        joint_slope = np.where(visible, price * np.square(batches) / np.where(visible, sampling, 1.0), 0.0)
         own_worth = joint_slope * self.joint_curve / total**2
         label_slope = np.maximum(label_cost - own_worth, 0.0) * labels / slope
         label_error = label_slope * spread * math.sqrt(1.0 + level_variance(self.count))
         joint_error = joint_slope * self.loss_error
-        share = np.square(label_error)
-        variance = np.maximum(share + np.square(joint_error), 1e-300)
-        share /= variance
+        variance = np.maximum(np.square(label_error) + np.square(joint_error), 1e-300)
+        share = np.square(label_error) / variance
         margin = self.margin_deviations * np.sqrt(variance)
         labeling = label_cost * labels + audition_cost
         return labeling, price * batches, label_slope, joint_slope, label_error, joint_error, margin, share
@@ -142,7 +119,7 @@ class PayTerms:
             total, *arrays
         )
         joint_margin = np.maximum(margin * (1.0 - share), FLOOR_DEVIATIONS * joint_error - computing)
-        np.minimum(joint_margin, margin, out=joint_margin)
+        joint_margin = np.minimum(joint_margin, margin)
         label_base = labeling + margin - joint_margin + self.margin
         joint_base = computing + joint_margin
         label_cap = label_base + CAP_DEVIATIONS * label_error
@@ -151,17 +128,12 @@ class PayTerms:
         return label_slope, label_base, label_cap, joint_slope, joint_base, joint_cap
 
 
-def _points(labels: FloatArray) -> tuple[FloatArray, Callable[[FloatArray], IntArray]]:
-    """Numbers of labels at which the curve is to be known, and the function from labels to places among them.
+def _points(labels: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Numbers of labels at which the curve is to be known, and the place of each client's among them.
 
-    Many clients are asked for few different numbers, and the curve is interpolated once for each number.
+    Where clients are asked for few different numbers, the curve is interpolated once for each number.
     """
-    if len(labels) <= CLIENTS_PER_BLOCK:
-        return labels, lambda own: np.arange(len(own))
-    first, last = float(labels.min()), float(labels.max())
-    points = np.arange(first, last + 2.0)
-    whole = in_blocks(lambda own: own == np.floor(own), labels).all()
-    if whole and len(points) <= len(labels):
-        return points, lambda own: (own - first).astype(np.intp)
-    points = np.unique(labels)
-    return points, lambda own: np.searchsorted(points, own)
+    points = np.arange(labels.min(), labels.max() + 2.0)
+    if len(points) > len(labels) or (labels != np.floor(labels)).any():
+        return labels, np.arange(len(labels))
+    return points, (labels - points[0]).astype(np.intp)

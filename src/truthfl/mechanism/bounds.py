@@ -11,7 +11,6 @@ import math
 import numpy as np
 
 from truthfl.errors import InputError
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.checks import FloatArray, inner
 from truthfl.mechanism.loss_model import LossModel
 from truthfl.mechanism.setting import Clients, Constants, Training
@@ -41,26 +40,16 @@ def paper_bound(clients: Clients, training: Training, constants: Constants) -> L
     if absence is not None:
         constant += A * H * constants.gradient_bound * float(absence.sum())
 
-    def coefficients(p: FloatArray, variance: FloatArray, *absence: FloatArray) -> tuple[FloatArray, ...]:
-        sampling = p + drift
-        sampling *= p
-        for added in absence:
-            sampling += H * added
-        sampling *= variance
-        sampling *= A
-        reporting_sampling = p * variance
-        reporting_sampling *= 2.0 * A
-        labeling, reporting_labeling = (p * (A * constants.label_shift * k) for k in (1.0 + drift, 2.0))
-        return sampling, labeling, p * (2.0 * A * constants.gradient_bound), reporting_sampling, reporting_labeling
-
-    arrays = (p, variance) if absence is None else (p, variance, absence)
-    sampling, labeling, reporting, reporting_sampling, reporting_labeling = in_blocks(coefficients, *arrays)
+    spread = (p + drift) * p
+    if absence is not None:
+        spread += H * absence
+    labeling, reporting_labeling = (p * (A * constants.label_shift * k) for k in (1.0 + drift, 2.0))
     return LossModel(
         constant=constant,
-        sampling=sampling,
+        sampling=spread * variance * A,
         labeling=labeling,
-        reporting=reporting,
-        reporting_sampling=reporting_sampling,
+        reporting=p * (2.0 * A * constants.gradient_bound),
+        reporting_sampling=p * variance * (2.0 * A),
         reporting_labeling=reporting_labeling,
         optimal_loss=constants.optimal_loss,
     )
@@ -120,14 +109,7 @@ def absence_variance(clients: Clients) -> FloatArray | None:
     if clients.participation.min() == 1.0:
         return None
 
-    def variance(participation: FloatArray, weight: FloatArray) -> FloatArray:
-        absence = 1.0 / participation
-        absence -= 1.0
-        absence *= weight
-        absence *= weight
-        return absence
-
-    return np.asarray(in_blocks(variance, clients.participation, clients.weight))
+    return np.asarray((1.0 / clients.participation - 1.0) * clients.weight * clients.weight)
 
 
 def _decay(rate: float, steps: int) -> tuple[float, float]:

@@ -3,30 +3,28 @@
 The task: minimise Σ stake_i/D_i + price_i D_i over whole D_i within [lowest_i, highest_i], Σ price_i D_i ≤ money,
 where stake_i = κ v_i. Without the last condition there is one independent task per client; with it, a Lagrange
 multiplier λ makes every price (1 + λ) times as high (docs/mechanism.md, section 4), and money left over by rounding is
-spent on clients below their `highest`. The result is at most one sample per client away from the best; `knapsack`
-improves it.
+spent on clients below their `highest`. With few clients the result can cost some per cent more than the best; a
+search improves it to the best.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.budget_search import Search
 from truthfl.mechanism.checks import FloatArray, IntArray, inner
-from truthfl.mechanism.knapsack import improve
 
 BISECTIONS = 60
 MOST_LOG_MULTIPLIER = 512.0
 ROUNDING = 1.001  # of the price of one sample, as a difference of sums
 REFILLS = 1000
 IMPROVE_UP_TO = 256  # clients; with more, single samples no longer matter
-SAMPLED_FROM, SAMPLE = 1 << 16, 1 << 13  # from so many clients on, the multiplier is first searched on so many of them
+MOST_COMBINATIONS = 1 << 17  # in the search for the best assignment
 
 
 def best_whole_batch(stake: FloatArray, price: FloatArray, factor: float = 1.0) -> IntArray:
     """The whole D ≥ 1 that minimises factor·stake/D + price·D: the smallest with D(D+1) ≥ factor·stake/price."""
-    return np.asarray(in_blocks(lambda stake, price: _best_size(stake / price, factor).astype(np.int64), stake, price))
+    return _best_size(stake / price, factor).astype(np.int64)
 
 
 def _best_size(ratio: FloatArray, factor: float) -> FloatArray:
@@ -37,15 +35,14 @@ def _best_size(ratio: FloatArray, factor: float) -> FloatArray:
     size -= 1.0
     size *= 0.5 * (1.0 - 1e-15)
     np.ceil(size, out=size)
-    np.clip(size, 1.0, 2.0**62, out=size)
-    return size
+    return np.clip(size, 1.0, 2.0**62, out=size)
 
 
 def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> IntArray:
     """Solve the task of this module. `lowest` must be affordable; `highest` are the best batches without a budget.
 
     No change of a single client's batch improves the result. Up to 256 clients it is optimal, unless the search for the
-    optimum would take too long (`knapsack`).
+    optimum would take too long.
     """
     if inner(price, highest) <= money:
         return highest
@@ -63,7 +60,7 @@ def spend_at_most(money: float, stake: FloatArray, price: FloatArray, lowest: In
             refilled[best[np.cumsum(price[able][best]) <= left]] += 1
         batches[able] = refilled
     if len(batches) <= IMPROVE_UP_TO:
-        batches = improve(batches, multiplier, money, stake, price, lowest, highest)
+        batches = _improve(batches, multiplier, money, stake, price, lowest, highest)
     return batches
 
 
@@ -71,28 +68,27 @@ def _lagrangian(
     money: float, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray
 ) -> tuple[IntArray, float]:
     """The batches at the smallest multiplier 1 + λ whose total is within the money, and that multiplier."""
-    arrays = (stake / price, price, lowest, highest)
+    ratio = stake / price
 
     def at(log_multiplier: float) -> IntArray:
-        batches = _best_size(arrays[0], float(np.exp(-log_multiplier))).astype(np.int64)
-        return np.clip(batches, lowest, highest, out=batches)
+        return sizes_at(log_multiplier).astype(np.int64)
 
-    first = _spent(0.0, *arrays)
+    def sizes_at(log_multiplier: float) -> FloatArray:
+        sizes = _best_size(ratio, float(np.exp(-log_multiplier)))
+        return np.clip(sizes, lowest, highest, out=sizes)
+
+    def spent(log_multiplier: float) -> float:
+        return float((sizes_at(log_multiplier) * price).sum())
+
+    first = spent(0.0)
     if first <= money:
         return at(0.0), 1.0
-    dearest = float(price.max())
 
-    def is_one_sample(low: float, high: float) -> bool:
-        """Whether the batches at both ends differ by one sample of one client."""
-        if len(price) <= IMPROVE_UP_TO or search.over - search.under > ROUNDING * dearest:
-            return False
-        return int((at(low) - at(high)).sum()) <= 1
+    def is_one_sample(_low: float, _high: float) -> bool:
+        return len(price) > IMPROVE_UP_TO and search.over - search.under <= dearest
 
-    search = Search(lambda x: _spent(x, *arrays), money, first, float(price.min()), is_one_sample)
-    if len(price) >= SAMPLED_FROM:
-        some = slice(None, None, len(price) // SAMPLE)
-        ratio, own_price, low, high = arrays[0][some].copy(), price[some].copy(), lowest[some], highest[some]
-        search.narrow_by(lambda x: _spent(x, ratio, own_price, low, high))
+    dearest = ROUNDING * float(price.max())
+    search = Search(spent, money, first, float(price.min()), is_one_sample)
     if not search.bracket(MOST_LOG_MULTIPLIER):
         return lowest.copy(), float(np.exp(MOST_LOG_MULTIPLIER))
     dear = search.finish(2 * BISECTIONS, 1e-15)
@@ -100,15 +96,75 @@ def _lagrangian(
     return (batches if inner(price, batches) <= money else lowest.copy()), float(np.exp(dear))
 
 
-def _spent(log_multiplier: float, ratio: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> float:
-    """Σ price_i D_i at this multiplier; `ratio` is stake/price."""
-    factor = float(np.exp(-log_multiplier))
+def _improve(
+    batches: IntArray,
+    multiplier: float,
+    money: float,
+    stake: FloatArray,
+    price: FloatArray,
+    lowest: IntArray,
+    highest: IntArray,
+) -> IntArray:
+    """The best assignment within the money; the given one if it is the best, or if the search would be too long.
 
-    def spent(ratio: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray) -> FloatArray:
-        batches = _best_size(ratio, factor)
-        np.maximum(batches, lowest, out=batches)
-        np.minimum(batches, highest, out=batches)
-        batches *= price
+    At the multiplier m = 1 + λ, no assignment costs less than Σ min_D (stake/D + m price D) − λ money. So, given a good
+    solution, only sizes whose term is within the gap of the minimum can be part of a better one: often two or three per
+    client. These are combined client by client, keeping only combinations that are not dominated in money and cost.
+    """
+    worth = float((stake / batches + price * batches).sum())
+    relaxed = np.sqrt(stake / (multiplier * price))
+    least_size = _better_neighbour(np.clip(relaxed, lowest, highest), stake, multiplier * price, lowest, highest)
+    least = stake / least_size + multiplier * price * least_size
+    gap = worth - (float(least.sum()) - (multiplier - 1.0) * money)
+    if gap <= 1e-12 * worth:
         return batches
+    first, last = _sizes_within(least + gap, stake, multiplier * price, lowest, highest)
+    order = np.argsort(last - first, kind="stable")
+    cheapest_rest = np.concatenate((np.cumsum((price * first)[order][::-1])[::-1][1:], [0.0]))
+    spent, cost = np.zeros(1), np.zeros(1)
+    reached = 0.0
+    history: list[tuple[IntArray, IntArray]] = []
+    for position, client in enumerate(order):
+        sizes = np.arange(first[client], last[client] + 1)
+        if len(spent) * len(sizes) > MOST_COMBINATIONS:
+            return batches
+        reached += float(least[client])
+        all_spent = np.add.outer(spent, price[client] * sizes).ravel()
+        all_cost = np.add.outer(cost, stake[client] / sizes + price[client] * sizes).ravel()
+        within = all_cost + (multiplier - 1.0) * all_spent - reached <= gap * (1.0 + 1e-9)
+        within &= all_spent + cheapest_rest[position] <= money
+        kept = np.flatnonzero(within)
+        kept = kept[np.lexsort((all_cost[kept], all_spent[kept]))]
+        undercut = np.minimum.accumulate(np.concatenate(([np.inf], all_cost[kept])))[:-1]
+        kept = kept[all_cost[kept] < undercut]
+        if not len(kept):
+            return batches
+        spent, cost = all_spent[kept], all_cost[kept]
+        history.append((kept // len(sizes), sizes[kept % len(sizes)]))
+    best = int(np.argmin(cost))
+    if cost[best] >= worth * (1.0 - 1e-14):
+        return batches
+    improved = batches.copy()
+    for client, (parent, size) in zip(order[::-1], reversed(history), strict=True):
+        improved[client] = size[best]
+        best = int(parent[best])
+    return improved if inner(price, improved) <= money else batches
 
-    return float(in_blocks(spent, ratio, price, lowest, highest).sum())
+
+def _better_neighbour(
+    size: FloatArray, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray
+) -> FloatArray:
+    below, above = np.clip(np.floor(size), lowest, highest), np.clip(np.ceil(size), lowest, highest)
+    return np.where(stake / below + price * below <= stake / above + price * above, below, above)
+
+
+def _sizes_within(
+    limit: FloatArray, stake: FloatArray, price: FloatArray, lowest: IntArray, highest: IntArray
+) -> tuple[IntArray, IntArray]:
+    """The smallest and the largest whole size with stake/D + price·D ≤ limit."""
+    root = np.sqrt(np.maximum(np.square(limit) - 4.0 * stake * price, 0.0))
+    largest = (limit + root) / (2.0 * price)
+    smallest = stake / (price * largest)
+    first = np.clip(np.floor(smallest * (1.0 + 1e-12)), lowest, highest)
+    last = np.clip(np.ceil(largest * (1.0 - 1e-12)), lowest, highest)
+    return first.astype(np.int64), last.astype(np.int64)

@@ -5,14 +5,9 @@ The function is a sum over all clients, so each call counts.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-SAMPLE_STEPS, GOOD_GUESS, FARTHEST = 20, 1e-4, 100.0
-GUESSES = 7
-FAR_APART = 1e-6  # of two x: the slope between them is known well
-AROUND = 0.02  # around an x, the slope is measured
 INFINITE = float("inf")
 
 
@@ -51,27 +46,6 @@ class Search:
             x *= 2.0
         return self.high < INFINITE
 
-    def narrow_by(self, estimate: Callable[[float], float]) -> None:
-        """Guess the place by a function that is about proportional to this one, and cheap to call.
-
-        The first guess is where it falls to the budget, with the factor between both at 0; the next ones are by its
-        slope there, and by that of this function where two places are known that are not too close.
-        """
-        target = self.budget - self.left / 2.0
-        factor = self.first / estimate(0.0)
-        x = solved(estimate, target / factor)
-        slope = (estimate(x + AROUND) - estimate(x - AROUND)) * factor / (2.0 * AROUND)
-        before = (INFINITE, 0.0)
-        for _ in range(GUESSES):
-            if not self.low < x < self.high or slope >= 0.0:
-                return
-            here = (x, self.try_at(x))
-            if self.is_close:
-                return
-            if FAR_APART < abs(x - before[0]) < AROUND:
-                slope = (here[1] - before[1]) / (x - before[0])
-            x, before = x - (here[1] - target) / slope, here
-
     def finish(self, steps: int, narrowest: float) -> float:
         """Make the interval smaller, in so many steps or until it is narrow; return its upper end."""
         for step in range(steps):
@@ -93,38 +67,6 @@ class Search:
         else:
             self.high, self.under = x, value - self.budget
         return value
-
-
-def solved(function: Callable[[float], float], target: float) -> float:
-    """About the x ≥ 0 at which a falling positive function has this value.
-
-    By secants of its logarithm, which is closer to a straight line.
-    """
-
-    def excess(x: float) -> float:
-        return math.log(function(x) / target)
-
-    low, high = 0.0, 1.0
-    over = excess(low)
-    if over <= 0.0:
-        return low
-    under = excess(high)
-    while under > 0.0 and high < FARTHEST:
-        low, high, over = high, 2.0 * high, under
-        under = excess(high)
-    if under > 0.0:
-        return high
-    last, before = (low, over), (high, under)
-    for _ in range(SAMPLE_STEPS):
-        rise = last[1] - before[1]
-        x = last[0] - last[1] * (last[0] - before[0]) / rise if rise else low
-        if not low < x < high:
-            x = (low + high) / 2.0
-        if abs(x - last[0]) <= GOOD_GUESS:
-            return x
-        before, last = last, (x, excess(x))
-        low, high = (x, high) if last[1] > 0.0 else (low, x)
-    return last[0]
 
 
 def _inside(low: float, over: float, high: float, under: float, step: int) -> float:

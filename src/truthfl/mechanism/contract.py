@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from truthfl.errors import InputError
 from truthfl.mechanism.assignment import labeling_floor, require_full_participation, require_usable
-from truthfl.mechanism.blocks import in_blocks
 from truthfl.mechanism.checks import FloatArray, client_array
 from truthfl.mechanism.formulas import reward
 from truthfl.mechanism.loss_model import LossModel
@@ -109,13 +108,7 @@ class Contract(Mechanism):
         return LinearPay(self.slope)
 
     def _reward(self, loss: FloatArray | np.float64) -> FloatArray:
-        if np.ndim(loss) > 0:
-            return np.asarray(reward(self.base, self.slope, self.labeling_cost, loss))
-
-        def paid(base: FloatArray, slope: FloatArray, labeling_cost: FloatArray) -> FloatArray:
-            return np.asarray(reward(base, slope, labeling_cost, loss))
-
-        return np.asarray(in_blocks(paid, self.base, self.slope, self.labeling_cost))
+        return np.asarray(reward(self.base, self.slope, self.labeling_cost, loss))
 
 
 def lceme(
@@ -144,22 +137,10 @@ def lceme(
     price = batch_price(clients, training)
     expected = model.truthful_loss(batches) - (model.optimal_loss if as_printed else 0.0)
 
-    def slope_of(batches: FloatArray, price: FloatArray, sampling: FloatArray) -> FloatArray:
-        slope = np.square(batches)
-        slope *= price
-        slope /= sampling
-        return slope
-
-    def base_of(batches: FloatArray, price: FloatArray, extra: FloatArray, slope: FloatArray) -> FloatArray:
-        base = slope * expected
-        base += price * batches
-        base += extra
-        return base
-
-    slope = in_blocks(slope_of, batches, price, model.sampling)
+    slope = np.square(batches) * price / model.sampling
     _require_labeling_pays(clients, model, training, batches, slope, as_printed)
     _require_within_data(clients, batches)
-    base = in_blocks(base_of, batches, price, extra, slope)
+    base = slope * expected + price * batches + extra
     return Contract(batch_size=batches.copy(), slope=slope, base=base, labeling_cost=clients.labeling_cost.copy())
 
 
@@ -174,12 +155,7 @@ def _require_labeling_pays(
     """Raise `InputError` unless Φ_i b_i ≥ c_l, which is equivalent to the floor on the batch size."""
     cost = clients.labeling_cost * clients.weight if as_printed else clients.labeling_cost
 
-    def is_low(slope: FloatArray, labeling: FloatArray, cost: FloatArray) -> NDArray[np.bool_]:
-        worth = slope * labeling
-        worth *= 1.0 + FLOOR_TOLERANCE
-        return worth < cost
-
-    low = in_blocks(is_low, slope, model.labeling, cost)
+    low = slope * model.labeling * (1.0 + FLOOR_TOLERANCE) < cost
     if low.any():
         first = int(np.argmax(low))
         floor = labeling_floor(clients, model, training, as_printed=as_printed)

@@ -32,7 +32,6 @@ class Shapley:
 
     drop: FloatArray
     standard_error: FloatArray
-    exact: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +75,9 @@ def shapley_drops(coalition_loss: CoalitionLoss, count: int, *, permutations: in
     Exact over all 2^N coalitions for N ≤ 12; beyond, the mean over random orders of arrival, with its standard error.
     """
     if isinstance(coalition_loss, ModelCoalitionLoss):
-        return Shapley(coalition_loss.drop, np.zeros(count), exact=True)
+        return Shapley(coalition_loss.drop, np.zeros(count))
     if count <= EXACT_UP_TO:
-        return Shapley(_exact(coalition_loss, count), np.zeros(count), exact=True)
+        return Shapley(_exact(coalition_loss, count), np.zeros(count))
     whole_number("permutations", permutations, at_least=2)
     return _monte_carlo(coalition_loss, count, permutations, seed)
 
@@ -137,4 +136,4 @@ def _monte_carlo(coalition_loss: CoalitionLoss, count: int, permutations: int, s
         marginal = losses[:, :-1] - losses[:, 1:]
         drops[start : start + rows] = np.take_along_axis(marginal, arrival, axis=1)
     error = drops.std(axis=0, ddof=1) / np.sqrt(permutations)
-    return Shapley(drops.mean(axis=0), error, exact=False)
+    return Shapley(drops.mean(axis=0), error)

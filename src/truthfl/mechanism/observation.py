@@ -60,10 +60,3 @@ class Observation:
     level_shift: ArrayLike = 0.0
     present_labels: ArrayLike | None = None
     loss_rise: ArrayLike = 0.0
-
-    def is_of_clients(self, count: int) -> bool:
-        """Whether each field is one number, or an array with one for each of so many clients."""
-        given = [value for value in vars(self).values() if value is not None]
-        return all(
-            np.ndim(value) == 0 or (isinstance(value, np.ndarray) and value.shape == (count,)) for value in given
-        )

@@ -75,8 +75,3 @@ class NodeRegistry:
     def of_id(self, node_id: int) -> KnownNode | None:
         with self._lock:
             return self._nodes.get(node_id)
-
-    def key_of(self, name: str) -> str | None:
-        """The key that is registered for this name; None if there is none."""
-        with self._lock:
-            return next((node.public_key for node in self._nodes.values() if node.name == name), None)

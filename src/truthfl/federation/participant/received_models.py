@@ -9,11 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from truthfl.files import write_file
-from truthfl.learning.array_files import read_npy
+from truthfl.learning.array_files import npy_bytes, read_npy
 from truthfl.learning.behaviour import Behaviour
 from truthfl.learning.local_training import updated_memory
 from truthfl.learning.model import Params
-from truthfl.learning.npy_format import npy_bytes
 
 RECEIVED = "received"
 

@@ -17,12 +17,11 @@ from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_entries import asked_field
 from truthfl.federation.protocol.rounds import asked_by_contract, offers_in_round
 from truthfl.files import write_file
-from truthfl.learning.array_files import npz_bytes, read_npy, read_npz
+from truthfl.learning.array_files import npy_bytes, npz_bytes, read_npy, read_npz
 from truthfl.learning.draws import Purpose, below, bits, key
 from truthfl.learning.images import LabeledImages
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
-from truthfl.learning.npy_format import npy_bytes
 from truthfl.learning.solo_test import solo_losses
 from truthfl.learning.task_choice import TaskChoice
 from truthfl.ledger.commitment import audition_commitment, draw_seed, test_set_digest

@@ -39,9 +39,9 @@ from truthfl.federation.protocol.news import NEWS_TIMEOUT, STOPPED
 from truthfl.federation.protocol.openings import Opened, commitment_or_reason, opening_or_reason
 from truthfl.files import write_file
 from truthfl.flower_patches import CLIENT_APP_FAILED
+from truthfl.learning.array_files import npy_bytes
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.labeled_samples import LabeledSamples
-from truthfl.learning.npy_format import npy_bytes
 from truthfl.ledger.audition_record import COMMITTED, OPENED, arrival_word
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_view import JobView, job_view

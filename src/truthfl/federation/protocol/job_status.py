@@ -77,11 +77,6 @@ class JobStatus:
         return self.stage == OVER
 
 
-def job_status(ledger: Ledger, job: str, live: LiveStatus | None = None) -> JobStatus:
-    """The status of this job; `live` is of the server that runs, or ran last, in the operator's folder."""
-    return StatusReader(ledger, job).read(live)
-
-
 class StatusReader:
     """Reads the status of one job again and again; each time, the entries that were written since."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from numpy.typing import NDArray
 
 from truthfl.errors import InputError
-from truthfl.flower_patches import NUMPY
 from truthfl.learning.model import Params
-from truthfl.learning.npy_format import array_of_npy, npy_bytes
 from truthfl.ledger.canonical import canonical_bytes, read_writable_document
 
 # Actions of query messages.
@@ -26,7 +23,6 @@ MASK_TERMS, MASK_LIST = "truthfl_mask_terms", "truthfl_mask_list"
 MASK_KEYS, MASK_SHARES = "truthfl_mask_keys", "truthfl_mask_shares"
 # Names of records in a message; PARAMS is the name of the one array in the record MODEL.
 DOCUMENT, MODEL, ROUND, PARAMS = "truthfl", "arrays", "truthfl-round", "params"
-FLOATS = np.dtype(np.float32)
 ECHOED = ("offer", "round")  # fields of a training message that the report repeats
 MAX_DOCUMENT_LENGTH = 16_000_000  # characters, of an offer or a receipt
 MAX_REPLY_LENGTH = 20_000  # characters, of what a participant says: her enrolment, an answer, a commitment
@@ -77,18 +73,10 @@ def reply_in(message: Message) -> dict[str, Any]:
 def model_record(params: Params | NDArray[np.uint32]) -> ArrayRecord:
     """Return a model, or a masked report, as a record with one flat array."""
     record = ArrayRecord()  # given a dict, it would make every array twice
-    record[PARAMS] = Array(_name(params.dtype), params.shape, NUMPY, npy_bytes(params))
+    record[PARAMS] = Array(params)
     return record
-
-
-@lru_cache(maxsize=16)
-def _name(dtype: np.dtype[Any]) -> str:
-    return str(dtype)
 
 
 def model_in(record: ArrayRecord) -> Params:
     """Return the flat array of a record, without checks; clients use it for the server's model."""
-    array = record[PARAMS]
-    if array.stype != NUMPY or array.dtype != "float32":
-        return np.array(array.numpy(), dtype=np.float32)
-    return np.array(array_of_npy(array.data, FLOATS, tuple(array.shape)), dtype=np.float32)
+    return np.array(record[PARAMS].numpy(), dtype=np.float32)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from truthfl.federation.protocol.message_codes import PARTICIPANT, has_code
 from truthfl.federation.protocol.messages import MODEL, ROUND
 from truthfl.federation.protocol.record_digests import array_bytes_digest
-from truthfl.learning.npy_format import array_of_npy
+from truthfl.learning.array_files import array_of_npy
 from truthfl.texts import plain
 
 AnyArray = NDArray[Any]
@@ -88,7 +88,7 @@ def array_or_reason(received: Array, common: AnyArray) -> AnyArray | str:
     if received.dtype != str(common.dtype):
         return f"its dtype is {plain(received.dtype, 30)}, not {common.dtype}"
     try:
-        array = array_of_npy(received.data, common.dtype, common.shape)
+        array = array_of_npy(received.data)
     except Exception:  # NumPy may raise anything for untrusted bytes
         return "its bytes are no array"
     if array.shape != common.shape or array.dtype != common.dtype:
