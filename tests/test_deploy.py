@@ -159,6 +159,7 @@ def test_the_container_runs_what_the_project_has():
     assert json.loads(final["ENTRYPOINT"]) == ["truthfl"]
     command, *words = json.loads(final["CMD"])
     assert command in COMMANDS
+    assert "--yes" not in words, "nothing is offered before the operator has seen the plan"
     assert {word for word in words if word.startswith("--")} <= options_of(command)
     port = words[words.index("--port") + 1]
     assert final["EXPOSE"] == port

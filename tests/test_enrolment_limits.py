@@ -20,7 +20,6 @@ from truthfl.federation.participant.offer_texts import offer_text_fault
 from truthfl.federation.protocol.enrolment import Roster
 from truthfl.federation.protocol.enrolment_checks import checked_description
 from truthfl.federation.protocol.messages import DOCUMENT, MAX_REPLY_LENGTH
-from truthfl.federation.protocol.offers import WORTH_LESS, left_out_of
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.planned_offers import planned_offers
 from truthfl.federation.protocol.promise import Opening
@@ -288,12 +287,6 @@ def test_nothing_is_offered_unless_the_plan_is_approved(tmp_path, plans):
     assert first.total_expected == pytest.approx(sum(offer.expected_pay for offer in found.offers_of(1)))
     again = [plan for plan in asked[1:] if not first.covers(plan)]
     assert asked[1:] == again, "who approved four offers is asked about three only if these cost more"
-
-
-def test_plans_of_earlier_versions_say_who_was_left_out():
-    assert left_out_of({"audition": {"left_out": ["Ben"]}}) == {"Ben": WORTH_LESS}
-    assert left_out_of({"audition": {}, "left_out": {"Ben": "few"}}) == {"Ben": "few"}
-    assert left_out_of({}) == {}
 
 
 LIMITS = StatedLimits(10, 100, 2.0, 0.01)

@@ -14,12 +14,14 @@ import truthfl
 from participants import an_offer
 from truthfl.errors import InputError, ServiceError
 from truthfl.federation.deployed.certificates import make_certificates
+from truthfl.federation.participant import masked_reports
 from truthfl.federation.protocol.audit import publish_model
 from truthfl.federation.protocol.operator_folder import kept_draws
 from truthfl.federation.protocol.recorder import Checkpoint, read_checkpoint, write_checkpoint
-from truthfl.files import without_waiting_for_disk, write_file
+from truthfl.files import make_folder, make_private_folder, without_waiting_for_disk, write_file
 from truthfl.learning.images import LabeledImages
 from truthfl.ledger import participant_folder
+from truthfl.ledger.agreement_keys import AgreementKey
 from truthfl.ledger.audition_record import note_commitment
 from truthfl.ledger.round_record import RoundRecord, open_rounds
 from truthfl.ledger.signing import new_key, read_key, write_key
@@ -190,8 +192,18 @@ def synced(monkeypatch):
     return paths
 
 
-def test_what_a_participant_signed_and_got_is_on_the_disk_with_its_name(tmp_path, synced):
-    """Of papers, keys and rounds: the content, the name in its folder, and the folder in the one above."""
+@pytest.mark.parametrize("make", [make_private_folder, make_folder])
+def test_a_new_folder_is_on_the_disk_with_its_name(tmp_path, synced, make):
+    make(tmp_path / "new" / "home")
+    assert {tmp_path, tmp_path / "new"} <= set(synced)
+    synced.clear()
+    make(tmp_path / "new" / "home")
+    assert synced == []
+
+
+def test_what_a_participant_signed_and_got_is_on_the_disk_with_its_name(tmp_path, synced, monkeypatch):
+    """Of papers, keys, mask terms and rounds: the content, the name in its folder, and the folder in the one above."""
+    monkeypatch.setattr(masked_reports, "mask_terms_from", lambda *_: None)  # these need no peers
     home, key = tmp_path / "home", new_key()
     home.mkdir()
     offer = an_offer(key, new_key())
@@ -200,9 +212,10 @@ def test_what_a_participant_signed_and_got_is_on_the_disk_with_its_name(tmp_path
     participant_folder.put_final(home, offer, {"document": {}, "signature": ""})
     participant_folder.put_receipt(home, {"document": {}}, offer.job.name)
     note_commitment(home, offer.hash, "ab" * 32)
+    masked_reports.MaskingClient(offer, AgreementKey.generate(), home).keep_terms({})
     with open_rounds(home, offer.hash) as rounds:
         rounds.append(RoundRecord(0, "ab" * 32, "cd" * 32))
-    names = ("offers", "agreements", "answers", "finals", "receipts", "auditions", "rounds")
+    names = ("offers", "agreements", "answers", "finals", "receipts", "auditions", "masks", "rounds")
     for name in names:
         folder = home / name
         contents = [path for path in synced if path.parent == folder]

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -18,7 +19,7 @@ from truthfl.cli.exit_codes import INTERRUPTED
 from truthfl.ledger.signing import new_key, write_key
 
 SECONDS = 30
-IMPORT_TIME = re.compile(r"(import time:)?\s*\d+ \|\s*\d+ \|")  # a line of -X importtime, whole or cut by the interrupt
+IMPORT_TIME = re.compile(r"import time:\s*\d+ \|\s*\d+ \|")  # a line of -X importtime
 BEGUN = "truthfl.cli.entry"  # -X importtime says so when the command's first module is loaded
 
 
@@ -38,10 +39,25 @@ def started(*arguments):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def rest_of(process):
+    """What it has printed and nobody has read, when it has ended.
+
+    `communicate` reads below the streams' buffers, in which there are lines that `readline` has not given yet.
+    """
+    with ThreadPoolExecutor(2) as readers:
+        reads = [readers.submit(stream.read) for stream in (process.stdout, process.stderr)]
+        try:
+            process.wait(timeout=SECONDS)
+            return [read.result(timeout=SECONDS) for read in reads]
+        finally:
+            with suppress(ProcessLookupError):  # else a process of its group that is left keeps the streams open
+                os.killpg(process.pid, signal.SIGKILL)
+
+
 def interrupted(process):
     """What it says after Ctrl+C, which the whole group gets."""
     os.killpg(process.pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=SECONDS)
+    out, errors = rest_of(process)
     said = [line for line in errors.splitlines() if not IMPORT_TIME.match(line)]
     assert not any(word in out + errors for word in ("Traceback", "KeyboardInterrupt", "Exception ignored")), said
     return said
@@ -117,6 +133,17 @@ entry.main()
 def test_where_nothing_can_be_raised():
     done = subprocess.run([sys.executable, "-c", IN_A_DESTRUCTOR], capture_output=True, text=True, timeout=SECONDS)
     assert (done.returncode, done.stderr) == (INTERRUPTED, "")
+
+
+def test_what_was_read_in_part_is_given_to_its_end():
+    """As the buffer of `readline` holds it."""
+    lines = "".join(f"line {number}\n" for number in range(10_000))
+    command = [sys.executable, "-c", f"import sys; sys.stderr.write({lines!r}); print('out')"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **pipes) as process:
+        first = process.stderr.readline()
+        out, errors = rest_of(process)
+    assert (out, first + errors) == ("out\n", lines)
 
 
 def test_which_errors_come_of_an_interrupt():

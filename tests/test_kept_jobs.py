@@ -1,6 +1,5 @@
 """A job goes on as it was begun, whatever its file says today; another one begins only when that is asked for."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from truthfl.errors import InputError, ServiceError
 from truthfl.federation.protocol import kept_jobs
 from truthfl.federation.protocol.kept_jobs import JobSource, choose_job, kept_job, kept_job_names
 from truthfl.federation.protocol.operator_folder import lock_folder
-from truthfl.federation.protocol.server import job_name
 from truthfl.ledger.book import open_ledger
 
 
@@ -96,17 +94,6 @@ def test_files_that_are_not_the_signed_ones_stop_the_job(tmp_path, text):
     (tmp_path / "jobs" / first.name / "origin.json").write_text("{")
     with pytest.raises(InputError, match=r"origin\.json cannot be read"):
         chosen(tmp_path, text)
-
-
-def test_a_job_of_an_earlier_version_goes_on(tmp_path, text):
-    draws = {"seed": 77, "secret": "ab" * 32}
-    (tmp_path / "secrets.json").write_text(json.dumps(draws))
-    with open_ledger(tmp_path / "ledger.db", KEY) as book:
-        job = source(text).job()
-        name = job_name(book, job, 77)
-        book.append(name, "job", "job", {"job": job.document()})
-    kept = chosen(tmp_path, text)
-    assert (kept.name, vars(kept.draws)) == (name, draws)
 
 
 def test_one_server_per_folder(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from audition_jobs import QUICK, audition_job_file
 from small_jobs import ten_client_job_file
 from truthfl import InputError
-from truthfl.cli.plan_output import presence_sentence
+from truthfl.adversary.plan_warnings import presence_sentences
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.rounds import offers_in_round
 from truthfl.federation.protocol.server import Operator, conduct_job, job_name
@@ -94,9 +94,10 @@ def test_offers_tell_how_often_clients_are_asked_and_rounds_ask_those_who_are_dr
 
 def test_the_plan_says_that_clients_are_not_always_asked(tmp_path):
     side = read_job(ten_client_job_file(tmp_path, "participation = 0.5")).server_side()
-    assert presence_sentence(side.pilot).startswith("Clients are asked for a report in 50% of the rounds")
-    assert "not masked" in presence_sentence(side.pilot)
-    assert presence_sentence(read_job(ten_client_job_file(tmp_path)).server_side().pilot) is None
+    (sentence,) = presence_sentences(side.pilot)
+    assert sentence.startswith("Clients are asked for a report in 50% of the rounds")
+    assert "not masked" in sentence
+    assert presence_sentences(read_job(ten_client_job_file(tmp_path)).server_side().pilot) == []
 
 
 MANY_RARELY_THERE = """

@@ -10,7 +10,7 @@ import pytest
 
 from messages import told
 from participants import an_offer
-from truthfl.federation.participant.round_guard import answering, asked_round
+from truthfl.federation.participant.round_guard import AskedRound, answering, asked_round
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.ledger import model_slots, participant_folder, round_record
 from truthfl.ledger.documents import final_word
@@ -29,7 +29,7 @@ class Node:
         self.offer = an_offer(KEY, OPERATOR, **{"rounds": 300, "report_bounds": ((0, 1.0),)} | terms)
 
     def answer(self, model, **fields):
-        asked = asked_round(fields, model_digest(model))
+        asked = asked_round({"unchanged": 0, "changed": fields.get("round")} | fields, model_digest(model))
         with answering(self.home, self.offer, asked, model, lambda: START) as answer:
             answer.sent("ab" * 32)
 
@@ -72,6 +72,13 @@ def test_a_round_that_the_contract_has_not_is_refused(node, number):
 @pytest.mark.parametrize("fields", [{"round": -1}, {"round": "0"}, {"round": True}, {}, {"round": 0, "unchanged": -1}])
 def test_numbers_that_are_none_are_refused(node, fields):
     assert "is no whole number" in node.refuses(START, **fields)
+
+
+@pytest.mark.parametrize("name", ["round", "unchanged", "changed"])
+def test_a_message_that_leaves_out_a_number_is_refused(name):
+    fields = {"round": 0, "unchanged": 0, "changed": 0}
+    del fields[name]
+    assert "is no whole number" in told(asked_round, fields, "ab" * 32)
 
 
 def test_each_round_is_answered_once_and_in_order(node):
@@ -137,13 +144,13 @@ def test_a_round_that_is_asked_for_again_gets_the_same_report_or_none(node):
     node.answer(at(0.3), round=1)
     node.answer(at(0.3), round=1)
     assert len(node.kept()) == 2
-    asked = asked_round({"round": 1}, model_digest(at(0.3)))
+    asked = AskedRound(1, 0, 1, model_digest(at(0.3)))
     with answering(node.home, node.offer, asked, at(0.3), lambda: START) as answer:
         assert "was answered with another report" in told(answer.sent, "cd" * 32)
     assert "was answered from another model" in node.refuses(at(0.3), round=1, changed=0)
     node.answer(START, round=0)
     assert "round 1 was answered from another model" in node.refuses(at(0.1), round=0)
-    asked = asked_round({"round": 0}, model_digest(START))
+    asked = AskedRound(0, 0, 0, model_digest(START))
     with answering(node.home, node.offer, asked, START, lambda: START) as answer:
         assert "round 1 was answered with another report" in told(answer.sent, "cd" * 32)
     assert "without a reason" in node.refuses(at(0.3), round=2)  # the last round is still the second

@@ -91,7 +91,7 @@ def make_private_folder(folder: Path) -> None:
     """
     try:
         existed = folder.is_dir()
-        folder.mkdir(PRIVATE_FOLDER_MODE, parents=True, exist_ok=True)
+        _make_folders(folder, PRIVATE_FOLDER_MODE)
         if existed and _is_own(folder):
             folder.chmod(folder.stat().st_mode & PRIVATE_FOLDER_MODE)
     except OSError as error:
@@ -230,13 +230,18 @@ def append_text(path: Path, text: str) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, on the disk; raise OSError if that cannot be done."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for place in new:
-            wait_for_name(place)
+        _make_folders(folder)
     except FileExistsError:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+
+
+def _make_folders(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder with this mode and those above it, and wait until their names are on the disk."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(mode, parents=True, exist_ok=True)
+    for place in new:
+        wait_for_name(place)
 
 
 def _write_through(path: Path, data: bytes) -> bool:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from truthfl.adversary.pilot_lies import PilotLies
-from truthfl.adversary.plan_warnings import audition_warnings, lie_sentences
+from truthfl.adversary.plan_warnings import audition_warnings, lie_sentences, presence_sentences
 from truthfl.cli.output import console, table
-from truthfl.cli.plan_output import presence_sentence
 from truthfl.job import ServerSettings
 from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.plan_worth import plan_worth
@@ -220,8 +219,7 @@ def sentences(
     if of_curves is not None:
         most = max(float(of_curves.max()), 0.0)
         result.append(f"The most anybody gains by other labels or batches, on these curves: {most:.2f}.")
-    if (present := presence_sentence(plan.clients)) is not None:
-        result.append(present)
+    result += presence_sentences(plan.clients)
     if left_out:
         names = ", ".join(left_out[:5]) + (f" and {len(left_out) - 5} more" if len(left_out) > 5 else "")
         result.append(

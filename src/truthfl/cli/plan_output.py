@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from truthfl.adversary.plan_warnings import CERTAIN, lie_sentences, worth_warnings
+from truthfl.adversary.plan_warnings import (
+    CERTAIN,
+    idle_warnings,
+    lie_sentences,
+    presence_sentences,
+    worth_warnings,
+)
 from truthfl.cli.output import console, table
 from truthfl.cli.planned import Planned
 from truthfl.mechanism.assignment import labeling_floor
 from truthfl.mechanism.deviation import Deviation, free_riding_gain
 from truthfl.mechanism.payoff import server_payoff
-from truthfl.mechanism.setting import Clients
 from truthfl.mechanism.spread import samples_for_share
 
 if TYPE_CHECKING:
@@ -125,10 +130,12 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             "Costs are private. If everybody states the job's, the rents that make the true cost the best statement, "
             f"without the margin for errors of the loss, are {rents}."
         )
-    if (present := presence_sentence(clients)) is not None:
-        out.print(present)
     economics = planned.economics(deviation.honest_pay)
-    found = [*worth_warnings(planned.worth, planned.worth_error, cost), *lie_sentences(planned.lies)]
+    found = [
+        *presence_sentences(clients),
+        *worth_warnings(planned.worth, planned.worth_error, cost),
+        *lie_sentences(planned.lies),
+    ]
     for sentence in (*found, economics.sentence, *economics.warnings, *economics.remarks):
         out.print(sentence)
     if above := planned.above_limit(deviation.honest_pay):
@@ -136,22 +143,5 @@ def print_plan(planned: Planned, deviation: Deviation) -> None:
             f"Beware: {above} of {len(clients)} would get no offer: most_expected_pay allows "
             f"{planned.largest_factor:g} times the cost."
         )
-    idle = free_riding_gain(contract, clients, planned.model, planned.training)
-    gainers = int((idle > deviation.resolution).sum())
-    if gainers:
-        out.print(
-            f"Beware: {gainers} of {len(clients)} would gain, up to {idle.max():,.2f}, "
-            "by sending the model back unworked, if empty reports were paid (docs/mechanism.md, section 6)."
-        )
-
-
-def presence_sentence(clients: Clients) -> str | None:
-    """How often clients are asked for a report, and that reports are then not masked; None if always."""
-    low, high = float(clients.participation.min()), float(clients.participation.max())
-    if low == 1.0:
-        return None
-    share = f"{low:.0%}" if low == high else f"{low:.0%} to {high:.0%}"
-    return (
-        f"Clients are asked for a report in {share} of the rounds, drawn by the job's seed. So reports are not masked "
-        "unless [privacy] secure_aggregation is true: the server sees each of them."
-    )
+    for sentence in idle_warnings(contract, clients, planned.model, planned.training):
+        out.print(sentence)

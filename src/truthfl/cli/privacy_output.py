@@ -45,13 +45,7 @@ def privacy_sentence(plan: Plan) -> str | None:
     if not found[0].noise:
         return "Gradients are clipped; without noise that promises nothing of what can be learned from them."
     least, most = min(one.epsilon for one in found), max(one.epsilon for one in found)
-    sentence = (
+    return (
         f"Noise of {found[0].noise:g} times clip: each client's epsilon, of all that she sends in this job, is "
         f"{least:.1f} to {most:.1f} at a delta of {found[0].delta:g}."
-    )
-    if plan.audition is None:
-        return sentence
-    return (
-        f"{sentence} Beware: who leaves out her own noise, which nobody sees, has a better solo model and can label "
-        "fewer (docs/security.md)."
     )

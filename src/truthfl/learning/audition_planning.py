@@ -2,6 +2,10 @@
 
 First the solo curve and the joint curve tell how many labels to ask of whom; then pilot runs with that many labels tell
 what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen.
+
+These pilots are run again while they lead to other numbers of labels, until each stated number is within a factor of
+`MOST_CHANGE` of the last pilot's. What the last pilot told of loss and batches is stated as it is: for the labels that it
+ran with.
 """
 
 from __future__ import annotations
@@ -55,7 +59,7 @@ VISIBLE_ERRORS = 2.0  # the effect of the batch size is used if it is so many st
 GUESSED_ERROR = 0.02  # of the joint loss, for the batches at which its spread is then measured
 PILOT_SEED = 11
 RECIPE_LABELS = 0.6  # the recipe is tuned at this share of the most samples
-MOST_CHANGE = 1.2  # if the final number of labels differs by more than this factor, the pilot is run again
+MOST_CHANGE = 1.2  # the pilot is run again until no final number of labels differs by more than this factor
 MOST_PILOTS = 5
 
 

@@ -83,6 +83,11 @@ def best_deviation(
     )
 
 
+def pay_resolution(rule: Mechanism, clients: Clients, model: LossModel, training: Training) -> FloatArray:
+    """(clients,) Differences in each client's pay below this are rounding errors."""
+    return _Unilateral(rule, clients, model, training).resolution()
+
+
 def is_truthful(
     rule: Mechanism,
     clients: Clients,

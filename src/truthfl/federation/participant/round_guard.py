@@ -49,13 +49,13 @@ class AskedRound:
 
 def asked_round(fields: Mapping[str, Any], received: str) -> AskedRound:
     """The round that these fields of a message ask for; `received` is the digest of its model."""
-    round_, unchanged = fields.get("round"), fields.get("unchanged", 0)
-    if not all(type(number) is int and number >= 0 for number in (round_, unchanged)):
-        raise InputError("the message's round or unchanged is no whole number from 0 on.")
-    changed = fields.get("changed", round_)
-    if type(changed) is not int or not 0 <= changed <= cast(int, round_):
+    round_, unchanged, changed = numbers = [fields.get(name) for name in ("round", "unchanged", "changed")]
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise InputError("the message's round, unchanged or changed is no whole number from 0 on.")
+    asked = AskedRound(cast(int, round_), cast(int, unchanged), cast(int, changed), received)
+    if asked.changed > asked.round:
         raise InputError("the message's number of rounds that changed the model is none from 0 to its round.")
-    return AskedRound(cast(int, round_), unchanged, changed, received)
+    return asked
 
 
 @dataclass(eq=False)

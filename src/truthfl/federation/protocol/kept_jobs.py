@@ -79,8 +79,7 @@ def choose_job(folder: Path, ledger: Ledger, source: JobSource, *, new: bool = F
     """
     names = kept_job_names(folder)
     if not names or new:
-        adopted = None if new else _earlier_format(folder, ledger, source)
-        return adopted or _begin(folder, ledger, source)
+        return _begin(folder, ledger, source)
     name = names[-1]
     kept = kept_job(folder, name, source.change)
     complete = is_complete(ledger, name)
@@ -123,11 +122,11 @@ def kept_job_names(folder: Path) -> list[str]:
     return [name for _, name in sorted(begun)]
 
 
-def _begin(folder: Path, ledger: Ledger, source: JobSource, draws: Draws | None = None) -> KeptJob:
+def _begin(folder: Path, ledger: Ledger, source: JobSource) -> KeptJob:
     """Keep a new job in the folder; raise InputError if its test samples were published with an earlier one."""
     job = source.job()
     require_new_test_set(ledger, folder, job)
-    draws = draws or (new_draws() if source.seed is None else fixed_draws(source.seed))
+    draws = new_draws() if source.seed is None else fixed_draws(source.seed)
     name = _new_name(folder, ledger, job, draws.seed)
     place = folder / FOLDER / name
     make_private_folder(place)
@@ -150,21 +149,6 @@ def _new_name(folder: Path, ledger: Ledger, job: DataJob, seed: int) -> str:
     while ledger.find(f"{stem}-{number}", "job", "job") is not None or (folder / FOLDER / f"{stem}-{number}").exists():
         number += 1
     return f"{stem}-{number}"
-
-
-def _earlier_format(folder: Path, ledger: Ledger, source: JobSource) -> KeptJob | None:
-    """A job that was begun before jobs were kept in folders of their own: it goes on, and is kept from now on."""
-    try:
-        draws = fixed_draws(source.seed) if source.seed is not None else read_draws(folder / SECRETS)
-    except InputError:
-        return None
-    stem, number = digest({"job": source.job().document(), "seed": draws.seed})[:12], 0
-    while ledger.find(f"{stem}-{number + 1}", "job", "job") is not None:
-        number += 1
-    if not number:
-        return None
-    name = f"{stem}-{number}"
-    return KeptJob(name, source.job(), draws, complete=is_complete(ledger, name))
 
 
 def kept_job(folder: Path, name: str, change: Callable[[DataJob], DataJob] = lambda job: job) -> KeptJob:

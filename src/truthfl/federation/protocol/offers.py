@@ -98,7 +98,7 @@ def _plan_without_removed(
         plan, agreement = make_offers(present, version)
         roster.control.require_not_ended()
         if not {offer.client.name for offer in agreement.offers} & set(roster.control.removed):
-            return (plan | {"left_out": removed | plan.get("left_out", {})} if removed else plan), agreement
+            return (plan | {"left_out": removed | left_out_of(plan)} if removed else plan), agreement
 
 
 def _answer_unless_ended(roster: Roster, approve: Approve, summary: PlanSummary) -> bool:
@@ -160,9 +160,8 @@ def wait_for_labels(roster: Roster, agreement: Agreement, progress: Callable[[in
 
 
 def left_out_of(plan: Mapping[str, Any]) -> dict[str, str]:
-    """By name: why this plan does not ask an enrolled client; earlier plans had one reason and said it of auditions."""
-    earlier: dict[str, str] = dict.fromkeys(plan.get("audition", {}).get("left_out", ()), WORTH_LESS)
-    return {**earlier, **plan.get("left_out", {})}
+    """By name: why this plan does not ask an enrolled client."""
+    return dict(plan.get("left_out", {}))
 
 
 def _tell_left_out(roster: Roster, left_out: Mapping[str, str]) -> None:

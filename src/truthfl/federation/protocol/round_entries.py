@@ -28,9 +28,7 @@ class RoundCall:
 
     def fields(self, offer: Offer) -> dict[str, str | int]:
         """The fields of the training message to the client with this offer."""
-        always: dict[str, str | int] = {"offer": offer.hash, "round": self.round}
-        always |= {"changed": self.changed} if self.changed != self.round else {}
-        return always | ({"unchanged": self.unchanged} if self.unchanged else {})
+        return {"offer": offer.hash, "round": self.round, "unchanged": self.unchanged, "changed": self.changed}
 
     def next(self, *, changed: bool) -> RoundCall:
         """The call of the next round; `changed`: whether this one changed the model."""
