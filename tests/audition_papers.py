@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed, signed_receipt
+from participants import SECRET, TEST_SET, Ada, a_round, an_offer, changed
 from truthfl.ledger import participant_folder
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.settlement import settle
 from truthfl.ledger.solo_evidence import passes

@@ -10,8 +10,8 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.agreement_keys import AgreementKey, agreement_line
 from truthfl.ledger.book import open_ledger
 from truthfl.ledger.commitment import commitment, secret_from_seed
-from truthfl.ledger.documents import signed, signed_offer
-from truthfl.ledger.job_receipts import JobReceipts
+from truthfl.ledger.documents import signed_offer
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.settlement import settle
@@ -99,11 +99,6 @@ def a_round(offer, number, missing=()):
     """The row of a round, with models that follow on each other; the last is the one that is tested."""
     models = [*(f"{k:064x}" for k in range(offer.job.rounds)), "cd" * 32]
     return {"round": number, "missing": list(missing), "previous": models[number - 1], "model": models[number]}
-
-
-def signed_receipt(offer, view, entries, key):
-    """One client's receipt, signed with the operator's key; `entries` are all of the ledger."""
-    return signed(key, JobReceipts(view, entries).document(offer, public_line(key)))
 
 
 def a_receipt(folder, offer, answer, operator, loss=1.1, accuracy=0.9):

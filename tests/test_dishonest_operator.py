@@ -12,7 +12,7 @@ from audition_jobs import Meddler
 from commands import truthfl
 from ledgers import KEY, opening
 from messages import told
-from participants import changed, signed_receipt
+from participants import changed
 from small_jobs import UNMASKED, small_job_file
 from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
@@ -30,6 +30,7 @@ from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.commitment import secret_from_seed
 from truthfl.ledger.documents import final_fault, offer_fault, signed, signed_offer
 from truthfl.ledger.entry import Item
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.own_record import unasked_rounds
 from truthfl.ledger.receipts import receipt_fault

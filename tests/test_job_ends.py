@@ -8,7 +8,6 @@ from flwr.app import Error
 from audition_jobs import Plans, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
 from known_plans import known_plans  # noqa: F401
-from participants import signed_receipt
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol.audit import audit, published_files
 from truthfl.federation.protocol.server import is_complete, job_name
@@ -19,6 +18,7 @@ from truthfl.ledger.book import open_ledger
 from truthfl.ledger.checking import check
 from truthfl.ledger.command_checks import end_faults
 from truthfl.ledger.documents import signed
+from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_terms import loss_rise

@@ -13,6 +13,7 @@ from typing import Any
 
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes
+from truthfl.ledger.documents import signed
 from truthfl.ledger.early_end import commands_part, receipt_commands
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
@@ -116,6 +117,11 @@ class JobReceipts:
             *commands,
         ]
         return [entry for entry in entries if entry is not None]
+
+
+def signed_receipt(offer: Offer, view: JobView, entries: Sequence[Entry], key: PrivateKey) -> dict[str, Any]:
+    """One client's receipt, signed with the operator's key; `entries` are all of the ledger."""
+    return signed(key, JobReceipts(view, entries).document(offer, public_line(key)))
 
 
 def _audition_part(offer: Offer, view: JobView) -> dict[str, Document | None]:

@@ -139,7 +139,7 @@ def best_labels(task: LabelTask, stake: float = 1.0) -> FloatArray:
 def _cheapest(
     numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
 ) -> FloatArray:
-    """(N,) Of the numbers up to her samples, the one with the least worth_n + label_cost price_n; the first of equals.
+    """(N,) Of the numbers up to a client's samples, the first with the least worth_n + label_cost price_n.
 
     numbers, worth, price  (K,) ascending numbers, and their worth, which does not rise
     label_cost, samples    (N,) samples are at least numbers[0]

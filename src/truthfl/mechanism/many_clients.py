@@ -1,7 +1,7 @@
-"""What plans of very many clients need to stay fast; smaller ones do not come here.
+"""Keeps plans of very many clients fast; plans of fewer clients do not use it.
 
-Two things: the number of labels with the least cost for each client, without trying all numbers for each; and a good
-guess of what a budget allows, from a plan of every so manieth client.
+It chooses each client's number of labels without trying all numbers for each, and guesses what a budget allows from a
+plan of every n-th client.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ AROUND = 0.02  # around an x, the slope is measured
 def cheapest_by_thresholds(
     numbers: FloatArray, worth: FloatArray, price: FloatArray, label_cost: FloatArray, samples: IntArray
 ) -> tuple[FloatArray, IntArray]:
-    """What `cheapest_numbers` returns, and the clients for whom that is not certain.
+    """The number of labels with the least worth_n + label_cost price_n for each client, and who is too close to call.
 
     The cost of n labels to a client with label cost u is worth_n + u price_n, a straight line in u for each n. With the
     numbers in ascending order and worth falling, n is better than all smaller numbers where u is below a threshold; so
-    of the numbers up to her samples, a client gets the largest whose threshold is above her u.
+    of the numbers up to their samples, a client gets the largest whose threshold is above their u.
     """
     threshold = np.full(len(numbers), np.inf)
     for k in range(1, len(numbers)):
@@ -54,9 +54,9 @@ def cheapest_by_thresholds(
 
 
 def every_nth(inputs: PlanInputs, step: int) -> PlanInputs:
-    """The task of an audition's plan for every so manieth client, to each of whom it is what it was.
+    """An audition's plan for every n-th client, in which each is asked for what they were asked for among all.
 
-    With m of M clients that is so if the joint loss falls as A (m/M)² / (labels of all).
+    With m of M clients, that holds if the joint loss falls as A (m/M)² / (labels of all).
     """
     whole, measured = inputs.clients, inputs.audition
     assert measured is not None
