@@ -302,7 +302,7 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
     from truthfl.ledger.early_end import was_ended
     from truthfl.ledger.money import amount_text, minor_money
-    from truthfl.ledger.own_record import report_under_way, unasked_rounds
+    from truthfl.ledger.own_record import late_rounds, report_under_way, unasked_rounds
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
     from truthfl.page.receipt_check import own_receipt_fault
@@ -328,6 +328,12 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
         why = "ended the job" if was_ended(document) else "removed you"
         print(
             f"Your report of round {under_way} was on its way when the operator {why}; it is not counted.", flush=True
+        )
+    late = late_rounds(home, document)
+    if late:
+        print(
+            f"By the receipt, reports of yours came too late and are not counted: round {', '.join(map(str, late))}.",
+            flush=True,
         )
     unasked = unasked_rounds(home, document)
     if unasked:
