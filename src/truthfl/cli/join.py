@@ -185,6 +185,7 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
 
     ask  whether offers are answered in the terminal
     """
+    from truthfl.federation.protocol.news import RECEIPTS
     from truthfl.ledger import participant_folder
 
     for offer in participant_folder.offers(home, shown.offers):
@@ -196,11 +197,13 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     shown.receipts += len(new_receipts)
     current = participant_folder.current_job(home)
     paid = any(receipt["document"].get("job") == current for receipt in new_receipts)
-    sentence, over = participant_folder.news(home) or (None, False)
-    if sentence not in (None, shown.news):
-        _tell(str(sentence))
-    shown.news, shown.over = sentence, over and not paid
-    return paid or over
+    news = participant_folder.last_news(home)
+    if news is None:
+        return paid
+    if news.sentence != shown.news:
+        _tell(news.sentence)
+    shown.news, shown.over = news.sentence, news.over and not paid and news.about != RECEIPTS
+    return paid or news.over
 
 
 def _keep_open(page: OpenPage) -> None:
