@@ -5,21 +5,26 @@ import time
 from dataclasses import replace
 
 import pytest
+from truthfl.flower_patches.one_run_grid import NodeInfo
 
 from audition_jobs import Plans, Setting, audition_job
 from commanded_jobs import At, Commanded, made
 from known_plans import known_plans  # noqa: F401
 from ledgers import KEY
-from truthfl.cli.join import _owed_receipt
+from truthfl.cli.join import _owed_receipt, _show_new_documents, _ShownDocuments
+from truthfl.federation.deployed.known_keys import KnownKeys
+from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.federation.protocol import enrolment, receipt_delivery
 from truthfl.federation.protocol.command_rules import require_removable
 from truthfl.federation.protocol.enrolment import LATE_NEWS, Roster
 from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.job_status import StatusReader
 from truthfl.federation.protocol.live_status import LABELING
-from truthfl.federation.protocol.messages import ENROL, LABELS, query_message
+from truthfl.federation.protocol.messages import ENROL, LABELS, NEWS, RECEIPT, query_message
+from truthfl.federation.protocol.news import RECEIPTS
+from truthfl.federation.protocol.node_keys import pem_of
 from truthfl.federation.protocol.operator_folder import kept_key
-from truthfl.federation.protocol.receipt_delivery import without_receipt
+from truthfl.federation.protocol.receipt_delivery import ONLY_RECEIPTS, MissedReceipts, owed_receipts, without_receipt
 from truthfl.federation.protocol.server import Operator, deliver_receipts
 from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.federation.simulated.participants import FIRST_NODE
@@ -29,7 +34,7 @@ from truthfl.ledger.checking import check
 from truthfl.ledger.command_rows import give_command
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.signing import new_key, public_line, write_key
 from truthfl.page.receipt_check import own_receipt_fault
 
 DORA = FIRST_NODE + 3
@@ -252,3 +257,97 @@ def test_who_was_away_at_the_end_gets_the_receipt_when_the_server_runs_again(tmp
     with open_ledger(setting.folder / "ledger.db") as book:
         assert check(book.entries()) is None
     assert late_receipts(setting, there, 30.0) == ([], [])
+
+
+class Registered(Comings):
+    """A grid whose nodes are registered; Dora's key without a name, for receipts alone."""
+
+    def __init__(self, grid, people):
+        super().__init__(grid, None, lambda _: True)
+        self.people = people
+
+    def get_nodes(self):
+        return [
+            NodeInfo(
+                node_id=node,
+                name="" if node == DORA else person.name,
+                public_key=pem_of(public_line(person.key)),
+            )
+            for node, person in self.people.items()
+        ]
+
+
+@pytest.fixture
+def owed(tmp_path, plans, monkeypatch):
+    """A job that is over, of which Dora has no receipt, and the ledger with the next job of its operator."""
+    monkeypatch.setattr(enrolment, "SECONDS_BETWEEN_REFRESHES", 0.0)
+    setting = Setting(tmp_path, plans, job=audition_job(tmp_path, round_seconds=0.2))
+    setting.go(Comings(setting.grid, DORA, lambda grid: grid.trained < 20))
+    assert participant_folder.receipts(setting.people[DORA].folder) == []
+    key = kept_key(setting.folder / "operator")
+    with open_ledger(setting.folder / "ledger.db", key) as book:
+        for job, operator in (("next", key), ("of another", new_key())):
+            book.append(job, "job", "job", {"operator_key": public_line(operator)})
+        yield setting, book
+
+
+def roster_of(setting, book, grid, *, authenticated):
+    roster = Roster(grid, book, "next", ("Ada", "Ben", "Cleo"), setting.job.server, (8, 8, 1), authenticated)
+    roster.missed = MissedReceipts(roster)
+    return roster
+
+
+def test_who_is_in_no_later_job_is_let_in_for_their_receipt_alone(owed):
+    setting, book = owed
+    dora = setting.people[DORA]
+    line = public_line(dora.key)
+    known = KnownKeys(book, "next", setting.folder / "people", ("Ada", "Ben", "Cleo"))
+    assert known.look_up(line) == ""
+    assert known.look_up(public_line(new_key())) is None
+    assert KnownKeys(book, "of another", setting.folder / "people", ()).look_up(line) is None
+    assert KnownKeys(book, "not begun", setting.folder / "people", ()).look_up(line) is None
+    assert owed_receipts(book, "next") == ["Dora"]
+    grid = Registered(setting.grid, setting.people)
+    roster = roster_of(setting, book, grid, authenticated=True)
+    for _ in range(3):
+        roster.refresh()
+    (receipt,) = participant_folder.receipts(dora.folder)
+    assert own_receipt_fault(dora.folder, receipt, dora.key) is None
+    assert (DORA, f"query.{ENROL}") not in grid.asked
+    assert sorted(roster.node_of) == ["Ada", "Ben", "Cleo"]
+    news = participant_folder.last_news(dora.folder)
+    assert (news.sentence, news.over, news.about) == (ONLY_RECEIPTS, True, RECEIPTS)
+    assert owed_receipts(book, "next") == []
+    known._read_at = float("-inf")
+    assert known.look_up(line) is None
+    shown = _ShownDocuments(set(), 0)
+    write_key(dora.key, setting.folder / "dora")
+    assert _show_new_documents(dora.folder, setting.folder / "dora", shown, ask=False)
+    assert (shown.over, shown.faulty) == (False, False)
+
+
+def test_whoever_connects_in_the_middle_of_a_job_gets_their_earlier_receipt(owed):
+    """Also who is refused: the receipt comes first."""
+    setting, book = owed
+    dora = setting.people[DORA]
+    grid = Comings(setting.grid, DORA, lambda grid: grid.is_late)
+    grid.is_late = False
+    roster = roster_of(setting, book, grid, authenticated=False)
+    for is_late in (False, True):
+        grid.is_late = is_late
+        for _ in range(3):
+            roster.refresh()
+        assert len(participant_folder.receipts(dora.folder)) == is_late
+    kinds = [kind for node, kind in grid.asked if node == DORA]
+    assert kinds == [f"query.{kind}" for kind in (ENROL, RECEIPT, NEWS)]
+    assert "is not among the job's clients" in participant_folder.news(dora.folder)[0]
+    assert owed_receipts(book, "next") == []
+
+
+def test_a_key_that_was_let_in_for_receipts_is_known_by_name_when_it_has_one():
+    line, names = public_line(new_key()), {}
+    registry = NodeRegistry(closed=True, look_up=lambda key: names.get(key))
+    for name in (None, "", "Dora"):
+        names[line] = name
+        found = registry.find(line)
+        assert (None if found is None else found.name) == name

@@ -34,11 +34,14 @@ from truthfl.federation.deployed.node_connection import NodeConnection, NotGreet
 from truthfl.federation.deployed.node_hello import ADMIT, HELLO, NEXT, REPLY, signed_hello
 from truthfl.federation.deployed.node_registry import NodeRegistry
 from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.messages import ROUND
 from truthfl.federation.protocol.node_keys import registrations
 from truthfl.ledger.signing import new_key, public_line, write_key
+from truthfl.ledger.taken_reports import taken_rounds
 
 HOST = "127.0.0.1"
 SECONDS = 15.0
+OFFER = "ab" * 32
 NODE = """
 import sys
 from pathlib import Path
@@ -394,6 +397,36 @@ def test_a_signature_is_good_once_and_for_one_server(keys):
         good = json.dumps(signed_hello(key, nonce, server.requests.fingerprint)).encode()
         assert post(server, keys, HELLO, good)[0] == http.client.OK
         assert post(server, keys, HELLO, good)[0] == http.client.UNAUTHORIZED
+
+
+def test_a_node_notes_which_of_its_reports_the_server_took(keys):
+    """One that comes when the round is over is none of them."""
+    sent, late = threading.Event(), threading.Event()
+
+    def report_app(message, _context):
+        round_ = message.content["asked"]["round"]
+        if round_ == 1:
+            sent.set()
+            late.wait(SECONDS)
+        return Message(RecordDict({ROUND: ConfigRecord({"offer": OFFER, "round": round_})}), reply_to=message)
+
+    def question(node, round_):
+        return Message(RecordDict({"asked": ConfigRecord({"round": round_})}), node, "train")
+
+    (keys / "rounds").mkdir()
+    with (
+        open_job_server(HOST, 0, keys / "server", {"ann": line_of(keys, "ann")}) as server,
+        node_of(keys, "ann", server.port, report_app),
+    ):
+        wait(lambda: server.grid.get_node_ids())
+        (node,) = server.grid.get_node_ids()
+        assert len(ask_nodes(server.grid, [question(node, 0)], timeout=SECONDS)) == 1
+        given_up = server.grid.push_messages([question(node, 1)])
+        assert sent.wait(SECONDS)
+        server.grid.withdraw(given_up)
+        late.set()
+        assert len(ask_nodes(server.grid, [question(node, 2)], timeout=SECONDS)) == 1
+    assert taken_rounds(keys, OFFER) == {0, 2}
 
 
 def test_a_reply_that_is_no_message_is_an_error_reply():

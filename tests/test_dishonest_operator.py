@@ -14,6 +14,7 @@ from ledgers import KEY, opening
 from messages import told
 from participants import changed
 from small_jobs import UNMASKED, small_job_file
+from truthfl.cli.join import _show_receipt
 from truthfl.federation.participant.signatory import OTHER_OPERATOR
 from truthfl.federation.protocol import receipt_delivery, rounds
 from truthfl.federation.protocol.messages import ROUND
@@ -24,7 +25,7 @@ from truthfl.federation.simulated.participants import grid_of, simulated_partici
 from truthfl.job import read_job
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.profile import Profile
-from truthfl.ledger import participant_folder
+from truthfl.ledger import own_record, participant_folder
 from truthfl.ledger.book import Ledger, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.commitment import secret_from_seed
@@ -32,11 +33,12 @@ from truthfl.ledger.documents import final_fault, offer_fault, signed, signed_of
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_receipts import signed_receipt
 from truthfl.ledger.job_view import job_view
-from truthfl.ledger.own_record import unasked_rounds
+from truthfl.ledger.own_record import late_rounds, unasked_rounds
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_record import rounds_of
 from truthfl.ledger.settlement import settle
-from truthfl.ledger.signing import new_key, public_line
+from truthfl.ledger.signing import new_key, public_line, write_key
+from truthfl.ledger.taken_reports import note_taken, taken_rounds
 from truthfl.ledger.terms import FORMAT
 from truthfl.page import document_views
 from truthfl.page.receipt_check import own_receipt_fault
@@ -365,18 +367,46 @@ def test_her_receipt_is_not_crowded_out_by_others_of_her_name_and_their_rows_are
     assert not any(job.startswith("other-") for one, _ in asked for job in one)
 
 
-def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
-    """The operator says that Ada's report was lost, and learns it from the others' keys; her own record tells her."""
-    federation = Federation(tmp_path, more="\n[privacy]\nsecure_aggregation = true\n", round_seconds=0.3)
+def losing(*numbers):
+    """A server to which Ada's reports of these rounds, counted from 0, do not come."""
 
     def lose(reply):
         record = None if reply.has_error() else reply.content.config_records.get(ROUND)
-        lost = record is not None and reply.metadata.src_node_id == ADA and record["round"] == 2
+        lost = record is not None and reply.metadata.src_node_id == ADA and record["round"] in numbers
         return [] if lost else [reply]
 
-    found = federation.go(change=lose)
+    return lose
+
+
+def test_a_few_late_reports_are_no_fault_unless_the_server_took_them(tmp_path, finished, capsys, monkeypatch):
+    federation = Federation(tmp_path, finished.plan, round_seconds=0.3)
+    found = federation.go(change=losing(2, 4))
+    ada, offer = federation.people[ADA], found.agreement.offers[0]
+    receipt = receipt_of(ada)
+    assert found.delivered["Ada"] == 4
+    assert (fault_of(ada, receipt), late_rounds(ada.folder, receipt["document"])) == (None, (3, 5))
+    write_key(ada.key, tmp_path / "key")
+    assert _show_receipt(receipt, ada.folder, tmp_path / "key")
+    told = capsys.readouterr().out
+    assert "It holds.\nBy the receipt, reports of yours came too late and are not counted: round 3, 5.\n" in told
+    with monkeypatch.context() as patch:
+        patch.setattr(own_record, "FEW_LATE", 1)
+        assert fault_of(ada, receipt).startswith(
+            "your computer sent 2 reports that are not counted (round 3: no report"
+        )
+    note_taken(ada.folder, offer.hash, 4)
+    assert taken_rounds(ada.folder, offer.hash) == {4}
+    sent = "your computer sent 1 reports that are not counted (round 5: no report in time)"
+    assert (fault_of(ada, receipt), late_rounds(ada.folder, receipt["document"])) == (sent, (3,))
+
+
+def test_a_false_dropout_of_a_masked_round_is_found(tmp_path):
+    """The operator says that Ada's report was lost, and learns it from the others' keys; her own record tells her."""
+    federation = Federation(tmp_path, more="\n[privacy]\nsecure_aggregation = true\n", round_seconds=0.3)
+    found = federation.go(change=losing(2))
     ada = federation.people[ADA]
     assert found.delivered["Ada"] == 5
+    note_taken(ada.folder, found.agreement.offers[0].hash, 2)
     sent = "your computer sent 1 reports that are not counted (round 3: no report in time)"
     assert fault_of(ada, receipt_of(ada)) == sent
     cleo = federation.people[ADA + 2]

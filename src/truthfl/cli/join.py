@@ -184,6 +184,7 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
 
     ask  whether offers are answered in the terminal
     """
+    from truthfl.federation.protocol.news import RECEIPTS
     from truthfl.ledger import participant_folder
 
     for offer in participant_folder.offers(home, shown.offers):
@@ -195,11 +196,13 @@ def _show_new_documents(home: Path, key: Path, shown: _ShownDocuments, *, ask: b
     shown.receipts += len(new_receipts)
     current = participant_folder.current_job(home)
     paid = any(receipt["document"].get("job") == current for receipt in new_receipts)
-    sentence, over = participant_folder.news(home) or (None, False)
-    if sentence not in (None, shown.news):
-        _tell(str(sentence))
-    shown.news, shown.over = sentence, over and not paid
-    return paid or over
+    news = participant_folder.last_news(home)
+    if news is None:
+        return paid
+    if news.sentence != shown.news:
+        _tell(news.sentence)
+    shown.news, shown.over = news.sentence, news.over and not paid and news.about != RECEIPTS
+    return paid or news.over
 
 
 def _keep_open(page: OpenPage) -> None:
@@ -301,7 +304,7 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
     """Check a receipt, also against what her computer sent, and show it; return whether it holds."""
     from truthfl.ledger.early_end import was_ended
     from truthfl.ledger.money import amount_text, minor_money
-    from truthfl.ledger.own_record import report_under_way, unasked_rounds
+    from truthfl.ledger.own_record import late_rounds, report_under_way, unasked_rounds
     from truthfl.ledger.signing import read_key
     from truthfl.ledger.terms import offer_from
     from truthfl.page.receipt_check import own_receipt_fault
@@ -327,6 +330,12 @@ def _show_receipt(receipt: dict[str, object], home: Path, key: Path) -> bool:
         why = "ended the job" if was_ended(document) else "removed you"
         print(
             f"Your report of round {under_way} was on its way when the operator {why}; it is not counted.", flush=True
+        )
+    late = late_rounds(home, document)
+    if late:
+        print(
+            f"By the receipt, reports of yours came too late and are not counted: round {', '.join(map(str, late))}.",
+            flush=True,
         )
     unasked = unasked_rounds(home, document)
     if unasked:

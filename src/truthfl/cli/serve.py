@@ -83,7 +83,7 @@ def serve(
     from truthfl.federation.deployed.job_server import require_can_listen
     from truthfl.federation.protocol.kept_jobs import JobSource, choose_job
     from truthfl.federation.protocol.operator_folder import keep_ledger_address, kept_key, lock_folder
-    from truthfl.federation.protocol.receipt_delivery import without_receipt
+    from truthfl.federation.protocol.receipt_delivery import owed_receipts
     from truthfl.federation.protocol.serving_file import ServingInfo, write_serving
     from truthfl.files import require_writable
     from truthfl.job import read_job_text
@@ -110,7 +110,7 @@ def serve(
         kept = choose_job(out, opened, source, new=new)
         _tell_differences(kept, job_file, log)
         show_result = partial(_show_result, opened, kept.name, out, log)
-        delivers = linger > 0 and bool(without_receipt(opened, kept.name))
+        delivers = linger > 0 and bool(owed_receipts(opened, kept.name))
         if kept.complete and not delivers:
             show_result()
         else:

@@ -30,7 +30,7 @@ from truthfl.federation.protocol.kept_jobs import KeptJob
 from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.plan_files import answer_plan, ask_by_file, clear_plan, shown_plan
-from truthfl.federation.protocol.receipt_delivery import without_receipt
+from truthfl.federation.protocol.receipt_delivery import owed_receipts
 from truthfl.federation.protocol.server import WAITING, Operator, conduct_job, deliver_receipts
 from truthfl.federation.protocol.serving_file import ServingInfo
 from truthfl.ledger.book import Ledger
@@ -113,7 +113,7 @@ def _warn(kept: KeptJob, unknown: Sequence[str], log_format: str) -> None:
 def _linger(grid: MailboxGrid, kept: KeptJob, operator: Operator, choices: ServeChoices) -> None:
     """Stay for those who have not got their receipts, for the time that was chosen; say who they are and what to do."""
     say = partial(tell, choices.log_format, "receipts", kept.name)
-    missing = without_receipt(operator.ledger, kept.name)
+    missing = owed_receipts(operator.ledger, kept.name)
     if missing and choices.linger:
         until = datetime.now().astimezone() + timedelta(minutes=choices.linger)
         say(
@@ -129,7 +129,7 @@ def _linger(grid: MailboxGrid, kept: KeptJob, operator: Operator, choices: Serve
                 60 * choices.linger,
                 lambda name: say(f"{name} has got the receipt."),
             )
-        missing = without_receipt(operator.ledger, kept.name)
+        missing = owed_receipts(operator.ledger, kept.name)
     if missing:
         say(
             f"without a receipt: {_names(missing)}. The same command delivers it when they join again; truthfl ledger "

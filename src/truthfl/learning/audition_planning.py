@@ -4,8 +4,8 @@ First the solo curve and the joint curve tell how many labels to ask of whom; th
 what batches do, twice: with a usual batch size, and with the step size tuned again at the one that was chosen.
 
 These pilots are run again while they lead to other numbers of labels, until each stated number is within a factor of
-`MOST_CHANGE` of the last pilot's. What the last pilot told of loss and batches is stated as it is: for the labels that it
-ran with.
+`MOST_CHANGE` of the last pilot's. What the last pilot told of loss and batches is stated as it is, for the labels that
+it ran with.
 """
 
 from __future__ import annotations

@@ -11,11 +11,14 @@ from truthfl.ledger.canonical import Document
 from truthfl.ledger.command_state import REMOVED
 from truthfl.ledger.early_end import trained_rounds, was_ended
 from truthfl.ledger.round_record import RoundRecord, rounds_of
-from truthfl.ledger.round_terms import list_digest
+from truthfl.ledger.round_terms import NOT_CONNECTED, NOT_IN_TIME, list_digest
+from truthfl.ledger.taken_reports import taken_rounds
 from truthfl.ledger.terms import Offer, offer_from
 
 MOST_NAMED = 5  # rounds in a sentence
 LONGEST_REASON = 200
+FEW_LATE, LATE_SHARE = 3, 0.02  # so many reports of a job, or this share of them, may be late without a fault
+LATE = (NOT_IN_TIME, NOT_CONNECTED)
 ENDED_BEFORE = coded("fault.ended_before", "the job was ended before it")
 NOT_ASKED = coded("fault.not_asked", "you were not asked")
 
@@ -28,17 +31,17 @@ def record_fault(home: Path, document: Document) -> str | None:
         return fault
     stated = {one["round"]: one for one in document["rounds"]}
     uncounted: list[tuple[int, str]] = []
-    under_way = report_under_way(home, document)
+    excused = {report_under_way(home, document), *late_rounds(home, document)}
     for own in rounds_of(home, offer.hash):
         one = stated.get(own.round + 1)
         if one is None:
-            if own.round + 1 != under_way:
+            if own.round + 1 not in excused:
                 uncounted.append((own.round + 1, ENDED_BEFORE if _after_end(document, own) else NOT_ASKED))
             continue
         fault = _round_fault(own, one, masked=offer.job.masked)
         if fault is not None:
             return fault
-        if one["taken"] is not True and own.round + 1 != under_way:
+        if one["taken"] is not True and own.round + 1 not in excused:
             uncounted.append((own.round + 1, english(str(one.get("reason"))[:LONGEST_REASON])))
     if uncounted:
         named: list[str] = [
@@ -69,6 +72,18 @@ def report_under_way(home: Path, document: Document) -> int | None:
         return sent[-1].round + 1 if _after_end(document, sent[-1]) else None
     removed = stated["taken"] is not True and str(stated.get("reason", "")).startswith(REMOVED)
     return sent[-1].round + 1 if removed else None
+
+
+def late_rounds(home: Path, document: Document) -> tuple[int, ...]:
+    """The rounds whose report came too late, or not at all, by the receipt; none if they are more than a few.
+
+    A report is written down before it is sent. Where the server said that it took it, the report was in time.
+    """
+    offer = offer_from(document["offer"])
+    sent, taken = rounds_of(home, offer.hash), taken_rounds(home, offer.hash)
+    missed = {one["round"] for one in document["rounds"] if not one["taken"] and one.get("reason") in LATE}
+    late = tuple(own.round + 1 for own in sent if own.round + 1 in missed and own.round not in taken)
+    return late if len(late) <= max(FEW_LATE, LATE_SHARE * len(sent)) else ()
 
 
 def _after_end(document: Document, own: RoundRecord) -> bool:

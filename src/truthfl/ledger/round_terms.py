@@ -14,6 +14,7 @@ MEAN, OWN = "mean", "own"
 AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
+NOT_IN_TIME, NOT_CONNECTED = "no report in time", "not connected"  # why a report is missing that did not come
 LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
 MOST_BOUNDS = 100  # in a table of bounds

@@ -130,8 +130,10 @@ class Node:
     def _answer(self) -> None:
         while (message := self._messages.get()) is not None:
             send = partial(self.connection.send_reply, message.metadata.message_id)
+            reply = self.answers.reply_to(message)
             try:
-                self._retried(send, message_bytes(self.answers.reply_to(message)))
+                if self._retried(send, message_bytes(reply)):
+                    self.answers.note_taken(reply)
             except InputError as error:
                 self._retried(send, message_bytes(error_reply(message, str(error))))
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 from flwr.app import Context, Error, Message, RecordDict
 
 from truthfl.errors import TruthflError
+from truthfl.federation.protocol.messages import ROUND
 from truthfl.files import append_text
 from truthfl.flower_patches import CLIENT_APP_FAILED
+from truthfl.ledger.taken_reports import note_taken
 from truthfl.texts import plain
 
 App = Callable[[Message, Context], Message]
@@ -46,6 +49,12 @@ class NodeAnswers:
         except Exception:  # of a task of one's own
             self.log(traceback.format_exc())
             return error_reply(message, FAILED)
+
+    def note_taken(self, reply: Message) -> None:
+        """Note in the participant's folder that the server took this reply, if it is a report."""
+        answered = None if reply.has_error() else reply.content.config_records.get(ROUND)
+        if answered is not None:
+            note_taken(self.home, str(answered["offer"]), cast(int, answered["round"]))
 
     def log(self, text: str) -> None:
         """Append a failure to the log."""

@@ -113,8 +113,8 @@ class NodeConnection:
         number = headers.get(NUMBER_HEADER)
         return None if number is None else (int(number), body)
 
-    def send_reply(self, message_id: str, content: bytes) -> None:
-        """Send a reply; nothing happens if the server does not wait for it any more, and so does not read it."""
+    def send_reply(self, message_id: str, content: bytes) -> bool:
+        """Send a reply; return whether the server took it: it does not read one that it does not wait for any more."""
         path, self._own.unheard_seconds = f"{REPLY}?message={message_id}", UNHEARD_SECONDS_OF_REPLIES
         try:
             answer = self._reply_answer(path, content)
@@ -125,6 +125,7 @@ class NodeConnection:
         longest = answer.get("longest", 0)
         if 0 < longest < len(content):
             raise InputError(f"the server takes no reply of {len(content):,} bytes here, but of {longest:,} at most.")
+        return answer.get("taken") is True
 
     def admit(self, document: Mapping[str, Any]) -> str:
         """Send an invitation's code with the key; return what the server says."""

@@ -35,7 +35,7 @@ class NodeRegistry:
     """Registered nodes. All methods may be called from any thread.
 
     closed   whether only registered keys are let in; otherwise any key is, without a name
-    look_up  called with a key that is not registered; returns the name under which it is from now on, or None
+    look_up  called with a key that has no name here; returns the name under which it is let in, "" for none, or None
     """
 
     def __init__(self, *, closed: bool, look_up: Callable[[str], str | None] = lambda _: None) -> None:
@@ -49,6 +49,8 @@ class NodeRegistry:
         node = KnownNode(node_id_of(line), line, name)
         with self._lock:
             earlier = self._nodes.setdefault(node.node_id, node)
+            if not earlier.name:
+                earlier = self._nodes[node.node_id] = node
             if name and earlier == node:
                 self._nodes = {own: one for own, one in self._nodes.items() if one.name != name or one == node}
         if earlier != node:
@@ -67,7 +69,7 @@ class NodeRegistry:
         """The node with this key; None if it is not let in."""
         with self._lock:
             known = self._nodes.get(node_id_of(public_key))
-        if known is not None:
+        if known is not None and (known.name or not self.closed):
             return known
         name = self.look_up(public_key) if self.closed else ""
         return None if name is None else self.register(public_key, name)

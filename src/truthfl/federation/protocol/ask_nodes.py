@@ -110,6 +110,10 @@ class OpenQuestions:
             _wait(self.grid, list(self._open), seconds_left, POLL_SECONDS)
             self.replies()
 
+    def wait_for_some(self, seconds: float) -> None:
+        """Wait until there may be replies to collect, but no longer than this."""
+        _wait(self.grid, list(self._open), seconds, min(seconds, POLL_SECONDS))
+
 
 def _withdraw(grid: Grid, message_ids: list[str]) -> None:
     """Send these messages no more; grids of Flower's own cannot."""

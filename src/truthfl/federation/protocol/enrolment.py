@@ -64,6 +64,8 @@ class Roster:
     refusals       counts those that are no client's of a round, for the ledger
     control        the operator's commands
     live           what other processes may know of the running server
+    missed         called now and then with the public keys that nodes have proved since, by node, and which of these
+                   nodes are connected for receipts alone
     """
 
     grid: Grid
@@ -81,6 +83,7 @@ class Roster:
     contract: frozenset[str] | None = None
     control: JobControl = field(default_factory=JobControl)
     live: LiveWriter = field(default_factory=lambda: LiveWriter(None, ""))
+    missed: Callable[[Mapping[int, str], Collection[int]], None] = lambda *_: None
     last_refresh: float = float("-inf")
     challenges: dict[int, str] = field(default_factory=dict)
     greetings: OpenQuestions = field(init=False)
@@ -150,11 +153,21 @@ class Roster:
         connected = set(self.grid.get_node_ids())
         self.node_of = {name: node for name, node in self.node_of.items() if node in connected}
         self.handled_nodes &= connected
+        guests = self._guests(connected - self.handled_nodes)
+        self.handled_nodes |= guests.keys()
         new_nodes = sorted(connected - self.handled_nodes)
         self._greet([node for node in new_nodes if node not in self.greetings.nodes])
-        self._admit(self.greetings.replies())
+        proved = self._admit(self.greetings.replies())
+        self.missed(proved | guests, guests.keys())
         self.news.replies()
         note_connected(self.live, {*self.node_of, *self._silent_names(new_nodes)})
+
+    def _guests(self, new_nodes: Collection[int]) -> dict[int, str]:
+        """By node: the key of those among these that are let in without a name, to get receipts of earlier jobs."""
+        if not new_nodes or not self.authenticated:
+            return {}
+        registered = registrations(self.grid)
+        return {node: registered[node][1] for node in new_nodes if node in registered and not registered[node][0]}
 
     def _silent_names(self, new_nodes: Collection[int]) -> set[str]:
         """The clients whose nodes are among these, as far as they are registered, and have not said who they are."""
@@ -172,27 +185,31 @@ class Roster:
         ]
         self.greetings.send(messages, REPLY_TIMEOUT)
 
-    def _admit(self, replies: Iterable[tuple[int, Message]]) -> None:
-        """Enrol nodes that have said who they are, or reject them."""
+    def _admit(self, replies: Iterable[tuple[int, Message]]) -> dict[int, str]:
+        """Enrol nodes that have said who they are, or reject them; return the public keys that they have proved."""
         replied = [(node, reply) for node, reply in replies if node in self.challenges and not reply.has_error()]
         registered = registrations(self.grid) if replied and self.authenticated else {}
         enrolled: list[Item] = []
+        proved: dict[int, str] = {}
         for node, reply in replied:
             self.handled_nodes.add(node)
             try:
                 sent = reply_in(reply)
                 require_proof(sent, self.job_name, self.challenges.pop(node))
                 description = checked_description(sent["document"], self.image_shape, self.task)
-                name = description["name"]
+                name, proved[node] = description["name"], description["public_key"]
                 if self.authenticated and registered.get(node) != (name, description["public_key"]):
                     words = "{name} is not whom this node is registered for."
                     raise InputError(coded("refusal.other_node", words, name=name))
                 enrolled += self._enrol(node, description)
             except InputError as error:
+                if node in proved:  # before they are told that there is nothing for them here
+                    self.missed({node: proved.pop(node)}, ())
                 name = registered[node][0] if node in registered else ""
                 self._reject(node, sentence_of(error), name if name in self.known_names else "")
         if enrolled:
             self.ledger.append_all(enrolled)
+        return proved
 
     def _enrol(self, node: int, description: dict[str, Any]) -> list[Item]:
         """Take a client in; return the items for the ledger: none if she has enrolled before."""

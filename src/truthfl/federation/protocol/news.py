@@ -18,7 +18,7 @@ from truthfl.federation.protocol.messages import NEWS, query_message
 NEWS_TIMEOUT = 10.0  # seconds
 # What a message is about, so that a participant's page knows how long it matters; "" for as long as the job.
 PAUSED, RESUMED, EXTENDED = "paused", "resumed", "extended"
-LATE_LABELS, STOPPED, HELD = "late labels", "stopped", "held"
+LATE_LABELS, STOPPED, HELD, RECEIPTS = "late labels", "stopped", "held", "receipts"
 
 
 def send_news(grid: Grid, nodes: Iterable[int], sentence: str, *, over: bool, about: str = "") -> None:

@@ -7,27 +7,33 @@ time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import Message
 
+from truthfl.coded_text import coded
 from truthfl.errors import InputError
-from truthfl.federation.protocol.ask_nodes import ask_nodes
+from truthfl.federation.protocol.ask_nodes import OpenQuestions, ask_nodes
 from truthfl.federation.protocol.enrolment import REPLY_TIMEOUT, Roster
 from truthfl.federation.protocol.messages import RECEIPT, document_in, query_text_message
+from truthfl.federation.protocol.news import RECEIPTS
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.canonical import canonical_bytes
 from truthfl.ledger.entry import Item
 from truthfl.ledger.job_receipts import JobReceipts
 from truthfl.ledger.job_view import job_view
+from truthfl.ledger.owed_receipts import OwedReceipts
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
 
 MOST_MISSED = 20  # receipts of earlier jobs that are sent to one client at a time
 MOST_AT_ONCE = 1000  # receipts that are sent together
 SECONDS_BETWEEN_LOOKS = 0.5  # at who is there, after the job
+ONLY_RECEIPTS = coded(
+    "news.only_receipts", "You have the receipts of your earlier jobs. The job that runs now does not ask you."
+)
 LATE_REPLY_SECONDS = 10.0  # after the job, others are not to wait long for a node that says nothing
 
 
@@ -44,6 +50,13 @@ def send_receipts(roster: Roster, key: PrivateKey) -> None:
     _deliver(roster, [_Receipt(receipts_of_job, offer, row) for offer, row in zip(offers, rows, strict=True)])
 
 
+def owed_receipts(ledger: Ledger, job: str) -> list[str]:
+    """Those whose nodes have not said that they keep their receipt, of this job or an earlier one of its operator."""
+    earlier = OwedReceipts(ledger, job)
+    earlier.update()
+    return list(dict.fromkeys([*without_receipt(ledger, job), *earlier.people]))
+
+
 def without_receipt(ledger: Ledger, job: str) -> list[str]:
     """Those whose nodes have not said that they keep their receipt of this job, which is in the ledger."""
     kept = {entry.key for entry in ledger.entries(job, "acknowledgement")}
@@ -53,6 +66,8 @@ def without_receipt(ledger: Ledger, job: str) -> list[str]:
 def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) -> None:
     """Send the receipts of a job that is over to those who have none and connect, until all have one or time is up.
 
+    Receipts of earlier jobs are waited for, too.
+
     told  called with the name of each who has got one
     """
     deadline, receipts_of_job = time.monotonic() + seconds, _receipts_of(roster.ledger, roster.job_name)
@@ -60,8 +75,15 @@ def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) ->
     assert view.agreement is not None
     offer_to = {offer.client.name: offer for offer in view.agreement.offers}
     waiting = without_receipt(roster.ledger, roster.job_name)
-    while waiting and time.monotonic() < deadline:
+    owed = OwedReceipts(roster.ledger, roster.job_name)
+    owed.update()
+    earlier = owed.people
+    while (waiting or earlier) and time.monotonic() < deadline:
         roster.refresh()
+        owed.update()
+        for name in set(earlier) - set(owed.people):
+            told(name)
+        earlier = owed.people
         there = [name for name in waiting if name in roster.node_of]
         if there:
             for name in there:
@@ -71,41 +93,70 @@ def deliver_late(roster: Roster, seconds: float, told: Callable[[str], None]) ->
                 [_Receipt(receipts_of_job, offer_to[name], view.receipts[name].document) for name in there],
                 LATE_REPLY_SECONDS,
             )
-            send_missed_receipts(roster)
             still = without_receipt(roster.ledger, roster.job_name)
             for name in set(waiting) - set(still):
                 told(name)
             waiting = still
-        time.sleep(SECONDS_BETWEEN_LOOKS if waiting else 0.0)
+        time.sleep(SECONDS_BETWEEN_LOOKS if waiting or earlier else 0.0)
 
 
-def send_missed_receipts(roster: Roster) -> None:
-    """Send connected clients those receipts of earlier jobs that their nodes have not said to have kept."""
-    kept = {(entry.job, entry.key) for entry in roster.ledger.entries(kind="acknowledgement")}
-    missed: dict[str, list[str]] = {}
-    for entry in roster.ledger.entries(kind="receipt"):
-        if entry.job != roster.job_name and (entry.job, entry.key) not in kept and entry.key in roster.node_of:
-            missed.setdefault(entry.key, []).append(entry.job)
-    if not missed:
-        return
-    enrolled = {(entry.job, entry.key): entry.document for entry in roster.ledger.entries(kind="enrolment")}
-    wanted: dict[str, set[str]] = {}
-    for client, jobs in missed.items():  # others of the same name may be in jobs of other operators
-        key = roster.descriptions.get(client, {}).get("public_key")
-        hers = [job for job in jobs if enrolled.get((job, client), {}).get("public_key") == key]
-        for job in hers[-MOST_MISSED:]:
-            wanted.setdefault(job, set()).add(client)
-    receipts = []
-    for job, clients in wanted.items():
-        receipts_of_job = _receipts_of(roster.ledger, job)
-        view = receipts_of_job.view
-        for offer in view.agreement.offers if view.agreement is not None else ():
-            client = offer.client.name
-            same_key = roster.descriptions.get(client, {}).get("public_key") == offer.client.public_key
-            if client in clients and same_key:
-                receipts_of_job.recorded(offer)  # an error if it is not the one that was signed
-                receipts.append(_Receipt(receipts_of_job, offer, view.receipts[client].document))
-    _deliver(roster, receipts)
+class MissedReceipts:
+    """Sends receipts of earlier jobs to whoever connects and has not said to have kept them; nobody waits for that.
+
+    It is called by `Roster.refresh`. Who is connected for these alone is told when there are no more.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self.roster, self.questions = roster, OpenQuestions(roster.grid)
+        self.owed = OwedReceipts(roster.ledger, roster.job_name)
+        self._waiting: dict[int, list[_Receipt]] = {}  # by node
+        self._sent: dict[int, _Receipt] = {}  # one at a time for each node, so that it is clear what a reply is about
+        self._guests: set[int] = set()
+
+    def __call__(self, key_of: Mapping[int, str], guests: Collection[int]) -> None:
+        """Look at what nodes have kept, and send what is owed to these, by the public key that each has proved.
+
+        guests  those of them that are connected for receipts alone
+        """
+        replies = self.questions.replies()
+        kept = [self._sent[node] for node, reply in replies if node in self._sent and _says_kept(reply)]
+        self.roster.ledger.append_all([one.acknowledgement() for one in kept])
+        asked = self.questions.nodes
+        self._sent = {node: one for node, one in self._sent.items() if node in asked}
+        if key_of:
+            self.owed.update()
+            self._guests |= set(guests)
+            self._waiting |= {node: self._receipts_to(key) for node, key in key_of.items()}
+        for node, waiting in list(self._waiting.items()):
+            if node in self._sent:
+                continue
+            if waiting:
+                self._sent[node] = waiting.pop(0)
+                self.questions.send([self._sent[node].message(node)], REPLY_TIMEOUT)
+                continue
+            del self._waiting[node]
+            if node in self._guests:
+                self._guests.discard(node)
+                self.roster.tell([node], ONLY_RECEIPTS, over=True, about=RECEIPTS)
+
+    def finish(self) -> None:
+        """Wait until those who are there have said that they keep theirs, or are too late."""
+        deadline = time.monotonic() + REPLY_TIMEOUT
+        self({}, ())
+        while self._sent and (seconds_left := deadline - time.monotonic()) > 0:
+            self.questions.wait_for_some(seconds_left)
+            self({}, ())
+
+    def _receipts_to(self, public_key: str) -> list[_Receipt]:
+        receipts = []
+        for job, client in self.owed.of_key(public_key)[-MOST_MISSED:]:
+            receipts_of_job = _receipts_of(self.roster.ledger, job)
+            view = receipts_of_job.view
+            for offer in view.agreement.offers if view.agreement is not None else ():
+                if (offer.client.name, offer.client.public_key) == (client, public_key):
+                    receipts_of_job.recorded(offer)  # an error if it is not the one that was signed
+                    receipts.append(_Receipt(receipts_of_job, offer, view.receipts[client].document))
+        return receipts
 
 
 def _receipts_of(ledger: Ledger, job: str) -> JobReceipts:
@@ -150,13 +201,13 @@ def _deliver(roster: Roster, receipts: Sequence[_Receipt], seconds: float = REPL
         for start in range(0, len(nodes), MOST_AT_ONCE):
             messages = [sent[node].message(node) for node in nodes[start : start + MOST_AT_ONCE]]
             replies = ask_nodes(roster.grid, messages, timeout=seconds)
-            kept = [node for node, reply in replies if node in sent and not reply.has_error() and _says_kept(reply)]
+            kept = [node for node, reply in replies if node in sent and _says_kept(reply)]
             roster.ledger.append_all([sent[node].acknowledgement() for node in dict.fromkeys(kept)])
         of_node = {node: waiting for node, waiting in of_node.items() if waiting}
 
 
 def _says_kept(reply: Message) -> bool:
     try:
-        return document_in(reply).get("kept") is True
+        return not reply.has_error() and document_in(reply).get("kept") is True
     except InputError:
         return False

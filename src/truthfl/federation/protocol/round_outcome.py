@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from truthfl.learning.model import Params
 from truthfl.ledger.entry import Item
+from truthfl.ledger.round_terms import NOT_CONNECTED, NOT_IN_TIME
 
 Rejection = tuple[str | None, int | None, str]
 """Client, node, reason; the client is None if the node belongs to no client of the contract."""
@@ -31,7 +32,7 @@ def missing_reports(
     """A rejection for each client who sent no reply at all."""
     replied = {client for client, _, _ in rejected} | set(taken)
     return [
-        (client, node, "not connected" if node is None else "no report in time")
+        (client, node, NOT_CONNECTED if node is None else NOT_IN_TIME)
         for client, node in node_of.items()
         if client not in replied
     ]

@@ -34,7 +34,7 @@ from truthfl.federation.protocol.news import NEWS_TIMEOUT, send_news
 from truthfl.federation.protocol.offers import left_out_of, reach_agreement, wait_for_labels
 from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
-from truthfl.federation.protocol.receipt_delivery import deliver_late, send_missed_receipts, send_receipts
+from truthfl.federation.protocol.receipt_delivery import MissedReceipts, deliver_late, send_receipts
 from truthfl.federation.protocol.recorder import checkpoint_path
 from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
@@ -131,6 +131,7 @@ def conduct_job(
     earlier = job_view(name, ledger.entries(name))
     roster = _roster(grid, job, operator, earlier, side.test.features.shape[1:])
     roster.control.tell = partial(tell_command, roster)
+    roster.missed = missed = MissedReceipts(roster)
     if earlier.ended is not None and earlier.agreement is None:
         return earlier
     with roster.live, _send_news_on_failure(roster), _end_without_contract(roster):
@@ -141,7 +142,6 @@ def conduct_job(
             roster.refresh()
         else:
             wait_for_clients(roster)
-        send_missed_receipts(roster)
         progress("planning on pilot data", 0, 0)
         make_offers = partial(planned_offers, roster, job, make_plan, opening, instructions)
         delivery = ExampleDelivery(roster, operator.folder)
@@ -174,7 +174,7 @@ def conduct_job(
             ledger.append(name, "test", "test", result)
         settle(ledger, name)
         send_receipts(roster, operator.key)
-        send_missed_receipts(roster)
+        missed.finish()
         roster.news.wait(NEWS_TIMEOUT)
         roster.live.begin(OVER)
     return job_view(name, ledger.entries(name))
@@ -191,6 +191,7 @@ def deliver_receipts(
     assert view.agreement is not None
     roster = _roster(grid, job, operator, view, view.agreement.terms.image_shape)
     roster.contract = frozenset(offer.client.name for offer in view.agreement.offers)
+    roster.missed = MissedReceipts(roster)
     with roster.live:
         roster.live.begin(OVER)
         deliver_late(roster, seconds, told)
