@@ -8,9 +8,12 @@ from flwr.app import Error
 from audition_jobs import Plans, audition_job, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
 from known_plans import known_plans  # noqa: F401
+from messages import told
 from truthfl.federation.protocol import job_control, stage_clock
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol.command_rules import require_removable
+from truthfl.federation.protocol.live_status import LiveStatus, RoundWaits
 from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.server import is_complete, job_name
 from truthfl.federation.simulated.grid import InProcessGrid
@@ -243,6 +246,7 @@ def test_a_job_whose_model_is_lost_is_ended_and_settled(tmp_path, plans, monkeyp
     (checkpoint,) = (setting.folder / "checkpoints").iterdir()
     checkpoint.unlink()
     gone = setting.job.clients.name[0]
+    _assert_nobody_is_removed_whom_the_repeat_needs(setting, gone)
     setting.command("end", "one is gone for good")
     view = setting.go(Cut(setting.grid, setting.node(gone)))
     assert view.ended.document == {"rounds": rounds, "asked": {}, "lost": 1}
@@ -258,6 +262,16 @@ def test_a_job_whose_model_is_lost_is_ended_and_settled(tmp_path, plans, monkeyp
     assert_all_holds(setting, view)
     assert [entry.sequence for entry in setting.go().rounds] == [entry.sequence for entry in view.rounds]
     _assert_forged_loss_is_found(setting, view)
+
+
+def _assert_nobody_is_removed_whom_the_repeat_needs(setting, name):
+    (job,) = {entry.job for entry in setting.entries()}
+    view, live = job_view(job, setting.entries()), LiveStatus(job)
+    require_removable(view, name, live)
+    live.waits = RoundWaits((name,), len(view.rounds) + 1, "", "")  # an ordinary round
+    require_removable(view, name, live)
+    live.waits = RoundWaits((name,), 1, "", "")
+    assert "truthfl end ends the job and settles it" in told(require_removable, view, name, live)
 
 
 def _assert_forged_loss_is_found(setting, view):

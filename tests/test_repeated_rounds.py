@@ -12,9 +12,9 @@ from bare_rounds import BareRounds
 from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.protocol import rounds as rounds_module
+from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
-from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.rounds import first_lost_round, train_rounds
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.entry import Item

@@ -113,8 +113,8 @@ def train_rounds(
 ) -> Params:
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
-    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models. If one of them cannot
-    be, and the operator ends the job, the model before it is returned.
+    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models. If one of them
+    cannot be, and the operator ends the job, the model before it is returned.
 
     progress  called with the number of finished rounds
     """
