@@ -208,6 +208,7 @@ LOSSES = st.floats(0.05, 5.0)
 OPERATOR = new_key()
 AUDITIONED = an_audition_offer(new_key(), OPERATOR, loss_by_rounds=(0.9, 0.4, 0.2, 0.1, 0.05, 0.0))
 BY_LOSS = an_offer(new_key(), OPERATOR, rounds=5)
+BY_ROUNDS = an_offer(new_key(), OPERATOR, rounds=5, loss_by_rounds=(0.9, 0.4, 0.2, 0.1, 0.05, 0.0))
 
 
 @given(loss=LOSSES, solo=st.floats(0.1, 3.0), delivered=st.integers(0, 5), rise=st.floats(0, 1))
@@ -228,6 +229,25 @@ def test_nobody_is_paid_less_for_a_loss_that_the_operators_end_left_high(loss, d
     assert counted_loss(AUDITIONED, loss, ended=True) == loss
     pay = settled_for(BY_LOSS, counted, delivered, 5).amount
     assert pay >= BY_LOSS.expected_pay * delivered / 5 - 1e-9
+
+
+@given(loss=LOSSES, rise=st.floats(0, 6), ended=st.booleans())
+def test_rounds_that_did_not_change_the_model_take_their_rise_off_the_tested_loss(loss, rise, ended):
+    assert counted_loss(BY_ROUNDS, loss, rise, ended=ended) == max(loss - rise, 0.0)
+    assert counted_loss(BY_ROUNDS, loss, 0.0, ended=ended) == loss  # all of them changed it
+    assert counted_loss(AUDITIONED, loss, rise, ended=ended) == loss  # there the expected loss is higher
+
+
+@given(loss=LOSSES, solo=st.floats(0.1, 1.3), delivered=st.integers(0, 5), rise=st.floats(0, 1))
+def test_a_lost_model_is_paid_as_at_the_expected_loss(loss, solo, delivered, rise):
+    for offer in (BY_LOSS, BY_ROUNDS):
+        counted = counted_loss(offer, loss, rise, ended=True, lost=True)
+        assert settled_for(offer, counted, delivered, 5).amount == pytest.approx(offer.expected_pay * delivered / 5)
+    evidence = SoloEvidence(solo, 0.0, 150.0, rise)
+    counted = counted_loss(AUDITIONED, loss, rise, ended=True, lost=True, evidence=evidence)
+    one = settled_for(AUDITIONED, counted, delivered, 5, evidence, rise)
+    assert one.computing_pay == pytest.approx(AUDITIONED.client.pay["joint_base"] * delivered / 5)
+    assert one.label_pay == settled_for(AUDITIONED, loss, delivered, 5, evidence, rise).label_pay
 
 
 def test_how_a_server_was_started_is_kept_for_her_eyes_alone(tmp_path):

@@ -5,13 +5,20 @@ from dataclasses import replace
 import pytest
 from flwr.app import Error
 
-from audition_jobs import Plans, other_reply
+from audition_jobs import Plans, audition_job, other_reply
 from commanded_jobs import At, Commanded, assert_all_holds, lceme_job, masked_job, settled
 from known_plans import known_plans  # noqa: F401
+from messages import told
 from truthfl.federation.protocol import job_control, stage_clock
+from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.audit import audit, published_files
+from truthfl.federation.protocol.command_rules import require_removable
+from truthfl.federation.protocol.live_status import LiveStatus, RoundWaits
+from truthfl.federation.protocol.recorder import Recorder
 from truthfl.federation.protocol.server import is_complete, job_name
+from truthfl.federation.simulated.grid import InProcessGrid
 from truthfl.flower_patches import NODE_UNAVAILABLE
+from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.ledger import participant_folder as papers
 from truthfl.ledger.book import open_ledger
@@ -23,8 +30,13 @@ from truthfl.ledger.job_view import job_view
 from truthfl.ledger.receipts import receipt_fault
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.signing import new_key, read_key
+from truthfl.page.receipt_check import own_receipt_fault
 
 QUICK = PilotDesign(seeds=2, honest_seeds=8, batch_sizes=(4, 8, 16, 32))
+
+
+def quick(job, side):
+    return job.plan(side, QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -150,21 +162,138 @@ def test_a_job_that_is_ended_before_an_agreement_is_over_without_pay(tmp_path, p
     assert len(setting.entries()) - rows <= 0
 
 
-def test_the_end_of_a_job_without_losses_by_rounds_counts_the_expected_loss(tmp_path):
-    setting = Commanded(tmp_path, lambda job, side: job.plan(side, QUICK), job=lceme_job(tmp_path))
+def test_the_end_of_a_job_by_the_tested_loss_takes_off_what_the_missing_rounds_do(tmp_path):
+    setting = Commanded(tmp_path, quick, job=lceme_job(tmp_path))
     view = setting.go(setting.commanding("train", 6, "end"))
-    terms = view.agreement.terms
-    assert terms.loss_by_rounds == ()
-    assert view.test.document["loss"] > terms.expected_loss  # half of the rounds
+    terms, tested = view.agreement.terms, view.test.document["loss"]
+    changed = sum(entry.document["model"] != entry.document["previous"] for entry in view.rounds)
+    rise = loss_rise(terms.loss_by_rounds, 12, changed)
+    assert 0 < rise < tested
     for offer in view.agreement.offers:
         one = settled(view)[offer.client.name]
-        assert one["amount"] == pytest.approx(offer.expected_pay * one["delivered"] / 12)
+        assert one["loss_rise"] == rise
+        assert one["amount"] == pytest.approx(offer.amount(tested - rise) * one["delivered"] / 12)
     assert_all_holds(setting, view)
+
+
+class Cut(InProcessGrid):
+    """A grid on which the reports of one node are lost."""
+
+    def __init__(self, grid, node):
+        self.__dict__.update(vars(grid))
+        self.node = node
+
+    def pull_messages(self, message_ids):
+        replies = super().pull_messages(message_ids)
+        return [other_reply(Error(NODE_UNAVAILABLE, "gone"), one) if self._is_report(one) else one for one in replies]
+
+    def _is_report(self, reply):
+        return "train" in reply.metadata.message_type and reply.metadata.src_node_id == self.node
+
+
+def test_rounds_that_cannot_change_the_model_cost_nobody_who_is_there(tmp_path):
+    """One of three is away under masks, by LCEME: the others delivered, and are paid as for the model expected."""
+    job = lceme_job(tmp_path)
+    clients = job.document()["clients"]
+    three = {name: column[:3] if isinstance(column, list) else column for name, column in clients.items()}
+    server, privacy = replace(job.server, round_seconds=0.3), PrivacySettings(secure_aggregation=True)
+    job = replace(job.with_clients(type(job.clients)(**three)), server=server, privacy=privacy)
+    job = replace(job, training=replace(job.training, rounds=3))
+    setting = Commanded(tmp_path, quick, job=job)
+    away = job.clients.name[0]
+    view = setting.go(Cut(setting.grid, setting.node(away)))
+    assert all(entry.document["model"] == entry.document["previous"] for entry in view.rounds)
+    terms, pay = view.agreement.terms, settled(view)
+    for offer in view.agreement.offers:
+        one = pay[offer.client.name]
+        if offer.client.name == away:
+            assert one["amount"] == 0
+            continue
+        assert (one["delivered"], one["asked"]) == (3, 3)
+        assert one["loss_rise"] == terms.loss_by_rounds[0]
+        slope = offer.client.pay["slope"]
+        assert one["amount"] == pytest.approx(offer.expected_pay, abs=3 * slope * terms.loss_error)
+        assert one["amount"] > offer.cost - slope * terms.loss_error
+    assert check(setting.entries()) is None
+    for name in {offer.client.name for offer in view.agreement.offers} - {away}:
+        (receipt,) = papers.receipts(setting.home(name))
+        assert own_receipt_fault(setting.home(name), receipt, read_key(setting.home(name) / "key")) is None
+
+
+class KilledError(Exception):
+    """The server is gone."""
+
+
+@pytest.mark.parametrize("rounds", [5, 12])
+@pytest.mark.parametrize("contract", ["lceme", "audition", "masked"])
+def test_a_job_whose_model_is_lost_is_ended_and_settled(tmp_path, plans, monkeypatch, contract, rounds):
+    """Checkpoint gone, one of those who delivered gone for good: `end` settles at the expected loss."""
+    monkeypatch.setattr(rounds_module, "SECONDS_BETWEEN_REPEATS", 0.01)
+    made = {"lceme": lceme_job, "masked": masked_job, "audition": audition_job}[contract](tmp_path)
+    job = replace(made, server=replace(made.server, round_seconds=0.3))
+    setting = Commanded(tmp_path, quick if contract == "lceme" else plans, job=job)
+    put = Recorder.put
+
+    def put_or_die(self, number, *more):
+        put(self, number, *more)
+        if number == rounds:
+            raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "put", put_or_die)
+        with pytest.raises(KilledError):
+            setting.go()
+    (checkpoint,) = (setting.folder / "checkpoints").iterdir()
+    checkpoint.unlink()
+    gone = setting.job.clients.name[0]
+    _assert_nobody_is_removed_whom_the_repeat_needs(setting, gone)
+    setting.command("end", "one is gone for good")
+    view = setting.go(Cut(setting.grid, setting.node(gone)))
+    assert view.ended.document == {"rounds": rounds, "asked": {}, "lost": 1}
+    assert view.test.document["model"] == view.rounds[0].document["previous"]
+    for offer in view.agreement.offers:
+        one = settled(view)[offer.client.name]
+        share = one["delivered"] / 12
+        if contract == "lceme":
+            assert one["amount"] == pytest.approx(offer.expected_pay * share)
+        elif one["passed"]:
+            assert one["computing_pay"] == pytest.approx(offer.client.pay["joint_base"] * share)
+            assert one["label_pay"] > 0
+    assert_all_holds(setting, view)
+    assert [entry.sequence for entry in setting.go().rounds] == [entry.sequence for entry in view.rounds]
+    _assert_forged_loss_is_found(setting, view)
+
+
+def _assert_nobody_is_removed_whom_the_repeat_needs(setting, name):
+    (job,) = {entry.job for entry in setting.entries()}
+    view, live = job_view(job, setting.entries()), LiveStatus(job)
+    require_removable(view, name, live)
+    live.waits = RoundWaits((name,), len(view.rounds) + 1, "", "")  # an ordinary round
+    require_removable(view, name, live)
+    live.waits = RoundWaits((name,), 1, "", "")
+    assert "truthfl end ends the job and settles it" in told(require_removable, view, name, live)
+
+
+def _assert_forged_loss_is_found(setting, view):
+    entries, key = setting.entries(), read_key(setting.folder / "operator")
+    receipt = signed_receipt(view.agreement.offers[0], view, entries, key)
+    assert receipt_fault(receipt) is None
+
+    def faulty(**changes):
+        return receipt_fault(signed(key, {**receipt["document"], **changes}))
+
+    lost = receipt["document"]["lost"]
+    assert "another model was tested than the last one that was not lost" in faulty(lost={**lost, "lost": 3})
+    assert "not in which of its rounds" in faulty(lost={**lost, "rounds": lost["rounds"] - 1})
+    without = {name: part for name, part in receipt["document"].items() if name != "lost"}
+    assert receipt_fault(signed(key, without)) is not None
+    view.ended.document["lost"] = len(view.rounds) + 1
+    assert any("not in which round" in fault.message for fault in end_faults(view))
 
 
 def test_who_is_asked_in_some_rounds_is_paid_by_those_that_were_drawn_for_her(tmp_path):
     job = lceme_job(tmp_path, participation=[1.0, 0.5, 1.0, 0.5])
-    setting = Commanded(tmp_path, lambda job, side: job.plan(side, QUICK), job=job)
+    setting = Commanded(tmp_path, quick, job=job)
     view = setting.go(setting.commanding("train", 6, "end"))
     stated = view.ended.document["asked"]
     assert set(stated) == {"Ben", "Dora"}

@@ -12,9 +12,11 @@ from bare_rounds import BareRounds
 from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.protocol import rounds as rounds_module
+from truthfl.federation.protocol.job_control import JobControl
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
-from truthfl.federation.protocol.rounds import train_rounds
+from truthfl.federation.protocol.rounds import first_lost_round, train_rounds
+from truthfl.ledger.commands import new_command
 from truthfl.ledger.entry import Item
 from truthfl.ledger.round_record import rounds_of
 
@@ -100,17 +102,60 @@ def test_a_repeat_waits_for_everybody_who_delivered(job, monkeypatch):
     assert "client 1" not in view.rounds[0].document["missing"]
 
 
-def test_a_round_is_not_repeated_without_somebody_who_was_removed(job, monkeypatch):
-    lose(job)
+END = new_command("end", "job-1", "Olga")
+
+
+def with_commands(monkeypatch, **state):
+    """From now on the server goes on with this state of the operator's commands."""
     train = train_rounds
 
-    def with_removal(roster, *more):
-        roster.control.state = replace(roster.control.state, removed={"client 0": "removed by the operator"})
+    def commanded(roster, *more):
+        roster.control.state = replace(roster.control.state, **state)
         return train(roster, *more)
 
-    monkeypatch.setattr("bare_rounds.train_rounds", with_removal)
-    with pytest.raises(InputError, match="round 1 cannot be repeated without client 0, whose report is in it"):
-        job.resumed()
+    monkeypatch.setattr("bare_rounds.train_rounds", commanded)
+
+
+def test_a_round_that_needs_somebody_who_was_removed_waits_for_the_end(job, monkeypatch):
+    """The server does not stop: it records what the removal means, and waits for the operator's word."""
+    lose(job)
+    with_commands(monkeypatch, removed={"client 0": "removed by the operator"})
+    waits = []
+
+    def end_after_three(_):
+        waits.append(job.live.status.waits)
+        if len(waits) == 3:
+            monkeypatch.setattr(JobControl, "ended", END)
+
+    monkeypatch.setattr(rounds_module.time, "sleep", end_after_three)
+    params, view = job.resumed()
+    assert [(one.names, one.round) for one in waits] == [(("client 0",), 1)] * 3
+    assert model_digest(params) == view.rounds[0].document["previous"]
+    assert len(view.rounds) == STOPPED_AFTER
+    told_of = [entry.document for entry in view.rejections if entry.document["stage"] == "repeat"]
+    assert [(one["client"], one["round"]) for one in told_of] == [("client 0", 1)]
+    assert "truthfl end settles the job" in told_of[0]["reason"]
+
+
+def test_the_end_of_a_job_ends_the_wait_for_somebody_who_is_gone(job, monkeypatch):
+    """The model before the round that cannot be repeated is returned; the time of a round passes first."""
+    monkeypatch.setattr(rounds_module, "SECONDS_BETWEEN_REPEATS", 0.01)
+    lose(job)
+    with_commands(monkeypatch, ended=END)
+    grid, sent = without(job.grid, 1001, range(2, 1000))
+    params, view = job.resumed(grid)
+    assert len(sent) >= 2
+    assert model_digest(params) == view.rounds[1].document["previous"]
+    assert len(view.rounds) == STOPPED_AFTER
+    assert first_lost_round([entry.document for entry in view.rounds], model_digest(params)) == 2
+
+
+def test_an_ended_job_whose_people_are_all_there_keeps_its_model(job, monkeypatch):
+    lose(job)
+    with_commands(monkeypatch, ended=END)
+    params, view = job.resumed()
+    assert model_digest(params) == view.rounds[-1].document["model"]
+    assert len(view.rounds) == STOPPED_AFTER
 
 
 def test_another_model_is_not_answered_in_a_repeat(job, monkeypatch):

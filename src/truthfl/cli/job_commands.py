@@ -119,8 +119,8 @@ def remove(
     from truthfl.federation.protocol.command_rules import require_removable
     from truthfl.ledger.commands import REMOVE
 
-    def check(view: JobView, _: LiveStatus | None) -> dict[str, str]:
-        require_removable(view, name)
+    def check(view: JobView, live: LiveStatus | None) -> dict[str, str]:
+        require_removable(view, name, live)
         return {"client": name}
 
     give(out, key, job, who, why, REMOVE, check).say(f"nothing more is asked of {name}.")

@@ -225,6 +225,7 @@ def _ended_stage(view: JobView) -> str:
         return "ended by the operator before there was a contract"
     after = f"ended by the operator after {len(view.rounds)} of {view.agreement.terms.rounds} rounds"
     loss = "" if view.test is None else f", test loss {view.test.document['loss']:.4f}"
+    loss = loss if view.lost_round is None else ", model lost"
     return f"{after}{loss}{', settled' if view.settlements else ''}"
 
 

@@ -173,7 +173,7 @@ def _own_fields(
     if request.kind == RESUME:
         require_paused(view)
     if request.client is not None:
-        require_removable(view, request.client)
+        require_removable(view, request.client, _current(watched))
         return {"client": request.client}
     if request.stage is not None:
         stage, until = extended_until(view, _current(watched), request.stage, request.minutes, None)

@@ -16,6 +16,7 @@ from truthfl.learning.audition_details import AuditionDetails, AuditionSettings
 from truthfl.learning.audition_planning import plan_on_pilot
 from truthfl.learning.calibration import Calibration
 from truthfl.learning.federations import ServerSide, with_training
+from truthfl.learning.loss_by_rounds import measure_loss_by_rounds
 from truthfl.learning.loss_spread import spread_of_loss
 from truthfl.learning.pilot_design import PilotDesign
 from truthfl.learning.pilot_measurement import measure_pilot
@@ -45,6 +46,7 @@ class Plan:
     side           the pilot federation of the clients who are asked, with the samples that they are asked to label, and
                    the test set
     report_bounds  the lengths that one honest report in a million exceeds; see `report_bound`
+    loss_by_rounds rise of the expected loss if training ends after 0, 1/k, 2/k, … of the rounds
     audition       how an audition contract came about; None for other contracts
     """
 
@@ -57,6 +59,7 @@ class Plan:
     loss_variance: float
     side: ServerSide
     report_bounds: Bounds
+    loss_by_rounds: tuple[float, ...]
     audition: AuditionDetails | None = None
 
     @property
@@ -114,6 +117,7 @@ def make_plan(
             loss_variance=planned.loss_variance,
             side=planned.side,
             report_bounds=measure_report_bounds(planned.side, terms.batch_size),
+            loss_by_rounds=planned.details.loss_by_rounds,
             audition=planned.details,
         )
         require_sound(terms, plan.clients, plan.expected_loss)
@@ -167,4 +171,7 @@ def make_plan(
         loss_variance=variance,
         side=tuned,
         report_bounds=measure_report_bounds(tuned, contract.batch_size),
+        loss_by_rounds=measure_loss_by_rounds(
+            measurement.trial, side.test, measurement.trial_batches(contract.batch_size)
+        ),
     )

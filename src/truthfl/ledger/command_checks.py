@@ -61,15 +61,18 @@ def end_faults(view: JobView) -> Iterator[Fault]:
     document, later = view.ended.document, [entry for entry in view.rounds if entry.sequence > view.ended.sequence]
     if later:
         yield fault_at(later[0], "it comes after the job was ended")
-    if set(document) != {"rounds", "asked"} or document["rounds"] != len(view.rounds):
+    if set(document) - {"lost"} != {"rounds", "asked"} or document["rounds"] != len(view.rounds):
         yield fault_at(view.ended, "it does not have the parts of an ended job, or counts other rounds")
         return
     if view.taking_part is None:
         if view.agreement is not None or view.rounds or document["asked"]:
             yield fault_at(view.ended, "it comes before it is known who takes part")
         return
-    terms = view.taking_part.terms
-    if terms.rounds <= len(view.rounds):
+    terms, lost = view.taking_part.terms, "lost" in document
+    if lost and not _is_round_with_change(view, document["lost"]):
+        yield fault_at(view.ended, "it says that the model is lost, and not in which round")
+        return
+    if terms.rounds <= len(view.rounds) and not lost:
         yield fault_at(view.ended, "all rounds of the contract are there")
     sometimes = {offer.client.name for offer in view.taking_part.offers if offer.client.participation < 1}
     if set(document["asked"]) != sometimes:
@@ -79,6 +82,13 @@ def end_faults(view: JobView) -> Iterator[Fault]:
         most = view.asked[name] + terms.rounds - len(view.rounds)
         if type(asked) is not int or not view.asked[name] <= asked <= most:
             yield fault_at(view.ended, f"its {asked} rounds of {name} are not from {view.asked[name]} to {most}")
+
+
+def _is_round_with_change(view: JobView, number: object) -> bool:
+    if type(number) is not int or not 1 <= number <= len(view.rounds):
+        return False
+    document = view.rounds[number - 1].document
+    return bool(document["model"] != document["previous"])
 
 
 def _is_commanded(view: JobView, ended: Entry) -> bool:

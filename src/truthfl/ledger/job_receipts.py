@@ -14,7 +14,7 @@ from typing import Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.documents import signed
-from truthfl.ledger.early_end import commands_part, receipt_commands
+from truthfl.ledger.early_end import commands_part, lost_part, receipt_commands
 from truthfl.ledger.entry import Entry
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.receipt_proof import EntryTree, entry_tree
@@ -50,6 +50,7 @@ class JobReceipts:
             audition
             | {"salts": {str(entry.sequence): entry.salt for entry in own}}
             | commands_part(commands)
+            | lost_part(view.ended)
             | rounds_part(offer, view)
             | self._proof_part(own)
             | {
@@ -114,6 +115,7 @@ class JobReceipts:
             view.finals.get(name),
             view.test,
             view.settlements[name],
+            view.ended if view.lost_round is not None else None,
             *commands,
         ]
         return [entry for entry in entries if entry is not None]

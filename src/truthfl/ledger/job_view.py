@@ -169,6 +169,19 @@ class JobView:
         return next((entry for entry, command in self.valid_commands if command.kind == END), None)
 
     @property
+    def lost_round(self) -> int | None:
+        """The first round that could not be repeated, so that the model is lost; None if it is not."""
+        return None if self.ended is None else self.ended.document.get("lost")
+
+    @property
+    def last_model(self) -> str | None:
+        """The model that is tested: the last round's or, if that is lost, the last that was there; None if no round."""
+        if self.lost_round is not None:
+            model: str = self.rounds[self.lost_round - 1].document["previous"]
+            return model
+        return self.rounds[-1].document["model"] if self.rounds else None
+
+    @property
     def finished(self) -> bool:
         """Whether all rounds were trained; there are none if too few passed the audition, and fewer in an ended job."""
         if self.taking_part is None:
@@ -193,11 +206,16 @@ class JobView:
 
     @cached_property
     def loss_rise(self) -> float:
-        """By how much the expected joint loss is higher because rounds did not change the model."""
+        """By how much the expected joint loss is higher because rounds did not change the model.
+
+        A round in which nobody was to be asked is as the contract has it.
+        """
         if self.agreement is None:
             return 0.0
         terms = self.agreement.terms
-        changed = sum(entry.document["model"] != entry.document["previous"] for entry in self.rounds)
+        changed = sum(
+            entry.document["model"] != entry.document["previous"] or not self.asked_in(entry) for entry in self.rounds
+        )
         return loss_rise(terms.loss_by_rounds, terms.rounds, changed)
 
     def present_labels(self, offer: Offer) -> float:

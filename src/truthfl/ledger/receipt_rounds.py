@@ -12,7 +12,7 @@ from typing import Any
 from truthfl.coded_text import coded, english
 from truthfl.ledger.canonical import Document
 from truthfl.ledger.documents import final_fault
-from truthfl.ledger.early_end import trained_rounds, was_ended
+from truthfl.ledger.early_end import lost_round, trained_rounds, was_ended
 from truthfl.ledger.job_view import JobView
 from truthfl.ledger.round_terms import loss_rise
 from truthfl.ledger.terms import Offer
@@ -69,7 +69,9 @@ def rounds_fault(document: Document, offer: Offer) -> str | None:
                 "its settlement expects another loss than of {number} rounds that changed the model",
                 number=changed,
             )
-    return _model_fault(rounds, tested, trained) or _final_word_fault(document["final"], tested, offer)
+    return _model_fault(rounds, tested, trained, lost_round(document)) or _final_word_fault(
+        document["final"], tested, offer
+    )
 
 
 def had_no_rounds(document: Document, offer: Offer) -> bool:
@@ -94,8 +96,8 @@ def _is_round(one: Document) -> bool:
     return required <= set(one) <= FIELDS and type(one["round"]) is int and type(one["taken"]) is bool
 
 
-def _model_fault(rounds: Sequence[Document], tested: str, trained: int) -> str | None:
-    """Fault of the models: each round starts from the one before, and the last one is tested."""
+def _model_fault(rounds: Sequence[Document], tested: str, trained: int, lost: int | None) -> str | None:
+    """Fault of the models: each round starts from the one before, and the last one that there is is tested."""
     for before, after in pairwise(rounds):
         if after["round"] == before["round"] + 1 and after["previous"] != before["model"]:
             return coded(
@@ -103,7 +105,12 @@ def _model_fault(rounds: Sequence[Document], tested: str, trained: int) -> str |
                 "round {round} starts from another model than the one after the round before",
                 round=after["round"],
             )
-    if rounds and rounds[-1]["round"] == trained and rounds[-1]["model"] != tested:
+    if lost is not None:
+        last = [one["previous"] for one in rounds if one["round"] == lost]
+        last += [one["model"] for one in rounds if one["round"] == lost - 1]
+        if last and {*last} != {tested}:
+            return coded("fault.tested_other_lost", "another model was tested than the last one that was not lost")
+    elif rounds and rounds[-1]["round"] == trained and rounds[-1]["model"] != tested:
         return coded("fault.tested_other", "another model was tested than the last round's")
     return None
 

@@ -8,7 +8,7 @@ from truthfl.coded_text import amount, coded, english
 from truthfl.ledger.canonical import Document, canonical_bytes
 from truthfl.ledger.commitment import commitment
 from truthfl.ledger.documents import answer_fault, offer_fault
-from truthfl.ledger.early_end import commands_fault, counted_loss, was_ended
+from truthfl.ledger.early_end import commands_fault, loss_in_receipt
 from truthfl.ledger.entry import payload_digest
 from truthfl.ledger.holds import receipt_hold_fault
 from truthfl.ledger.money import minor_money
@@ -35,7 +35,7 @@ FIELDS = frozenset(
         "proof",
     )
 )
-OPTIONAL_FIELDS = frozenset(("audition", "commands"))
+OPTIONAL_FIELDS = frozenset(("audition", "commands", "lost"))
 ENTRY_NAMES = {
     "offer": coded("entry.offer", "offer"),
     "answer": coded("entry.answer", "answer"),
@@ -45,6 +45,7 @@ ENTRY_NAMES = {
     "audition": coded("entry.audition", "audition"),
     "final": coded("entry.final", "final"),
     "command": coded("entry.command", "command"),
+    "ended": coded("entry.ended", "end of the job"),
     "hold": coded("entry.hold", "held model"),
 }
 
@@ -92,16 +93,15 @@ def _fault(receipt: Document) -> str | None:
     fault = commands_fault(document, offer) or rounds_fault(document, offer)
     if fault is not None:
         return fault
-    evidence = None
+    evidence, rise = None, settlement.get("loss_rise", 0.0)
     if offer.job.has_audition:
         fault = receipt_hold_fault(document, offer) or _audition_fault(document["audition"], settlement, offer)
         if fault is not None:
             return fault
         result = document["audition"]["result"]
-        rise = settlement.get("loss_rise", 0.0)
         evidence = SoloEvidence(result["solo_loss"], result["level_shift"], settlement["present_labels"], rise)
-    loss = counted_loss(offer, test["loss"], ended=was_ended(document))
-    recomputed = settled_for(offer, loss, settlement["delivered"], asked, evidence)
+    loss = loss_in_receipt(document, offer, evidence)
+    recomputed = settled_for(offer, loss, settlement["delivered"], asked, evidence, rise)
     if dict(settlement) != settlement_document(recomputed):
         units, currency = offer.job.minor_units, offer.job.currency
         paid, owed = (
@@ -151,6 +151,8 @@ def _documents_fault(document: Document, offer: Offer) -> str | None:
         expected += [("hold", offer.client.name, held)] if held is not None else []
     if document["final"] is not None:
         expected.append(("final", offer.client.name, document["final"]))
+    if "lost" in document:
+        expected.append(("ended", "ended", document["lost"]))
     expected += [("command", key, command) for key, command in document.get("commands", {}).items()]
     for kind, key, payload in expected:
         matching = [link for link in links if (link["job"], link["kind"], link["key"]) == (offer.job.name, kind, key)]

@@ -45,7 +45,7 @@ def _start_faults(view: JobView) -> Iterator[Fault]:
 def final_faults(view: JobView) -> Iterator[Fault]:
     """Faults of the clients' word that they know the final model: it comes before the test, or is noted as missing."""
     in_force = {offer.client.name: offer for offer in _offers_in_force(view)}
-    last = view.rounds[-1].document["model"] if view.rounds else None
+    last = view.last_model
     for name, entry in view.finals.items():
         if name not in in_force:
             yield fault_at(entry, "she has no contract")
@@ -73,7 +73,7 @@ def test_faults(view: JobView) -> Iterator[Fault]:
     if not view.finished or view.agreement is None:
         yield fault_at(view.test, "it comes before all rounds are there")
         return
-    if view.rounds and document["model"] != view.rounds[-1].document["model"]:
+    if view.rounds and document["model"] != view.last_model:
         yield fault_at(view.test, "another model was tested than the last round's")
     signed_for = {entry.document["document"]["model"] for entry in view.finals.values()}
     if not signed_for <= {document["model"]}:

@@ -30,10 +30,12 @@ class Settled:
     amount             in the job's currency, before rounding
     pay                in whole minor units
 
+    loss_rise          of the expected loss, because rounds did not change the model; None if the terms have no losses
+                       by rounds
+
     With an audition, and None without:
 
-    solo_loss, level_shift, present_labels, loss_rise    as in `SoloEvidence`; no loss_rise if the terms have no losses
-                               by rounds
+    solo_loss, level_shift, present_labels   as in `SoloEvidence`
     passed                     whether she took part in the joint training
     label_pay, computing_pay   the two parts of the amount
     """
@@ -52,16 +54,26 @@ class Settled:
     computing_pay: float | None = None
 
 
-OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "loss_rise", "passed", "label_pay", "computing_pay")
+OF_AUDITION = ("solo_loss", "level_shift", "present_labels", "passed", "label_pay", "computing_pay")
 
 
 def settled_for(
-    offer: Offer, test_loss: float, delivered: int, asked: int, evidence: SoloEvidence | None = None
+    offer: Offer,
+    test_loss: float,
+    delivered: int,
+    asked: int,
+    evidence: SoloEvidence | None = None,
+    rise: float = 0.0,
 ) -> Settled:
-    """The settlement of this offer for this test loss, these numbers of rounds and this evidence of an audition."""
-    pay = offer.pay(test_loss, delivered, asked, evidence)
+    """The settlement of this offer for this loss, these numbers of rounds and this evidence of an audition.
+
+    test_loss  that counts, as in `counted_loss`
+    rise       that it was counted with
+    """
+    pay, loss_rise = offer.pay(test_loss, delivered, asked, evidence), rise if offer.job.loss_by_rounds else None
     if evidence is None:
-        return Settled(offer.client.name, delivered, asked, offer.amount(test_loss, delivered, asked), pay)
+        amount = offer.amount(test_loss, delivered, asked)
+        return Settled(offer.client.name, delivered, asked, amount, pay, loss_rise=loss_rise)
     label_pay, computing_pay = label_and_computing_pay(offer, test_loss, delivered, asked, evidence)
     return Settled(
         client=offer.client.name,
@@ -72,7 +84,7 @@ def settled_for(
         solo_loss=evidence.solo_loss,
         level_shift=evidence.level_shift,
         present_labels=evidence.present_labels,
-        loss_rise=evidence.loss_rise if offer.job.loss_by_rounds else None,
+        loss_rise=loss_rise,
         passed=passes(offer, evidence.solo_loss, evidence.level_shift),
         label_pay=label_pay,
         computing_pay=computing_pay,
@@ -84,9 +96,10 @@ def settled_from_entries(offer: Offer, view: JobView) -> Settled:
     if view.test is None or not view.finished:
         raise InputError(f"job {view.name} has not been trained and tested yet; it cannot be settled.")
     name = offer.client.name
-    loss = counted_loss(offer, float(view.test.document["loss"]), ended=view.ended is not None)
+    tested, ended, lost = float(view.test.document["loss"]), view.ended is not None, view.lost_round is not None
     evidence = evidence_of(offer, view) if offer.job.has_audition else None
-    return settled_for(offer, loss, view.delivered[name], view.asked_by_contract[name], evidence)
+    loss = counted_loss(offer, tested, view.loss_rise, ended=ended, lost=lost, evidence=evidence)
+    return settled_for(offer, loss, view.delivered[name], view.asked_by_contract[name], evidence, view.loss_rise)
 
 
 def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
@@ -96,14 +109,10 @@ def evidence_of(offer: Offer, view: JobView) -> SoloEvidence:
 
 
 def settlement_document(settled: Settled) -> dict[str, Any]:
-    """The settlement as ledger document; the fields of an audition are omitted if there was none."""
-    document = dict(vars(settled))
-    if settled.passed is None:
-        for name in OF_AUDITION:
-            del document[name]
-    elif settled.loss_rise is None:
-        del document["loss_rise"]
-    return document
+    """The settlement as ledger document, without what is None because the terms have no audition, or no such losses."""
+    left_out = set() if settled.passed is not None else set(OF_AUDITION)
+    left_out |= {"loss_rise"} if settled.loss_rise is None else set()
+    return {name: value for name, value in vars(settled).items() if name not in left_out}
 
 
 def settle(ledger: Ledger, job: str) -> list[Settled]:

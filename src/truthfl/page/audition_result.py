@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from truthfl.ledger.early_end import counted_loss, was_ended
+from truthfl.ledger.early_end import loss_in_receipt
 from truthfl.ledger.solo_evidence import (
     SoloEvidence,
     audition_of,
@@ -48,7 +48,7 @@ def result_view(offer: Offer, document: Mapping[str, Any], evidence: SoloEvidenc
     if evidence is None:
         return None
     settlement = document["settlement"]
-    test_loss = counted_loss(offer, float(document["test"]["loss"]), ended=was_ended(document))
+    test_loss = loss_in_receipt(document, offer, evidence)
     rounds, expected = (settlement["delivered"], settlement["asked"]), expected_solo_loss(offer, evidence.level_shift)
     parts = label_and_computing_pay(offer, test_loss, *rounds, evidence)
     joint = audition_of(offer).expected_joint_loss(observation_of(test_loss, *rounds, evidence))

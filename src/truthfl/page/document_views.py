@@ -18,7 +18,7 @@ from truthfl.errors import TruthflError
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import offer_fault
-from truthfl.ledger.early_end import counted_loss, was_ended
+from truthfl.ledger.early_end import loss_in_receipt
 from truthfl.ledger.signing import PrivateKey, public_line
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.terms import Offer, offer_from
@@ -178,7 +178,7 @@ def _receipt_view(document: dict[str, Any]) -> dict[str, Any]:
     evidence = evidence_in(offer, settlement)
     stopped = evidence is not None and settlement["passed"] is not True
     rounds = None if stopped else (settlement["delivered"], settlement["asked"])
-    counted = counted_loss(offer, test["loss"], ended=was_ended(document))
+    counted = loss_in_receipt(document, offer, evidence)
     return {
         "offer": _offer_terms(offer),
         "offer_hash": offer.hash,

@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from truthfl.ledger.early_end import BY_EXPECTED_LOSS, BY_ROUNDS, IN_WORDS
+from truthfl.ledger.early_end import BY_EXPECTED_LOSS, BY_LOWER_LOSS, BY_ROUNDS, IN_WORDS
 from truthfl.ledger.terms import Offer
 from truthfl.page.catalogue import Message
 
-EARLY_END = {IN_WORDS + BY_ROUNDS: "terms.early_end_by_rounds", IN_WORDS + BY_EXPECTED_LOSS: "terms.early_end"}
+EARLY_END = {
+    IN_WORDS + BY_ROUNDS: "terms.early_end_by_rounds",
+    IN_WORDS + BY_LOWER_LOSS: "terms.early_end_lower_loss",
+    IN_WORDS + BY_EXPECTED_LOSS: "terms.early_end",
+}
 
 
 def signed_terms_view(offer: Offer) -> dict[str, Any]:

@@ -52,13 +52,29 @@ def require_paused(view: JobView) -> None:
         raise InputError(f"job {view.name} is not paused; there is nothing to resume.")
 
 
-def require_removable(view: JobView, name: str) -> None:
-    """Raise `InputError` unless this client is in the job and was not removed; she need not have a contract."""
+def require_removable(view: JobView, name: str, live: LiveStatus | None = None) -> None:
+    """Raise `InputError` unless this client is in the job and was not removed; she need not have a contract.
+
+    Nor if the running server, which has lost the model, still has to repeat a round with her report.
+
+    live   of the running server; None if it does not run
+    """
     state, known = commanded_state(view), _known_names(view)
     if name not in known:
         raise InputError(f"{plain(name, 60)!r} is not in job {view.name}; it has {', '.join(known)}.")
     if name in state.removed:
         raise InputError(f"{name} was removed already.")
+    waits = None if live is None else live.waits
+    repeats = [] if waits is None else view.rounds[max(waits.round - 1, 0) :]  # none, unless it is in the ledger
+    if any(
+        name in view.asked_in(row) and name not in row.document["missing"]
+        for row in repeats
+        if row.document["model"] != row.document["previous"]
+    ):
+        raise InputError(
+            f"the server lost the model and repeats its rounds, and needs {name} for that: without the reports of "
+            f"{name} the model is lost for good. Wait for {name}; or truthfl end ends the job and settles it."
+        )
 
 
 def require_held(view: JobView, name: str, kind: str) -> None:

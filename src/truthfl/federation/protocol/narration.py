@@ -82,7 +82,8 @@ def describe_entry(entry: Entry, terms: JobTerms | None) -> str | None:
     if entry.kind == "command":
         return describe_command(document)
     if entry.kind == "ended":
-        return f"the operator ended the job after {document['rounds']} rounds"
+        lost = f"; the model is lost, for round {document['lost']} could not be repeated" if "lost" in document else ""
+        return f"the operator ended the job after {document['rounds']} rounds{lost}"
     if entry.kind == "rejection":
         stage = f"round {document['round']}" if document["round"] is not None else document["stage"]
         who = document["client"] or document["node"]

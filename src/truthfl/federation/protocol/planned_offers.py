@@ -146,7 +146,7 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         aggregation=OWN if is_own(job.aggregation) else job.aggregation,
         masked=_masked(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
-        loss_by_rounds=() if audition is None else audition.loss_by_rounds,
+        loss_by_rounds=plan.loss_by_rounds,
         stated=() if job.server.cost_distribution is None else job.clients.stated or (),
     )
 

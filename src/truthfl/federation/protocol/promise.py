@@ -103,12 +103,13 @@ def agreement_of(promise: Promise, roster: Roster, opening: Opening, task: Train
 
 
 def _job_terms(promise: Promise, roster: Roster, opening: Opening, task: TrainingTask, version: int) -> JobTerms:
+    early_end = early_end_in_words(promise.loss_by_rounds, audition=promise.recipe is not None)
     return JobTerms(
         name=roster.job_name,
         version=version,
         contract=promise.contract.kind,
         formula=promise.contract.formula,
-        dropping_out=" ".join((promise.contract.dropping_out, early_end_in_words(promise.loss_by_rounds))),
+        dropping_out=" ".join((promise.contract.dropping_out, early_end)),
         operator_key=opening.operator_key,
         model=task.model,
         image_shape=task.image_shape,

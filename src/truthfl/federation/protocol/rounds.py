@@ -38,6 +38,9 @@ from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 
 SECONDS_BETWEEN_REPEATS = 1.0
+OTHER_MODEL = (
+    "gives another model than that in the ledger, though the reports are the same; the job cannot go on"  # of a repeat
+)
 EVALUATIONS = 20  # how often the model is evaluated on the test set during training
 
 
@@ -110,7 +113,8 @@ def train_rounds(
 ) -> Params:
     """Run all rounds that are not in the ledger yet, or until the operator ends the job; return the final model.
 
-    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models.
+    Rounds that are in the ledger and not in the checkpoint are repeated: the ledger has no models. If one of them
+    cannot be, and the operator ends the job, the model before it is returned.
 
     progress  called with the number of finished rounds
     """
@@ -121,13 +125,14 @@ def train_rounds(
     if finished >= len(known) and (finished == training.rounds or not _may_go_on(roster)):
         return params
     roster.live.begin(TRAINING)
+    lost = _recorded_loss(roster)
     call, digest = begin_rounds(roster.ledger, roster.job_name, finished), model_digest(params)
     masked, silent = training.masked_rounds(roster, _asked_before(roster, finished, len(known))), SilentPeople()
     evaluate_every = max(1, training.rounds // EVALUATIONS)
     with Recorder(roster.ledger, training.checkpoint_file) as recorder:
         for round_ in range(finished, training.rounds):
             row = known.get(round_ + 1)
-            if not _may_go_on(roster) and row is None:
+            if round_ + 1 == lost or (not _may_go_on(roster) and row is None):
                 break
             began, removed = server_use(roster.grid), roster.control.removed
             offers = offers_in_round(training.taking_part, round_)
@@ -135,7 +140,10 @@ def train_rounds(
                 roster.refresh()
             roster.refresh_sometimes()
             if row is not None:
-                params = repeated_round(roster, training, masked, params, call, offers, row)
+                again = repeated_round(roster, training, masked, params, call, offers, row)
+                if again is None:
+                    break
+                params = again
                 call, digest = call.next(changed=digest != row["model"]), row["model"]
                 recorder.put(round_ + 1, params, [], {} if validation is None else validation.state())
                 progress(round_ + 1)
@@ -310,11 +318,13 @@ def repeated_round(
     call: RoundCall,
     offers: tuple[Offer, ...],
     row: Mapping[str, Any],
-) -> Params:
+) -> Params | None:
     """The model after a round that is in the ledger, from the reports that were taken then, which are asked for again.
 
     Participants answer with the same bytes, and nobody else's report takes the place of one that was taken. So the
-    server waits until everybody who delivered is there, however long that takes.
+    server waits until everybody who delivered is there, however long that takes, or until the operator ends the job:
+    then the model is lost, and None is returned. Who is only coming back from the server's stop still has the time of
+    a round.
 
     row  the ledger's document of the round
     """
@@ -327,31 +337,68 @@ def repeated_round(
         return params
     missing = set(row["missing"])
     delivered = {offer.client.name for offer in offers if offer.client.name not in missing}
+    until, removed = time.monotonic() + training.agreement.terms.round_seconds, set[str]()
     while True:
-        removed = sorted(delivered & set(roster.control.removed))
+        _note_removed(roster, call.round + 1, (delivered & set(roster.control.removed)) - removed)
+        removed = delivered & set(roster.control.removed)
         if removed:
-            raise InputError(
-                f"round {call.round + 1:,} cannot be repeated without {', '.join(removed)}, whose report is in it, and "
-                "who is removed; the model of the job is lost. The operator can begin another one with --new."
-            )
-        if masked is None:
-            outcome = run_round(roster, training, params, call, offers, SilentPeople(), delivered)
+            waits_for, fault = removed, ""
         else:
-            outcome = run_masked_round(masked, params, call, offers, delivered)
-        if outcome.refused is None and set(outcome.taken) == delivered:
-            break
-        for name, _, reason in outcome.rejected:
-            if name in delivered and reason.startswith("error:"):
-                raise InputError(f"round {call.round + 1:,} cannot be repeated: {name} answers with an {reason}")
-        roster.live.set_waits(delivered - set(outcome.taken) or delivered, call.round + 1)
+            if masked is None:
+                outcome = run_round(roster, training, params, call, offers, SilentPeople(), delivered)
+            else:
+                outcome = run_masked_round(masked, params, call, offers, delivered)
+            whole = outcome.refused is None and set(outcome.taken) == delivered
+            if whole and model_digest(outcome.params) == row["model"]:
+                roster.live.set_waits(())
+                return outcome.params
+            fault = OTHER_MODEL if whole else _repeat_fault(outcome, delivered)
+            waits_for = delivered - set(outcome.taken) or delivered
+        if not _may_go_on(roster) and (removed or fault or time.monotonic() >= until):
+            roster.live.set_waits(())
+            return None
+        if fault:
+            raise InputError(
+                f"round {call.round + 1:,} {fault}. With truthfl end, and the same command again, the operator settles "
+                "what was delivered; --new begins another job."
+            )
+        roster.live.set_waits(waits_for, call.round + 1)
         time.sleep(SECONDS_BETWEEN_REPEATS)
         roster.refresh()
-    if model_digest(outcome.params) != row["model"]:
-        raise InputError(
-            f"round {call.round + 1:,} gives another model than that in the ledger, though the reports are the same; "
-            "the job cannot go on. The operator can begin another one with --new."
-        )
-    return outcome.params
+
+
+def _repeat_fault(outcome: RoundOutcome, delivered: Collection[str]) -> str:
+    """Why a round will not be repeated however long the server waits; empty if it may be."""
+    for name, _, reason in outcome.rejected:
+        if name in delivered and reason.startswith("error:"):
+            return f"cannot be repeated: {name} answers with an {reason.rstrip('.')}"
+    return ""
+
+
+def _note_removed(roster: Roster, number: int, removed: Collection[str]) -> None:
+    """Record that this round cannot be repeated without people who were removed."""
+    reason = (
+        "removed by the operator, and the report is needed to make the lost model again; truthfl end settles the job"
+    )
+    document = {"stage": "repeat", "round": number, "node": None, "reason": reason}
+    key = f"repeat/{number}"
+    roster.ledger.append_all(
+        [Item(roster.job_name, "rejection", f"{key}/{name}", document | {"client": name}) for name in sorted(removed)]
+    )
+
+
+def _recorded_loss(roster: Roster) -> int | None:
+    """The first round that could not be repeated, if the ledger has that the job ended so; else None."""
+    ended = roster.ledger.find(roster.job_name, "ended", "ended")
+    return None if ended is None else ended.document.get("lost")
+
+
+def first_lost_round(rounds: Sequence[Mapping[str, Any]], model: str) -> int | None:
+    """The first of these rounds, in order, that the model with this digest does not have; None if it has them all."""
+    if not rounds or rounds[-1]["model"] == model:
+        return None
+    after = (one["round"] for one in rounds if one["previous"] == model != one["model"])
+    return next(after, None)
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:

@@ -57,6 +57,11 @@ def summary_sentences(view: JobView) -> list[str]:
     if view.ended is not None:
         rounds = f"{len(view.rounds)} of {terms.rounds} rounds"
         sentences.append(f"The job was ended after {rounds}; what was delivered is paid.")
+    if view.lost_round is not None:
+        sentences.append(
+            f"The model is lost, for round {view.lost_round} could not be repeated; tested is the one before it, and "
+            "computing is paid as at the expected loss."
+        )
     for name, entry in view.auditions.items():
         if not entry.document["passed"]:
             sentences.append(f"{name} was stopped at the audition. {entry.document['reason']}")

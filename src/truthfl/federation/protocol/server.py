@@ -36,7 +36,7 @@ from truthfl.federation.protocol.planned_offers import MakePlan, planned_offers
 from truthfl.federation.protocol.promise import Opening
 from truthfl.federation.protocol.receipt_delivery import MissedReceipts, deliver_late, send_receipts
 from truthfl.federation.protocol.recorder import checkpoint_path
-from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, train_rounds
+from truthfl.federation.protocol.rounds import TrainingRun, asked_by_contract, first_lost_round, train_rounds
 from truthfl.federation.protocol.serving_file import read_serving
 from truthfl.federation.protocol.stated_limits import limits_of
 from truthfl.federation.protocol.used_tests import require_new_test_set
@@ -165,7 +165,7 @@ def conduct_job(
             params = train_rounds(
                 roster, training, side.test, lambda rounds: progress("training", rounds, training.rounds)
             )
-            _record_early_end(roster, training)
+            _record_early_end(roster, training, model_digest(params))
             roster.live.begin(TESTING)
             tell_final_model(roster, agreement, model_digest(params))
             publish_model(operator.folder, name, params, side.test)
@@ -241,15 +241,20 @@ def _live_writer(operator: Operator, name: str, clients: tuple[str, ...]) -> Liv
     return LiveWriter(operator.folder if operator.live else None, name, tuple(clients), address)
 
 
-def _record_early_end(roster: Roster, training: TrainingRun) -> None:
+def _record_early_end(roster: Roster, training: TrainingRun, model: str) -> None:
     """If not all rounds were trained, record that the job was ended, and in how many who is not always asked was to be.
 
-    That number is counted over all rounds of the contract, by the draws that the offers tell.
+    That number is counted over all rounds of the contract, by the draws that the offers tell. So is it if the model of
+    the rounds in the ledger is lost; then the first round that could not be repeated is recorded too.
+
+    model  the digest of the model that there is
     """
-    trained = len(roster.ledger.entries(roster.job_name, "round"))
-    if trained == training.rounds:
+    rounds = [entry.document for entry in roster.ledger.entries(roster.job_name, "round")]
+    lost = first_lost_round(rounds, model)
+    if len(rounds) == training.rounds and lost is None:
         return
-    document = {"rounds": trained, "asked": asked_by_contract(training.taking_part)}
+    document = {"rounds": len(rounds), "asked": asked_by_contract(training.taking_part)}
+    document |= {} if lost is None else {"lost": lost}
     roster.ledger.append(roster.job_name, "ended", "ended", document)
 
 
