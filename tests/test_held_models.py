@@ -15,7 +15,7 @@ from truthfl import InputError
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.job_status import job_status
-from truthfl.federation.protocol.known_models import likeness
+from truthfl.federation.protocol.known_models import likeness, uncomparable_warnings
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.served_report import summary_sentences, write_served_report
 from truthfl.federation.protocol.used_tests import require_new_test_set
@@ -249,6 +249,24 @@ def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_els
     assert known["job"] in last.auditions["Cleo"].document["reason"]
     assert check(setting.entries()) is None
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(tmp_path, plans):
+    setting = Setting(tmp_path, plans, HONEST)
+    file = setting.folder / "models" / f"{setting.go(simulated=True).name}.npy"
+    by_loss = replace(setting.job, contract=replace(setting.job.contract, kind="lceme"))
+    with open_for_reading(setting.folder / "ledger.db") as book:
+
+        def warnings(job=setting.job):
+            return uncomparable_warnings(book, setting.folder, job)
+
+        assert warnings() == []
+        np.save(file, np.load(file) + 1)
+        assert len(warnings()) == 1
+        file.unlink()
+        (sentence,) = warnings()
+        assert sentence.startswith(f"Beware: {file} cannot be read, or is not as the ledger says: who sends that joint")
+        assert warnings(by_loss) == []
 
 
 @pytest.mark.parametrize("whose", [0, 2])
