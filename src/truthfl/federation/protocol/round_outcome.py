@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from truthfl.learning.model import Params
 from truthfl.ledger.entry import Item
 
+NOT_CONNECTED, NO_REPORT = "not connected", "no report in time"
 Rejection = tuple[str | None, int | None, str]
 """Client, node, reason; the client is None if the node belongs to no client of the contract."""
 
@@ -16,6 +17,7 @@ Rejection = tuple[str | None, int | None, str]
 class RoundOutcome:
     """The model after a round, the names of clients whose reports were taken, and the rejections.
 
+    marks    by name: what tells a report from another (`report_mark`), of all that arrived
     refused  why the round, or a part of it, did not change the model though reports were taken; None if it did
     """
 
@@ -23,6 +25,7 @@ class RoundOutcome:
     taken: list[str]
     rejected: list[Rejection]
     refused: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 def missing_reports(
@@ -31,7 +34,7 @@ def missing_reports(
     """A rejection for each client who sent no reply at all."""
     replied = {client for client, _, _ in rejected} | set(taken)
     return [
-        (client, node, "not connected" if node is None else "no report in time")
+        (client, node, NOT_CONNECTED if node is None else NO_REPORT)
         for client, node in node_of.items()
         if client not in replied
     ]
