@@ -1,20 +1,21 @@
 """Solo models that are too good wait for the operator; those that an earlier job knows are not paid."""
 
 import json
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from audition_jobs import Plans, Setting, audition_job
+from busy_clock import within
 from commands import truthfl
 from truthfl import InputError
 from truthfl.federation.participant import participant
 from truthfl.federation.protocol import auditions
 from truthfl.federation.protocol.job_status import StatusReader
-from truthfl.federation.protocol.known_models import likeness
+from truthfl.federation.protocol.known_models import likeness, uncomparable_warnings
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.served_report import summary_sentences, write_served_report
 from truthfl.federation.protocol.used_tests import require_new_test_set
@@ -22,7 +23,7 @@ from truthfl.job import DataJob
 from truthfl.learning.recipe import Recipe
 from truthfl.learning.solo_training import train_alone
 from truthfl.ledger import participant_folder
-from truthfl.ledger.book import open_ledger
+from truthfl.ledger.book import open_for_reading, open_ledger
 from truthfl.ledger.checking import check, check_receipt
 from truthfl.ledger.entry import Conflict
 from truthfl.ledger.holds import hold_faults
@@ -76,30 +77,26 @@ def view_of(setting, which=-1):
     return job_view(names[which], [entry for entry in entries if entry.job == names[which]])
 
 
-def held_now(setting):
-    """Wait until Cleo's model is held, as the operator sees it in the status; return it."""
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
+def held_now(setting, job):
+    """Wait until Cleo's model is held, as the operator sees it in the status; return it. `job`: a future."""
+    while not job.done():
         time.sleep(0.1)
-        if not (setting.folder / "ledger.db").exists():
+        if not (setting.folder / "operator.pub").exists():  # the server makes its key after its ledger
             continue
-        with open_ledger(setting.folder / "ledger.db", kept_key(setting.folder / "operator")) as book:
-            for job in book.jobs():
-                if book.entries(job, "hold"):
-                    return StatusReader(book, job).read()
-    raise TimeoutError
+        with open_for_reading(setting.folder / "ledger.db") as book:
+            for name in book.jobs():
+                if book.entries(name, "hold"):
+                    return StatusReader(book, name).read()
+    raise AssertionError(f"the job was over and no model was held: {job.result().holds}")
 
 
 def decided(setting, word):
     """The finished job after the operator's word, and what the command printed."""
-    ending = threading.Thread(target=setting.go)
-    ending.start()
-    try:
-        status = held_now(setting)
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(setting.go)
+        status = held_now(setting, job)
         said = truthfl(word, "Cleo", "--out", setting.folder, "--why", "we know it")
-    finally:
-        ending.join(SECONDS)
-    return view_of(setting), status, said
+        return job.result(), status, said
 
 
 def test_the_operator_refuses_a_model_that_is_too_good(tmp_path, plans, from_elsewhere):
@@ -147,9 +144,8 @@ def test_nobody_decides_and_the_others_are_paid_as_without_it(tmp_path, plans, f
         folder.mkdir()
         setting = Setting(folder, plans, HONEST, audition_seconds=SECONDS if simulated else 2.0)
         from_elsewhere(good_model(setting.scene))
-        began = time.monotonic()
-        found = setting.go(simulated=simulated)
-        assert time.monotonic() - began < SECONDS
+        with within(SECONDS):
+            found = setting.go(simulated=simulated)
         assert found.auditions["Cleo"].document["passed"]
         assert found.settlements["Cleo"].document["pay"] > 0
         assert check(setting.entries()) is None
@@ -253,6 +249,24 @@ def test_the_joint_model_of_an_earlier_job_is_not_paid(tmp_path, plans, from_els
     assert known["job"] in last.auditions["Cleo"].document["reason"]
     assert check(setting.entries()) is None
     assert receipt_fault(participant_folder.receipts(setting.people[1002].folder)[-1]) is None
+
+
+def test_the_operator_is_warned_if_a_joint_model_cannot_be_compared(tmp_path, plans):
+    setting = Setting(tmp_path, plans, HONEST)
+    file = setting.folder / "models" / f"{setting.go(simulated=True).name}.npy"
+    by_loss = replace(setting.job, contract=replace(setting.job.contract, kind="lceme"))
+    with open_for_reading(setting.folder / "ledger.db") as book:
+
+        def warnings(job=setting.job):
+            return uncomparable_warnings(book, setting.folder, job)
+
+        assert warnings() == []
+        np.save(file, np.load(file) + 1)
+        assert len(warnings()) == 1
+        file.unlink()
+        (sentence,) = warnings()
+        assert sentence.startswith(f"Beware: {file} cannot be read, or is not as the ledger says: who sends that joint")
+        assert warnings(by_loss) == []
 
 
 @pytest.mark.parametrize("whose", [0, 2])

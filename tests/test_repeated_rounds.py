@@ -6,16 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord, RecordDict
 
-from audition_jobs import Meddler
+from audition_jobs import Meddler, other_reply
 from bare_rounds import BareRounds
+from coded_replies import recoded
 from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.protocol import rounds as rounds_module
 from truthfl.federation.protocol.job_control import JobControl
+from truthfl.federation.protocol.masked_rounds import Sum
+from truthfl.federation.protocol.messages import MODEL, PARAMS, ROUND, model_record
 from truthfl.federation.protocol.model_digest import model_digest
+from truthfl.federation.protocol.narration import describe_entry
 from truthfl.federation.protocol.recorder import Checkpoint, Recorder, read_checkpoint, write_checkpoint
 from truthfl.federation.protocol.rounds import first_lost_round, train_rounds
+from truthfl.ledger.book import open_for_reading
 from truthfl.ledger.commands import new_command
 from truthfl.ledger.entry import Item
 from truthfl.ledger.round_record import rounds_of
@@ -102,6 +108,70 @@ def test_a_repeat_waits_for_everybody_who_delivered(job, monkeypatch):
     assert "client 1" not in view.rounds[0].document["missing"]
 
 
+@pytest.mark.parametrize("change", ["other numbers", "a number that is none", "other shares"])
+def test_who_answers_a_repeat_with_other_bytes_is_named_and_asked_again(job, monkeypatch, change):
+    """The job waits for the report of the first time, and goes on."""
+    if job.masked == (change == "a number that is none") and change != "other numbers":
+        return  # masked numbers are whole, and bare reports have no shares
+    monkeypatch.setattr(rounds_module, "SECONDS_BETWEEN_REPEATS", 0.01)
+    lose(job)
+    grid, sent = with_other_reports(job, 2, change)
+    params, view = job.resumed(grid)
+    assert len(sent) == 7  # twice in vain
+    assert [entry.document["round"] for entry in view.rounds] == [1, 2, 3, 4, 5]
+    assert view.rounds[-1].document["model"] == model_digest(params)
+    told = [entry.document for entry in view.rejections if entry.document["stage"] == "repeat"]
+    assert [(one["client"], one["round"], one["count"]) for one in told] == [("client 1", 1, 1)]
+    fault = "it has NaN or infinity" if change == "a number that is none" else rounds_module.OTHER_REPORT
+    assert told[0]["reason"] == fault
+    assert describe_entry(view.rejections[-1], None).startswith("round 1: client 1 refused: ")
+
+
+def with_other_reports(job, times, change):
+    """A grid on which the first reports of client 1 come changed, with the code that they make for them."""
+    sent, home = [], job.people[1001].folder
+
+    def other(reply):
+        told, numbers = dict(reply.content[ROUND]), reply.content[MODEL][PARAMS].numpy().copy()
+        if change == "other shares":
+            told["shares"] = told["shares"][::-1]
+        else:
+            numbers[0] = np.nan if change == "a number that is none" else numbers[0] + 1
+        content = RecordDict({MODEL: model_record(numbers), ROUND: ConfigRecord(told)})
+        return recoded(home, other_reply(content, reply))
+
+    def meddle(reply):
+        if reply.metadata.src_node_id != 1001 or reply.metadata.message_type != "train":
+            return [reply]
+        sent.append(reply)
+        return [other(reply) if len(sent) <= times else reply]
+
+    return Meddler(job.grid, meddle), sent
+
+
+@pytest.mark.parametrize("job", [True], indirect=True, ids=["masked"])
+def test_other_masks_of_the_missing_in_a_repeat_do_not_end_the_job(job, monkeypatch):
+    """Nobody knows whose they are: all who told some are named, and asked again."""
+    monkeypatch.setattr(rounds_module, "SECONDS_BETWEEN_REPEATS", 0.01)
+    lose(job)
+    learn, calls = Sum.learn_keys, []
+
+    def other_keys(self, missing):
+        found = learn(self, missing)
+        if self.told_keys and not calls:
+            calls.append(self.call.round)
+            keys = next(iter(self.told_keys.values()))
+            keys |= {peer: bytes(len(key)) for peer, key in keys.items()}
+        return found
+
+    monkeypatch.setattr(Sum, "learn_keys", other_keys)
+    _, view = job.resumed()
+    assert (calls, len(view.rounds)) == ([1], 5)
+    told = [entry.document for entry in view.rejections if entry.document["stage"] == "repeat"]
+    assert {one["client"] for one in told} == {f"client {number}" for number in (0, 1, 3, 4)}
+    assert {one["reason"] for one in told} == {rounds_module.OTHER_KEYS}
+
+
 END = new_command("end", "job-1", "Olga")
 
 
@@ -186,8 +256,6 @@ def test_a_checkpoint_with_a_changed_byte_appends_nothing(job, place):
 
 
 def rows(job):
-    from truthfl.ledger.book import open_for_reading
-
     with open_for_reading(job.folder / "ledger.db") as ledger:
         return ledger.rows()
 

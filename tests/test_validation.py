@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
+from truthfl.federation.protocol.validation import RECENT, Validation, noise_of, take_single_reports
 from truthfl.learning.aggregation import MEAN, new_combiner
 from truthfl.learning.client_changes import ClientChanges
 from truthfl.learning.engines import Run, make_engine
 from truthfl.learning.federations import Data, ModelChoice, build_federation, clients_federation
-from truthfl.learning.pilot_rounds import WhoTrains, pilot_rounds
+from truthfl.learning.pilot_rounds import HonestRounds, WhoTrains, pilot_rounds
 from truthfl.learning.report_bound import measure_report_bounds
 from truthfl.ledger.round_terms import bound_of_round
 from truthfl.mechanism.setting import Training
@@ -114,6 +114,35 @@ def test_a_server_that_is_started_again_judges_as_if_it_had_not(honest_rounds, b
         assert one.round(round_, spoil) == other.round(round_, spoil)
         assert one.validation.state() == other.validation.state()
     assert np.array_equal(one.params, other.params)
+
+
+class ScatteredRounds:
+    """Honest rounds one of which moves a model far; no model has a loss."""
+
+    def loss(self, _):
+        return 0.0
+
+    def after(self, *_):
+        return HonestRounds(np.zeros(8), np.array([0.1] * 7 + [1.0]))
+
+
+def test_a_model_is_not_moved_far_beyond_what_recent_rounds_did():
+    """Also where pilot clients differ so much that their rounds allow it; what one of them did, is taken."""
+    before = np.zeros(1, dtype=np.float32)
+
+    def judged(validation, length, noise=1.0):
+        return validation.judge(before, before + np.float32(length), 0, noise)
+
+    assert judged(Validation(ScatteredRounds()), 2.0) is None
+    validation = Validation(ScatteredRounds())
+    for _ in range(RECENT):
+        assert judged(validation, 0.1) is None
+    again = Validation(ScatteredRounds())
+    again.restore(validation.state())
+    assert "the model would move by 2, where the last rounds moved it by up to 0.1" in judged(again, 2.0)
+    assert judged(again, 2.0, noise=5.0) is None  # so few reports were there
+    assert judged(validation, 1.4) is None
+    assert len(validation.recent) == RECENT
 
 
 def test_a_model_that_is_none_is_not_taken(honest_rounds):

@@ -1,4 +1,4 @@
-"""Participants who label nothing and send a model that they have: of an earlier job, or from elsewhere.
+"""Participants who label nothing by hand, for they have a model: of an earlier job, or from elsewhere.
 
 Each federation is a first job of honest people, whose joint model all of them know, and a second one on other samples.
 """
@@ -6,7 +6,7 @@ Each federation is a first job of honest people, whose joint model all of them k
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +28,7 @@ FIRST, SECOND = "first.npz", "second.npz"
 ATTACKS = {
     "borrowed-model": "Cleo, one of three, labels nothing and sends the joint model of the job before",
     "borrowed-model-disguised": "Dora, one of four, sends it scaled and with noise",
+    "borrowed-model-labels": "Cleo labels their pictures by the joint model of the job before, and nothing by hand",
     "own-solo-again": "Cleo labels nothing and sends the solo model of the job before that she was paid for",
     "own-solo-disguised": "the same, with a little noise",
     "another-solo-again": "Cleo labels nothing and sends Ada's solo model of the job before, which the server leaked",
@@ -54,6 +55,8 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
         if "borrowed-model" in names:
             second_job(made, "borrowed")
             yield unpaid_as_known(made, "borrowed-model")
+    if "borrowed-model-labels" in names:
+        yield labels_by_model(folder / "labels", "borrowed-model-labels")
     for attack, (whose, noise) in SOLO_AGAIN.items():
         if attack in names:
             yield solo_again(folder / attack, attack, whose, noise)
@@ -77,6 +80,38 @@ def solo_again(folder: Path, attack: str, whose: str, noise: float) -> Outcome:
         return unpaid_as_known(made, attack)
     view = views(made)[-1]
     return not_defended(attack, f"held {list(view.holds)}; Cleo is paid {view.settlements['Cleo'].document['pay']}")
+
+
+def labels_by_model(folder: Path, attack: str) -> Outcome:
+    """The labels of the second job are what the first one's joint model says. Their solo model is like no earlier one.
+
+    It is paid by how good those labels are. That is not defended: where such a model is the start of a job, as it is to
+    be for a task that the ledger knows, labels that it could have given teach nothing and earn nothing.
+    """
+    made, borrower = first_job(folder, NAMES[:3]), NAMES[2]
+    right: list[float] = []
+    second_job(made, "", lambda made, name: right.append(label_by_model(made, name)))
+    view = views(made)[-1]
+    assert view.agreement is not None
+    offer = next(one for one in view.agreement.offers if one.client.name == borrower)
+    paid = {name: entry.document["label_pay"] for name, entry in view.settlements.items()}
+    words = (
+        f"{right[0]:.0%} of the model's labels are right; held {list(view.holds)}; solo losses {solo(view)}; "
+        f"paid for labels {paid}, where {borrower}'s cost {offer.client.labeling_cost:.0f} by hand"
+    )
+    return not_defended(attack, words)
+
+
+def label_by_model(made: Federation, name: str) -> float:
+    """Their labels are what the borrowed model says; return the share of those that are right."""
+    from truthfl.learning.softmax import SoftmaxRegression
+
+    with np.load(made.data(name)) as file:
+        images, right = file["images"], file["labels"]
+    features = images.reshape(*images.shape[:3], -1)
+    labels = SoftmaxRegression(28 * 28, 10, 1e-3).predict(np.load(made.folder / "borrowed.npy"), features)
+    np.savez(made.data(name), images=images, labels=labels.astype(right.dtype))
+    return float((labels == right).mean())
 
 
 def first_job(folder: Path, names: tuple[str, ...]) -> Federation:
@@ -103,15 +138,18 @@ def text_of(source: str, names: tuple[str, ...]) -> str:
     return mnist_job_text(names, rounds=ROUNDS, source=source, pilot_samples=PILOT, test_samples=TEST, server=SERVER)
 
 
-def second_job(made: Federation, patch: str) -> None:
-    """Another job in the same folder and ledger, on the other half; the last one borrows, and labels nothing."""
+def second_job(made: Federation, patch: str, label: Callable[[Federation, str], object] | None = None) -> None:
+    """Another job in the same folder and ledger, on the other half; the last one borrows.
+
+    label  makes their labels; by default they label nothing
+    """
     names = tuple(person.name for person in made.people)
     (made.folder / "job.toml").write_text(text_of(SECOND, names), encoding="utf-8")
     shutil.rmtree(made.folder / "shares")
     truthfl("share", "job.toml", "--out", "shares", "--seed", SEED, folder=made.folder)
     for name in names:
         made.make_data(name)
-    label_nothing(made, names[-1])
+    (label or label_nothing)(made, names[-1])
     made.more_words = ("--new", "--seed", SEED + 1)
     made.people = (*made.people[:-1], replace(made.people[-1], patch=patch))
     with made.running():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attacks.federation import Federation, ledger_check
 from attacks.jobs import mnist_job_text
-from attacks.outcomes import Outcome, Stage, outcome
+from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person
 
 ROUNDS, MOST_SKIPPED = 40, 1  # so many honest rounds may be skipped by chance; it costs nobody
@@ -26,8 +26,8 @@ class Case:
 
     spoiled  the rounds with such reports, counted from 1
     right    the least accuracy of the joint model
-    pays     whether computing is to be paid at least what it costs: not where attackers work against the others with
-             reports that are no longer than honest ones
+    pays     whether computing must be paid at least what it costs; if not, and it is paid less, that is not defended:
+             attackers work against the others with reports that are no longer than honest ones
     """
 
     patches: Mapping[str, str]
@@ -69,7 +69,7 @@ def run(folder: Path, names: set[str]) -> Iterator[Outcome]:
 
 
 def judged(made: Federation, attack: str, case: Case) -> Outcome:
-    """The model is of use; spoiled rounds are skipped; no honest report is refused or missed; labels are paid."""
+    """The model is of use, spoiled rounds are skipped, no honest report is refused or missed, computing is paid."""
     view, (code, said) = made.view(), ledger_check(made)
     skipped = {int(one.key) for one in view.rounds if one.document["model"] == one.document["previous"]}
     right = 0.0 if view.test is None else float(view.test.document["accuracy"])
@@ -78,13 +78,16 @@ def judged(made: Federation, attack: str, case: Case) -> Outcome:
     labels = {name: round(view.settlements[name].document["label_pay"]) for name in HONEST}
     held = code == 0 and right >= case.right and len(skipped - case.spoiled) <= MOST_SKIPPED
     held = held and all(view.delivered.get(name) == ROUNDS and not refused[name] for name in HONEST)
-    held = held and (not case.pays or all(got >= least for got, least in paid.values()))
+    below_cost = any(got < least for got, least in paid.values())
+    held = held and not (case.pays and below_cost)
     words = (
         f"{len(skipped)} of {len(case.spoiled)} spoiled rounds are skipped, of honest ones "
         f"{len(skipped - case.spoiled)}; accuracy {right:.1%}; refused reports: "
         f"{', '.join(f'{name} {count}' for name, count in refused.items())}; paid for labels {labels}, for computing "
         f"{', '.join(f'{name} {got:.1f} (costs {least:.1f})' for name, (got, least) in paid.items())}"
     )
+    if held and below_cost:
+        return not_defended(attack, words)
     return outcome(attack, held, words, otherwise=f"{words}; {said}")
 
 

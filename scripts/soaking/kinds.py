@@ -1,6 +1,7 @@
 """The kinds of jobs of a soak: what is learned, from which data, under which contract.
 
-All are small: planned and trained in seconds.
+All are small: planned and trained in seconds. The steps of those under LCEME are long and their pilots large, so that
+the loss shows clearly how large batches are, whatever the machine: otherwise there may be no plan.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Kind:
     """A kind of job.
 
     use        the task's name, as of [task] and truthfl join --task; "" for pictures
-    source     of its data; "weather" are rows with several labels, which we make
+    source     of its data; those in `MADE` are tables that we make
     rounds     at most, so that it is planned in seconds
     """
 
@@ -91,9 +92,11 @@ class Kind:
     def write(self, folder: Path, rounds: int, number: int = 0) -> None:
         """Write the job, and what it needs, into its folder.
 
+        folder  its name is that of the job: a soak with the same seed has the same samples everywhere
         number  of the folder's job: each has another test set, since those of earlier jobs in a ledger are published
         """
-        source = str(_write_weather(folder / "days.csv")) if self.source == "weather" else self.source
+        made = MADE.get(self.source)
+        source = self.source if made is None else str(made(folder / f"{self.source}.csv"))
         if self.use.endswith(".py:Mine"):
             (folder / "mine.py").write_text(OWN_TASK, encoding="utf-8")
         task = f'[task]\nuse = "{self.use}"\n{self.more_task}' if self.use else '[model]\nkind = "softmax"'
@@ -102,7 +105,7 @@ class Kind:
             source=source,
             pilot=self.pilot,
             test=self.test,
-            seed=crc32(f"{folder} {number}".encode()),
+            seed=crc32(f"{folder.name} {number}".encode()),
             rounds=rounds,
             step_size=self.step_size,
             contract=self.contract,
@@ -110,19 +113,6 @@ class Kind:
             label_cost=self.label_cost,
         )
         (folder / "job.toml").write_text(job, encoding="utf-8")
-
-
-SEVERAL = 'several_labels = true\nlabel_separator = ";"'
-_ROWS = {"source": "breast_cancer", "pilot": 250, "test": 150, "size": 40}
-KINDS = (
-    Kind("pictures, LCEME", "lceme", label_cost=0.3, rounds=200),
-    Kind("pictures, audition", "audition", rounds=200),
-    Kind("tables, LCEME", "lceme", "tables", label_cost=0.3, **_ROWS),
-    Kind("tables, audition", "audition", "tables", **_ROWS),
-    Kind("texts, LCEME", "lceme", "texts", "docstrings", pilot=300, test=200, size=60, label_cost=0.3),
-    Kind("own task, audition", "audition", "mine.py:Mine", **_ROWS),
-    Kind("several labels, audition", "audition", "tables", "weather", SEVERAL, 200, 150, 40, 1.0, rounds=15),
-)
 
 
 def _write_weather(path: Path) -> Path:
@@ -136,3 +126,30 @@ def _write_weather(path: Path) -> Path:
             true = [word for word, value in zip(words, numbers, strict=True) if value > 0]
             rows.writerow((*(f"{value:.4f}" for value in numbers), ";".join(true) or "dull"))
     return path
+
+
+def _write_parts(path: Path) -> Path:
+    """Parts with many measures, of four classes that none of these tells for sure."""
+    draws = random.Random(2)
+    centres = [[draws.gauss(0, 0.5) for _ in range(40)] for _ in range(4)]
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow((*(f"measure {column}" for column in range(40)), "label"))
+        for number in range(1400):
+            measures = [f"{draws.gauss(centre, 1):.4f}" for centre in centres[number % 4]]
+            rows.writerow((*measures, "ABCD"[number % 4]))
+    return path
+
+
+MADE = {"weather": _write_weather, "parts": _write_parts}
+SEVERAL = 'several_labels = true\nlabel_separator = ";"'
+_ROWS = {"source": "breast_cancer", "pilot": 250, "test": 150, "size": 40}
+KINDS = (
+    Kind("pictures, LCEME", "lceme", source="mnist", pilot=1000, label_cost=0.3, step_size=2.0),
+    Kind("pictures, audition", "audition", rounds=200),
+    Kind("tables, LCEME", "lceme", "tables", "parts", pilot=800, label_cost=0.3, step_size=3.0),
+    Kind("tables, audition", "audition", "tables", **_ROWS),
+    Kind("texts, LCEME", "lceme", "texts", "docstrings", pilot=500, test=200, label_cost=0.3, step_size=6.0),
+    Kind("own task, audition", "audition", "mine.py:Mine", **_ROWS),
+    Kind("several labels, audition", "audition", "tables", "weather", SEVERAL, 200, 150, 40, 1.0, rounds=15),
+)

@@ -27,6 +27,7 @@ from truthfl.federation.deployed.mailbox_grid import MailboxGrid
 from truthfl.federation.protocol.approval import PlanSummary
 from truthfl.federation.protocol.job_control import commanded_answer
 from truthfl.federation.protocol.kept_jobs import KeptJob
+from truthfl.federation.protocol.known_models import uncomparable_warnings
 from truthfl.federation.protocol.live_status import LiveWriter
 from truthfl.federation.protocol.operator_folder import kept_key
 from truthfl.federation.protocol.plan_files import answer_plan, ask_by_file, clear_plan, shown_plan
@@ -90,7 +91,8 @@ def serve_job(
         tell(log_format, "listening", kept.name, f"job {kept.name} at {serving.address}")
         if kept.is_new:
             own = known.lines()
-            _warn(kept, [] if keys is None else [name for name in names if name not in own], log_format)
+            uncomparable = uncomparable_warnings(ledger, out, kept.job)
+            _warn(kept, [] if keys is None else [name for name in names if name not in own], uncomparable, log_format)
         _open_more(stack, out, serving, key, choices)
         in_ledger = partial(commanded_answer, ledger, kept.name, public_line(key))
         approve = partial(_ask, out, kept.name, log_format, in_ledger) if choices.ask else _show_unless(log_format)
@@ -103,10 +105,13 @@ def serve_job(
         _linger(server.grid, kept, replace(operator, live=True), choices)
 
 
-def _warn(kept: KeptJob, unknown: Sequence[str], log_format: str) -> None:
-    """Warn of deadlines that cannot be kept; `unknown` are those who can still be invited."""
+def _warn(kept: KeptJob, unknown: Sequence[str], uncomparable: Sequence[str], log_format: str) -> None:
+    """Warn of deadlines that cannot be kept, and of what is `uncomparable`.
+
+    unknown  those who can still be invited
+    """
     short = enrolment_warning(unknown, kept.job.server.enrol_seconds)
-    for sentence in (*kept.job.warnings, *([] if short is None else [short])):
+    for sentence in (*kept.job.warnings, *([] if short is None else [short]), *uncomparable):
         tell(log_format, WARNING, kept.name, sentence)
 
 

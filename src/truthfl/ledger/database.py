@@ -51,7 +51,7 @@ def retry_through_outages(database: Database, attempt: Callable[[], Result]) -> 
     A transaction whose end is not known, since the connection broke while it was committed, is attempted again like
     any other: the attempt reads first what is there.
     """
-    failures = 0
+    failures, first = 0, 0.0  # in a row, and when the first of these attempts began
 
     def attempt_or_lose() -> Result:
         try:
@@ -62,9 +62,12 @@ def retry_through_outages(database: Database, attempt: Callable[[], Result]) -> 
             raise
 
     while True:
+        began = time.monotonic()
         try:
             result = retry(database, attempt_or_lose)
         except _Lost:
+            if not failures or database.outage.answered_since(first):  # in another thread: this is no proof of absence
+                failures, first = 0, began
             failures += 1
             database.outage.wait(failures)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 from truthfl.errors import ServiceError
@@ -28,6 +29,11 @@ class Outage:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._told = False
+        self._answered = float("-inf")
+
+    def answered_since(self, moment: float) -> bool:
+        """Whether the database has answered some thread since then, by the monotonic clock."""
+        return self._answered >= moment
 
     def wait(self, failures: int) -> None:
         """Pause after so many failures in a row, from 1; raise `ServiceError` if waiting was stopped.
@@ -42,6 +48,7 @@ class Outage:
 
     def over(self) -> None:
         """The database has answered."""
+        self._answered = time.monotonic()
         if self._told:
             self._say(BACK, missing=False)
 

@@ -23,7 +23,9 @@ from numpy.typing import NDArray
 
 from truthfl.errors import TruthflError
 from truthfl.federation.protocol.audit import published_files, solo_file
+from truthfl.federation.protocol.job_task import task_terms
 from truthfl.federation.protocol.model_digest import model_digest
+from truthfl.job import DataJob
 from truthfl.learning.array_files import read_npy
 from truthfl.learning.audition_pilot import draw_pilot_clients
 from truthfl.learning.federations import ServerSide
@@ -31,10 +33,10 @@ from truthfl.learning.model import Params
 from truthfl.learning.recipe import recipe_of
 from truthfl.learning.solo_training import train_all_alone
 from truthfl.ledger.book import Ledger
-from truthfl.ledger.job_terms import JobTerms
 from truthfl.ledger.job_view import JobView, job_view
 from truthfl.ledger.terms import Agreement
 from truthfl.mechanism.checks import FloatArray
+from truthfl.mechanism.observation import Evidence
 from truthfl.mechanism.peer_level import GATE_DEVIATIONS
 
 PILOT_CLIENTS, SEED = 40, 910
@@ -42,6 +44,7 @@ MOST_SAMPLES = 2000  # of the test set
 MOST_LIKE = 0.9  # of independent models, also where the pilot is small
 COPY = 1 - 1e-6  # of the scores of a person's own model that is sent again
 LEAST_REST = 1e-3  # of scores, beside what is taken out, to be compared at all
+MOST_NAMED = 3  # files in a sentence
 AT_ONCE = 256  # earlier solo models whose scores are in memory
 Scores = Mapping[str, FloatArray]  # of solo models, by their owners' public keys
 Found = tuple[str, "Likeness"]  # the public key of who sent a model, and what it is like
@@ -204,20 +207,42 @@ def known_models(ledger: Ledger, folder: Path, job: str, side: ServerSide, agree
     """The models of the ledger's other jobs of the same task."""
     parameters = len(side.pilot.model.init(agreement.terms.seed))
     views = [job_view(name, ledger.entries(name)) for name in ledger.jobs() if name != job]
-    found = [_earlier_job(folder, view, parameters) for view in views if _is_same_task(view, agreement.terms)]
+    terms = agreement.terms
+    task = terms.model, terms.image_shape, terms.classes, terms.task
+    found = [_earlier_job(folder, view, parameters) for view in views if _task_of(view) == task]
     return KnownModels(found, side, agreement)
 
 
-def _is_same_task(view: JobView, terms: JobTerms) -> bool:
-    if view.agreement is None:
-        return False
-    other = view.agreement.terms
-    return (other.model, other.image_shape, other.classes, other.task) == (
-        terms.model,
-        terms.image_shape,
-        terms.classes,
-        terms.task,
+def uncomparable_warnings(ledger: Ledger, folder: Path, job: DataJob) -> list[str]:
+    """What to say, before a job with an audition begins, if joint models of the same task cannot be compared."""
+    tested = [name for name in ledger.jobs() if ledger.find(name, "test", "test") is not None]
+    if Evidence.SOLO_LOSS not in job.contract.mechanism.needs or not tested:
+        return []
+    side = job.server_side()
+    task = (
+        job.trained_model.document(),
+        side.test.features.shape[1:],
+        side.test.classes,
+        task_terms(job.task, side.task),
     )
+    views = [view for name in tested if _task_of(view := job_view(name, ledger.entries(name))) == task]
+    missing = [view.name for view in views if _joint_model(folder, view) is None]
+    if not missing:
+        return []
+    paths = ", ".join(str(published_files(folder, name)[0]) for name in missing[:MOST_NAMED])
+    more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+    return [
+        f"Beware: {paths}{more} cannot be read, or {'is' if len(missing) == 1 else 'are'} not as the ledger says: who "
+        "sends that joint model of an earlier job as their own solo model is not found out. Put it back from a backup."
+    ]
+
+
+def _task_of(view: JobView) -> tuple[object, ...] | None:
+    """The model, the samples, the classes and the task of a job; None if it has no contract."""
+    if view.agreement is None:
+        return None
+    terms = view.agreement.terms
+    return terms.model, terms.image_shape, terms.classes, terms.task
 
 
 def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
@@ -232,9 +257,7 @@ def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
     for key, result in zip(keys, results, strict=True):
         if result is not None and result.document["model"] is not None:
             digests.setdefault(result.document["model"], key)
-    joint = _array(published_files(folder, view.name)[0], (parameters,))
-    if joint is not None and (view.test is None or model_digest(joint) != view.test.document["model"]):
-        joint = None
+    joint = _joint_model(folder, view)
     solo = _array(solo_file(folder / "models", view.name), (len(keys), parameters))
     own = {
         key: model
@@ -244,10 +267,18 @@ def _earlier_job(folder: Path, view: JobView, parameters: int) -> EarlierJob:
     return EarlierJob(view.name, view.agreement.terms.seed, joint, own, digests)
 
 
-def _array(path: Path, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
-    """The parameters in this file; None if they are not there, or of another model."""
+def _joint_model(folder: Path, view: JobView) -> Params | None:
+    """A job's joint model; None if it has none, or its file is not there, or has another one."""
+    if view.test is None:
+        return None
+    joint = _array(published_files(folder, view.name)[0])
+    return joint if joint is not None and model_digest(joint) == view.test.document["model"] else None
+
+
+def _array(path: Path, shape: tuple[int, ...] | None = None) -> NDArray[np.float32] | None:
+    """The parameters in this file, of this shape if one is given; None if they are not there, or of another model."""
     try:
         found = read_npy(path)
     except TruthflError:
         return None
-    return found if found.dtype == np.float32 and found.shape == shape else None
+    return found if found.dtype == np.float32 and shape in (None, found.shape) else None

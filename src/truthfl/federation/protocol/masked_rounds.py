@@ -63,7 +63,7 @@ from truthfl.federation.protocol.messages import (
     query_message,
 )
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.record_digests import array_bytes_digest
+from truthfl.federation.protocol.record_digests import array_bytes_digest, report_mark
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
 from truthfl.federation.protocol.round_entries import RoundCall
@@ -232,6 +232,7 @@ class Sum:
     context     of the round
     reports     by index: the masked reports that arrived and count
     locked      by index of the owner: the shares of their own mask, by holder
+    marks       by name: what tells their report from another
     signed      by index: the list of who is missing that they signed last, and its signature
     told_keys   by who told them, and by who is missing: the keys of the masks that they share
     rejected    why somebody's report or answer does not count
@@ -248,6 +249,7 @@ class Sum:
     context: bytes
     reports: dict[int, Masked] = field(default_factory=dict)
     locked: dict[int, dict[int, bytes]] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
     signed: dict[int, tuple[tuple[int, ...], str]] = field(default_factory=dict)
     told_keys: dict[int, dict[int, bytes]] = field(default_factory=dict)
     rejected: list[Rejection] = field(default_factory=list)
@@ -284,7 +286,7 @@ class Sum:
             return "it has no shares of its own mask for all peers"
         if not self._take_signature(own, told, None if self.repeated else self.asked[own]):
             return "its signed list of who is missing is not the one that was sent"
-        self.reports[own], self.locked[own] = report[PARAMS], locked
+        self.reports[own], self.locked[own], self.marks[name] = report[PARAMS], locked, report_mark(reply)
         return None
 
     def agree(self) -> tuple[int, ...] | None:
@@ -497,11 +499,11 @@ def run_masked_round(
     rejected += [(name, node_of[name], masked.refusals[name]) for name in node_of if name in refusing]
     rejected += missing_reports(node_of, names, rejected)
     if change is None:
-        return RoundOutcome(params, names, rejected, refused)
+        return RoundOutcome(params, names, rejected, refused, round_sum.marks)
     if offers[0].job.rescales:
         asked = math.fsum(masked.weights[offer.client.name] for offer in offers)
         change *= np.float32(missing_factor(asked, math.fsum(masked.weights[name] for name in names)))
-    return RoundOutcome(params + change, names, rejected)
+    return RoundOutcome(params + change, names, rejected, marks=round_sum.marks)
 
 
 def _collected(

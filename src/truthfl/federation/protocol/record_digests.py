@@ -6,12 +6,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, Message
 
-from truthfl.federation.protocol.messages import model_in
+from truthfl.federation.protocol.messages import MODEL, ROUND, model_in
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.learning.model import Params
 
+MARK_LENGTH = 16  # hexadecimal digits: a round of a thousand people has as many marks in the ledger
 OF_BYTES, OF_NUMBERS = "_truthfl_digest_of_bytes", "_truthfl_digest_of_numbers"  # attributes, which do not travel
 
 
@@ -26,6 +27,17 @@ def array_bytes_digest(arrays: ArrayRecord) -> str:
         return combined.hexdigest()
 
     return _kept(arrays, OF_BYTES, computed)
+
+
+def report_mark(report: Message) -> str:
+    """A short hash of what changes the sum in a report: its arrays, and the locked shares of its own mask.
+
+    Whoever answers a repeated round with another report can choose both, but not the first one's hash.
+    """
+    content = report.content
+    shares = content.config_records[ROUND].get("shares", "")
+    whole = f"{array_bytes_digest(content.array_records[MODEL])}\0{shares!s}"
+    return sha256(whole.encode()).hexdigest()[:MARK_LENGTH]
 
 
 def received_model(arrays: ArrayRecord) -> tuple[Params, str]:

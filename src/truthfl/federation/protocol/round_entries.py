@@ -6,9 +6,11 @@ checkpoint before the next one is asked for. Participants answer with the same b
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from truthfl.federation.protocol.record_digests import MARK_LENGTH
 from truthfl.ledger.book import Ledger
 from truthfl.ledger.terms import Agreement, Offer
 
@@ -49,18 +51,37 @@ def begin_rounds(ledger: Ledger, job: str, finished: int) -> RoundCall:
 
 
 def round_document(
-    call: RoundCall, taking_part: Agreement, offers: tuple[Offer, ...], taken: Collection[str], models: tuple[str, str]
+    call: RoundCall,
+    taking_part: Agreement,
+    offers: tuple[Offer, ...],
+    taken: Collection[str],
+    models: tuple[str, str],
+    marks: Mapping[str, str],
 ) -> dict[str, object]:
     """The ledger's document of a round.
 
     offers  of the clients who were asked
     taken   the names of those whose reports were taken
     models  digests of the model from which the round started, and of the one after it
+    marks   by name: what tells a report from another (`report_mark`); kept of rounds that changed the model
     """
     delivered = frozenset(taken)
     missing = [offer.client.name for offer in offers if offer.client.name not in delivered]
     document: dict[str, object] = {"round": call.round + 1, "missing": missing}
-    return document | {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
+    document |= {"previous": models[0], "model": models[1]} | asked_field(taking_part, offers)
+    if models[0] != models[1]:
+        document["reports"] = "".join(marks[name] for name in names_of(offers) if name in delivered)
+    return document
+
+
+def marks_in(row: Mapping[str, Any], offers: tuple[Offer, ...]) -> dict[str, str]:
+    """By name: the marks of the reports that were taken, from the document of a round that changed the model."""
+    names, marks = [name for name in names_of(offers) if name not in row["missing"]], row["reports"]
+    return {name: marks[at * MARK_LENGTH : (at + 1) * MARK_LENGTH] for at, name in enumerate(names)}
+
+
+def names_of(offers: tuple[Offer, ...]) -> list[str]:
+    return [offer.client.name for offer in offers]
 
 
 def asked_field(taking_part: Agreement, offers: tuple[Offer, ...]) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from truthfl.learning.model import Params
 from truthfl.ledger.entry import Item
@@ -17,6 +17,7 @@ Rejection = tuple[str | None, int | None, str]
 class RoundOutcome:
     """The model after a round, the names of clients whose reports were taken, and the rejections.
 
+    marks    by name: what tells a report from another (`report_mark`), of all that arrived
     refused  why the round, or a part of it, did not change the model though reports were taken; None if it did
     """
 
@@ -24,6 +25,7 @@ class RoundOutcome:
     taken: list[str]
     rejected: list[Rejection]
     refused: str | None = None
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 def missing_reports(

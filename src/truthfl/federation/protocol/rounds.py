@@ -20,13 +20,17 @@ from truthfl.federation.protocol.masked_rounds import MaskedRounds, run_masked_r
 from truthfl.federation.protocol.message_codes import coded_training_message
 from truthfl.federation.protocol.messages import PARAMS, model_record
 from truthfl.federation.protocol.model_digest import model_digest
-from truthfl.federation.protocol.record_digests import array_bytes_digest
+from truthfl.federation.protocol.record_digests import array_bytes_digest, report_mark
 from truthfl.federation.protocol.recorder import MOST_ROUNDS, Recorder, read_checkpoint, required_fit
 from truthfl.federation.protocol.report_rule import known_aggregation, report_rule
 from truthfl.federation.protocol.reports import report_or_reason
 from truthfl.federation.protocol.round_collection import RoundWait, SilentPeople, collect_reports
-from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, round_document
-from truthfl.federation.protocol.round_outcome import RoundOutcome, missing_reports, rejection_item
+from truthfl.federation.protocol.round_entries import RoundCall, begin_rounds, marks_in, round_document
+from truthfl.federation.protocol.round_outcome import (
+    RoundOutcome,
+    missing_reports,
+    rejection_item,
+)
 from truthfl.federation.protocol.server_use import server_use
 from truthfl.federation.protocol.validation import Validation, noise_of, take_single_reports
 from truthfl.learning.aggregation import MEAN, Combine, new_combiner, taken_weights
@@ -34,6 +38,7 @@ from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.learning.labeled_samples import LabeledSamples
 from truthfl.learning.model import Model, Params
 from truthfl.ledger.entry import Item
+from truthfl.ledger.round_terms import NOT_CONNECTED, NOT_IN_TIME
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Agreement, Offer
 
@@ -41,6 +46,9 @@ SECONDS_BETWEEN_REPEATS = 1.0
 OTHER_MODEL = (
     "gives another model than that in the ledger, though the reports are the same; the job cannot go on"  # of a repeat
 )
+REPEAT = "repeat"
+OTHER_REPORT = "they answer the repeated round with another report than the first time"
+OTHER_KEYS = "they or others tell other masks of the missing than the first time"
 EVALUATIONS = 20  # how often the model is evaluated on the test set during training
 
 
@@ -154,7 +162,7 @@ def train_rounds(
                 outcome = _judged(training, run_masked_round(masked, params, call, offers), params, call, offers)
             params, rejected = outcome.params, outcome.rejected
             digests = digest, model_digest(params)
-            document = round_document(call, training.taking_part, offers, outcome.taken, digests)
+            document = round_document(call, training.taking_part, offers, outcome.taken, digests, outcome.marks)
             document |= {"refused": outcome.refused} if outcome.refused else {}
             call, digest = call.next(changed=digests[0] != digests[1]), digests[1]
             if (round_ + 1) % evaluate_every == 0 or round_ + 1 == training.rounds:
@@ -245,6 +253,7 @@ def run_round(
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
     reports: dict[str, Params] = {}
+    marks: dict[str, str] = {}
 
     def ready() -> list[Offer]:
         return [one for one in wanted if one.client.name in roster.node_of and one.client.name not in removed]
@@ -269,7 +278,7 @@ def run_round(
         report = report_or_reason(reply, {PARAMS: params}, call.fields(offer), bound=bound, code_key=code_key)
         if isinstance(report, str):
             return report
-        reports[name] = report[PARAMS]
+        reports[name], marks[name] = report[PARAMS], report_mark(reply)
         return None
 
     rejected = collect_reports(
@@ -304,10 +313,11 @@ def run_round(
         return combined, noise_of(weight.tolist(), weight[taken].tolist(), rescales=terms.rescales)
 
     if training.validation is None or not changes or only is not None:
-        return RoundOutcome(combine(changes)[0], list(changes), rejected)
+        return RoundOutcome(combine(changes)[0], list(changes), rejected, marks=marks)
     result = take_single_reports(training.validation, params, changes, weights, combine, call.round)
     rejected += [(name, roster.node_of.get(name), reason) for name, reason in result.refused.items()]
-    return RoundOutcome(result.params, [name for name in changes if name not in result.refused], rejected, result.fault)
+    taken = [name for name in changes if name not in result.refused]
+    return RoundOutcome(result.params, taken, rejected, result.fault, marks)
 
 
 def repeated_round(
@@ -324,7 +334,7 @@ def repeated_round(
     Participants answer with the same bytes, and nobody else's report takes the place of one that was taken. So the
     server waits until everybody who delivered is there, however long that takes, or until the operator ends the job:
     then the model is lost, and None is returned. Who is only coming back from the server's stop still has the time of
-    a round.
+    a round. Those who answer answers with other bytes are named to the operator, and asked again.
 
     row  the ledger's document of the round
     """
@@ -352,8 +362,11 @@ def repeated_round(
             if whole and model_digest(outcome.params) == row["model"]:
                 roster.live.set_waits(())
                 return outcome.params
-            fault = OTHER_MODEL if whole else _repeat_fault(outcome, delivered)
-            waits_for = delivered - set(outcome.taken) or delivered
+            unlike = _unlike_the_first(outcome, marks_in(row, offers), has_keys=masked is not None and bool(missing))
+            fault = OTHER_MODEL if whole and not unlike else _repeat_fault(outcome, delivered)
+            for name, why in unlike.items():
+                roster.refusals.note(REPEAT, name, f"round {call.round + 1}", _unlike_document(roster, name, call, why))
+            waits_for = set(unlike) | (delivered - set(outcome.taken)) or delivered
         if not _may_go_on(roster) and (removed or fault or time.monotonic() >= until):
             roster.live.set_waits(())
             return None
@@ -399,6 +412,28 @@ def first_lost_round(rounds: Sequence[Mapping[str, Any]], model: str) -> int | N
         return None
     after = (one["round"] for one in rounds if one["previous"] == model != one["model"])
     return next(after, None)
+
+
+def _unlike_the_first(outcome: RoundOutcome, marks: Mapping[str, str], *, has_keys: bool) -> dict[str, str]:
+    """Why answers to a repeated round are not those of the first time, by name; those who are away have none.
+
+    marks     of the reports that were taken then
+    has_keys  whether masks shared with missing people were told: if all reports are the same, these are not
+    """
+    unlike = {
+        name: reason
+        for name, _, reason in outcome.rejected
+        if name is not None and name in marks and reason not in (NOT_CONNECTED, NOT_IN_TIME)
+    }
+    unlike |= {name: OTHER_REPORT for name, mark in outcome.marks.items() if marks.get(name, mark) != mark}
+    if not unlike and has_keys and set(outcome.marks) >= set(marks):
+        return dict.fromkeys(marks, OTHER_KEYS)
+    return unlike
+
+
+def _unlike_document(roster: Roster, name: str, call: RoundCall, why: str) -> dict[str, object]:
+    node = roster.node_of.get(name)
+    return {"round": call.round + 1, "client": name, "node": None if node is None else str(node), "reason": why}
 
 
 def _initial_state(roster: Roster, training: TrainingRun) -> tuple[Params, int]:

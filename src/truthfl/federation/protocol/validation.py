@@ -3,16 +3,16 @@
 The operator cannot look at masked reports, and one report that is as long as the offer allows can ruin a model in one
 round. So the model after each round is tried on the operator's pilot samples, which nobody trains on and which are not
 the test set. Where its loss rises visibly, or it moves farther than usual, it is compared with what honest rounds of
-pilot clients do from the same model (`learning.pilot_rounds`); if that is far less, the model stays as it was, nobody
-is named, and the next round starts from it again. Where the server sees single reports, one is refused only for what
-it does by itself.
+pilot clients do from the same model (`learning.pilot_rounds`). If that is far less, or the job's last rounds moved it
+far less and no pilot clients as far, the model stays as it was, nobody is named, and the next round starts from it
+again. Where the server sees single reports, one is refused only for what it does by itself.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,8 @@ DEVIATIONS = 8.0  # of honest rounds: eight of them are known, and the job's cli
 DEVIATIONS_OF_ONE = 12.0  # by which a single report is refused; the others' reports have no part in that
 FADING = 0.9
 LONGER = 1.5  # times the usual length: a model that moves so far is looked at, though its loss falls
+RECENT = 10  # rounds of the job itself
+FARTHER = 5.0  # times the longest of these, which no honest round moved the model: they did up to 2.7 times
 
 
 @dataclass(eq=False)
@@ -38,20 +40,23 @@ class Validation:
     latest  the last model that was tried, and its loss
     usual   how far the last honest rounds that were looked at moved the model; 0 before
     slack   a rise of the loss that is not looked at: the spread after those rounds, less with each round since
+    recent  how far the last rounds of the job that were taken moved the model; divided by the noise of their sums
     """
 
     honest: PilotRounds
     latest: tuple[Params, float] | None = None
     usual: float = 0.0
     slack: float = 0.0
+    recent: list[float] = field(default_factory=list)
 
     def state(self) -> dict[str, Any]:
         """What is remembered of the rounds, as JSON values: a server that is started again judges as if it had not."""
-        return {"usual": self.usual, "slack": self.slack}
+        return {"usual": self.usual, "slack": self.slack, "recent": self.recent}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Remember what an earlier start of the server had remembered."""
         self.usual, self.slack = float(state["usual"]), float(state["slack"])
+        self.recent = [float(length) for length in state["recent"]]
 
     def judge(self, before: Params, candidate: Params, round_: int, noise: float = 1.0) -> str | None:
         """Why the model after a round is not taken; None if it is.
@@ -66,7 +71,8 @@ class Validation:
         old, new = self._loss_before(before), self.honest.loss(candidate)
         length = float(lengths((candidate - before)[None])[0])
         self.slack *= FADING
-        if new > old + self.slack or length > LONGER * self.usual:
+        own = noise * max(self.recent) if len(self.recent) == RECENT else math.inf
+        if new > old + self.slack or length > LONGER * min(self.usual, own):
             after = self.honest.after(before, round_)
             finite = np.isfinite(after.loss).all()
             self.usual, self.slack = float(after.length.mean()), float(after.loss.std()) if finite else 0.0
@@ -76,9 +82,12 @@ class Validation:
                     f"the loss on the operator's samples would rise from {old:.4g} to {new:.4g}, where honest rounds "
                     f"from this model stay below {limit:.4g}"
                 )
+            if FARTHER * own < length > LONGER * after.length.max():
+                return f"the model would move by {length:.3g}, where the last rounds moved it by up to {own:.3g}"
             if length > longest:
                 return f"the model would move by {length:.3g}, where honest rounds move it by up to {longest:.3g}"
         self.latest = candidate, new
+        self.recent = [*self.recent[1 - RECENT :], length / noise]
         return None
 
     def faults_of(
