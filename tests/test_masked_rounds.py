@@ -5,6 +5,8 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.participant import masked_reports
 from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol import enrolment, masked_rounds, round_collection
+from truthfl.federation.protocol import enrolment, masked_rounds, planned_offers, round_collection
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.federation.protocol.mask_terms import group_of, mask_terms_from
 from truthfl.federation.protocol.masked_rounds import TOO_FEW
@@ -55,6 +57,7 @@ from truthfl.federation.protocol.messages import (
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
 from truthfl.federation.protocol.rounds import train_rounds
+from truthfl.job.privacy_settings import PrivacySettings
 from truthfl.learning.draws import FIRST, GOLDEN, SECOND, Purpose
 from truthfl.learning.draws import key as draw_key
 from truthfl.ledger import participant_folder
@@ -62,6 +65,7 @@ from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
 from truthfl.ledger.signing import new_key
+from truthfl.ledger.terms import Agreement
 
 BOUND = 2.0
 CONTEXT, SECRET = b"c" * 32, b"s" * 32
@@ -790,6 +794,63 @@ def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
     assert told_owner == f"Your computer refused a message of the operator: {reason.removeprefix('error: ')}"
     assert [entry.document["missing"] for entry in view.rounds] == [["client 2"]] * 2
     assert all("refused" not in entry.document for entry in view.rounds)
+
+
+@pytest.mark.parametrize("weights", [[1.0, *[1e-6] * 4], [0.5, 0.45, 0.02, 0.02, 0.01]])
+def test_weights_in_offers_that_would_show_a_report_are_refused_by_every_node(tmp_path, monkeypatch, weights):
+    """Also under a server that does not look: the sum would be the report of who has the weight, with one's help."""
+    monkeypatch.setattr(Agreement, "rounds", property(lambda agreement: agreement.terms.rounds))
+    job = BareRounds(tmp_path, 5, rounds=2, weights=weights)
+    params, view = job.go()
+    assert (params == job.training.model.init(0)).all()
+    reasons = {one.document["reason"] for one in view.rejections}
+    assert len({one.document["client"] for one in view.rejections}) == 5
+    assert all("of the weight" in reason and "so a sum would show a report" in reason for reason in reasons)
+
+
+def test_where_one_has_too_much_weight_there_are_no_masked_rounds(tmp_path):
+    job, asked = BareRounds(tmp_path, 5, rounds=2, weights=[8.0, 2.0, 2.0, 1.0, 1.0]), []
+    _, view = job.go(Meddler(job.grid, lambda reply: asked.append(of_training(reply)) or [reply]))
+    assert not any(asked)
+    assert not view.rounds
+    assert job.training.agreement.masks_fault == "one person has 0.571 of the weight; one may have 0.5"
+
+
+def test_a_plan_whose_weights_no_sum_hides_is_not_masked_and_says_so():
+    def planned(weight, **privacy):
+        job = SimpleNamespace(privacy=PrivacySettings(**privacy), aggregation="mean")
+        clients = MagicMock(weight=np.array(weight), participation=np.ones(len(weight)))
+        clients.__len__.return_value = len(weight)
+        plan = SimpleNamespace(clients=clients)
+        return planned_offers.masked_reports(job, plan), planned_offers.mask_warnings(job, plan)
+
+    assert planned([0.5, 0.3, 0.2]) == (True, [])
+    masked, warnings = planned([0.6, 0.2, 0.2])
+    assert not masked
+    assert warnings == [
+        "Reports are not masked, since one person has 0.6 of the weight; one may have 0.5: a sum would show a report. "
+        "You see each report."
+    ]
+    assert planned([0.6, 0.2, 0.2], secure_aggregation=False) == (False, [])
+    words = told(planned, [0.6, 0.2, 0.2], secure_aggregation=True)
+    assert "secure_aggregation is true, and one person has 0.6 of the weight" in words
+
+
+def test_a_sum_in_which_one_has_too_much_weight_is_not_opened(tmp_path, job):
+    """Three of five are enough, and of these one has 5 parts of 8; nobody who is there loses the round."""
+    answered(job, 5)
+    assert "of those who would be in the sum of round 6 one person has 0.625" in told(
+        masks_of(job, 4).signed_list, 5, [2, 3]
+    )
+    away = BareRounds(tmp_path / "away", 5, rounds=3)
+    dropped = [1002, 1003]
+    _, view = away.go(
+        Meddler(
+            away.grid, lambda reply: [] if of_training(reply) and reply.metadata.src_node_id in dropped else [reply]
+        )
+    )
+    assert [entry.document.get("refused") for entry in view.rounds] == [TOO_FEW] * 3
+    assert view.delivered["client 4"] == 3
 
 
 def test_where_fewer_than_three_take_part_there_are_no_masked_rounds(tmp_path):

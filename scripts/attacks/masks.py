@@ -34,6 +34,7 @@ ROUND_OF = {  # from 0, as in `dishonest.masks`
     "masks-exchanged": 0,
     "masks-other-bounds": 0,
     "masks-all-weight": 0,
+    "masks-weights-in-offers": 0,
 }
 UNCHANGED = 7
 ATTACKS = {
@@ -50,6 +51,7 @@ ATTACKS = {
     "masks-exchanged": "the same with a seed under which people with other numbers draw the first job's batches",
     "masks-other-bounds": "the operator gives all but Ada an offer with bounds of 100 million times the length",
     "masks-all-weight": "the operator tells Ada that she has all the weight",
+    "masks-weights-in-offers": "the operator's offers give Ada 0.999996 of the weight, and the others a millionth each",
     "masks-difference": "the operator says that a sum is too long and takes the next from the same model without Ada",
 }
 SIZE = 650
@@ -150,6 +152,7 @@ JUDGES = {
     "masks-exchanged": recovered_nothing("with the same batches were answered under another offer"),
     "masks-other-bounds": recovered_nothing("accepted other terms of the job"),
     "masks-all-weight": recovered_nothing("which is not theirs"),
+    "masks-weights-in-offers": recovered_nothing("so a sum would show a report"),
     "masks-difference": difference,
 }
 STAGE = Stage("operators: masks", ATTACKS, run)

@@ -345,6 +345,7 @@ def attacked_rounds(module):
 
     module._collected, module._opened, module.Sum.learn_seeds = collect, open_or_attack, learn_and_keep
     module.Sum.take, module.MaskedRounds.send_terms = take_all_but_ada, false_terms_first
+    module.Sum._hide_each_other = lambda _, left: bool(left)  # an operator does not ask whether a sum hides reports
 
 
 def second_offers(module):
@@ -374,6 +375,10 @@ def second_offers(module):
             return {"total": offer.client.weight} if offer.client.name == "Ada" else {}
 
         second_job("masks-all-weight", roster, training, offers, all_weight_to_ada)
+        fresh = replace(fresh, name="weights-in-offers", seed=terms.seed + 3)
+        weight = {one.client.name: 0.999996 if one.client.name == "Ada" else 1e-6 for one in old}
+        offers = [replace(one, job=fresh, client=replace(one.client, weight=weight[one.client.name])) for one in old]
+        second_job("masks-weights-in-offers", roster, training, offers)
         return params
 
     def second_job(attack, roster, training, unsigned, told=lambda _: {}):
@@ -426,7 +431,8 @@ def second_offers(module):
         with_ada = any(offer.client.name == "Ada" for offer in offers)
         if np.array_equal(outcome.params, start) or with_ada != ("Ada" in outcome.taken):
             return
-        change, weight = total * (outcome.params - start), training.weight_of(training.taking_part.offers[0])
+        change = total * (outcome.params - start)
+        weight = training.weight_of(next(one for one in training.taking_part.offers if one.client.name == "Ada"))
         if with_ada:  # the others' reports are nearly nothing beside Ada's
             keep_array(f"{attack}-Ada", change)
         else:

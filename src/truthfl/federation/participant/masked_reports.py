@@ -44,6 +44,7 @@ from truthfl.ledger.agreement_keys import (
 )
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
+from truthfl.ledger.round_terms import MOST_OF_SUM, weights_fault
 from truthfl.ledger.terms import Offer
 
 MASKS = "masks"
@@ -227,3 +228,7 @@ class MaskingClient:
             raise InputError(
                 f"{left} reports would be in the sum; by the signed terms it needs {threshold(len(peers) + 1)}."
             )
+        present = [self.terms.own, *(peer for index, peer in peers.items() if index not in missing)]
+        fault = weights_fault([member.weight for member in present], MOST_OF_SUM)
+        if fault is not None:
+            raise InputError(f"of those who would be in the sum of round {round_ + 1} {fault}.")

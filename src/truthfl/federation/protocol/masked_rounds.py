@@ -72,7 +72,7 @@ from truthfl.flower_patches.constants import CLIENT_APP_FAILED
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by
-from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.round_terms import FEWEST_MASKED, MOST_OF_SUM, weights_fault
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
 from truthfl.texts import plain
@@ -261,13 +261,28 @@ class Sum:
         return {own: (frozenset(peers), threshold(len(peers) + 1) - 1) for own, peers in self.peers.items()}
 
     def left_with(self, present: Iterable[int]) -> set[int]:
-        """Those of these who have enough peers among them; fewer than a sum needs are none."""
+        """Those of these who have enough peers among them; none if they are too few, or do not hide each other.
+
+        Nobody is left out for too much weight, so that nobody present loses the round.
+        """
         left = set(present)
         while True:
             lonely = {own for own in left for peers, fewest in (self.needed[own],) if len(left & peers) < fewest}
             if not lonely:
-                return left if len(left) >= FEWEST_MASKED else set()
+                return left if len(left) >= FEWEST_MASKED and self._hide_each_other(left) else set()
             left -= lonely
+
+    def _hide_each_other(self, left: set[int]) -> bool:
+        """Whether everybody's node finds that in the sum of these nobody has too much weight."""
+        weights = {own: self.masked.members[own].weight for own in left}
+        heaviest, fewest = max(weights.values()), min(fewest for _, fewest in self.needed.values())
+        worst = [heaviest, heaviest, *[min(weights.values())] * (fewest - 1)]
+        if weights_fault(worst, MOST_OF_SUM) is None:
+            return True
+        return all(
+            weights_fault([weights[own], *(weights[peer] for peer in self.needed[own][0] & left)], MOST_OF_SUM) is None
+            for own in left
+        )
 
     def take(self, offer: Offer, reply: Message, size: int) -> str | None:
         """Keep the masked report in a reply; return the reason why it is refused, or None."""
