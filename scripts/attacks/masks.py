@@ -31,7 +31,6 @@ ROUND_OF = {  # from 0, as in `dishonest.masks`
     "masks-second-offer": 0,
     "masks-same-seed": 0,
     "masks-seed-beyond": 0,
-    "masks-exchanged": 0,
     "masks-other-bounds": 0,
     "masks-all-weight": 0,
     "masks-weights-in-offers": 0,
@@ -48,7 +47,6 @@ ATTACKS = {
     "masks-second-offer": "the operator makes new offers of the job to all but Ada and asks for the first round",
     "masks-same-seed": "the same with a new job that has the old one's seed",
     "masks-seed-beyond": "the same with a seed that is larger by 2^64",
-    "masks-exchanged": "the same with a seed under which people with other numbers draw the first job's batches",
     "masks-other-bounds": "the operator gives all but Ada an offer with bounds of 100 million times the length",
     "masks-all-weight": "the operator tells Ada that she has all the weight",
     "masks-weights-in-offers": "the operator's offers give Ada 0.999996 of the weight, and the others a millionth each",
@@ -56,6 +54,7 @@ ATTACKS = {
 }
 SIZE = 650
 CHANCE = 4.0 / np.sqrt(SIZE)
+SAME_BATCHES = 0.9  # the correlation with a report of the difference of two sums with the same batches is above this
 Array = NDArray[np.float64]
 
 
@@ -104,6 +103,13 @@ def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Out
     return not_defended(attack, f"single reports stay hidden, the sum of Ada's and Ben's is seen: {single.happened}")
 
 
+def same_seed(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
+    """A new job has other batches, also under the old seed: its sum is one of another round from the same model."""
+    like = _likeness(made, attack)["Ada"]
+    happened = f"with other batches the difference of two jobs' sums has a correlation of {like:.2f} with her report"
+    return not_defended(attack, happened) if like < SAME_BATCHES else outcome(attack, held=False, happened=happened)
+
+
 def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
     said = [one["reply"] for one in noted]
     held = len(said) == len(PEOPLE) - 1 and all("otherwise than from 0 on" in one for one in said)
@@ -147,9 +153,8 @@ JUDGES = {
     "masks-partition-with-emil": with_emil,
     "masks-seed-itself": seed_itself,
     "masks-second-offer": recovered_nothing("were answered under another offer"),
-    "masks-same-seed": recovered_nothing("with the same batches were answered under another offer"),
+    "masks-same-seed": same_seed,
     "masks-seed-beyond": recovered_nothing("its seed is no whole number"),
-    "masks-exchanged": recovered_nothing("with the same batches were answered under another offer"),
     "masks-other-bounds": recovered_nothing("accepted other terms of the job"),
     "masks-all-weight": recovered_nothing("which is not theirs"),
     "masks-weights-in-offers": recovered_nothing("so a sum would show a report"),
