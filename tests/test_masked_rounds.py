@@ -64,6 +64,7 @@ from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
+from truthfl.ledger.round_terms import MOST_OTHER_SUMS, MOST_SUMS
 from truthfl.ledger.signing import new_key
 from truthfl.ledger.terms import Agreement
 
@@ -375,6 +376,59 @@ def test_a_sum_that_is_too_long_is_skipped_and_nobody_is_named(tmp_path):
     assert not view.rejections
     assert (params == job.training.model.init(0)).all()
     assert all(view.delivered[f"client {k}"] == 3 for k in range(7))
+
+
+def test_of_sums_from_one_model_few_are_opened_and_the_rest_costs_nobody(tmp_path):
+    """A server that is started again knows from the ledger how many there were."""
+    job = BareRounds(tmp_path, 4, rounds=9)
+    spoils = garbage(job, 1003).change
+
+    def dies(reply):
+        if of_training(reply) and in_round(reply, 3):
+            raise KeyboardInterrupt
+        return spoils(reply)
+
+    with pytest.raises(KeyboardInterrupt):
+        job.go(Meddler(job.grid, dies))
+    view = job.resumed(garbage(job, 1003))[1]
+    refused = [entry.document["refused"] for entry in view.rounds]
+    assert all("beyond" in reason for reason in refused[:MOST_SUMS])
+    assert refused[MOST_SUMS:] == [masked_rounds.ENOUGH] * (9 - MOST_SUMS)
+    assert not view.rejections
+    assert set(view.delivered.values()) == {9}
+    kept = rounds_of(job.people[1000].folder, job.training.agreement.offers[0].hash)
+    assert len(kept) == MOST_SUMS
+
+
+@pytest.mark.parametrize("honest", [True, False], ids=["honest server", "other server"])
+def test_sums_with_and_without_somebody_are_few(tmp_path, monkeypatch, honest):
+    """One model, and every second sum without Ada: the difference of both means would be her report."""
+    opened, take, open_sum = [], masked_rounds.Sum.take, masked_rounds._opened
+
+    def without_ada(self, offer, reply, size):
+        reason = take(self, offer, reply, size)
+        if self.call.round % 2 and offer.client.index == 0 and reason is None:
+            self.reports.pop(0)
+            return "no report in time"
+        return reason
+
+    def told_too_long(round_sum):
+        change, refused = open_sum(round_sum)
+        if change is not None:
+            opened.append(sorted(round_sum.reports))
+        return None, refused or "the sum is too long"
+
+    monkeypatch.setattr(masked_rounds.Sum, "take", without_ada)
+    monkeypatch.setattr(masked_rounds, "_opened", told_too_long)
+    if not honest:
+        monkeypatch.setattr(masked_rounds.SumsFromModel, "fault", lambda *_: None)
+    job = BareRounds(tmp_path, 5, rounds=20)
+    job.go()
+    assert opened.count([1, 2, 3, 4]) == MOST_OTHER_SUMS
+    assert len(opened) == MOST_SUMS
+    if not honest:
+        news = participant_folder.news(job.people[1001].folder)
+        assert any(f"{MOST_SUMS} sums were opened from this model" in one for one in news)
 
 
 def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_path):
@@ -734,6 +788,7 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         (accepted(weight=-0.1), "does not say the peer's number, weight and participation"),
         (accepted(participation=0), "does not say the peer's number, weight and participation"),
         (changed(threshold=2), "reports make a sum"),
+        (changed(sums=[50, 1]), "how many sums are opened from one model"),
         (changed(peers={"1": peers["1"]}), "name 1 peers of 5"),
         (changed(peers=two, threshold=3), "name 2 peers of 5"),
         (changed(peers=two, threshold=3, group=group(members=3, total=sum(weights[:3]))), "other people than their"),

@@ -16,6 +16,7 @@ AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
 MOST_OF_ALL, MOST_OF_SUM = 0.5, 0.6  # the share that one report may have, of all weight and of an opened sum's
+MOST_SUMS, MOST_OTHER_SUMS = 5, 1  # opened from one model with a node's help; and of other people than the first
 MOST_OF_TWO = 0.9  # the share that two reports may have together, of either
 LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
@@ -53,6 +54,20 @@ def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
         return float(values[-1])
     share = (changed - places[after - 1]) / (places[after] - places[after - 1])
     return float((1.0 - share) * values[after - 1] + share * values[after])
+
+
+def sums_fault(lists: Sequence[Sequence[int]], missing: Sequence[int] | None = None) -> str | None:
+    """In words, why no more sums are opened from a model; None if there may be one more.
+
+    lists    who was missing in each sum that was opened from it
+    missing  who would be missing in the next one; None if it is not known yet
+    """
+    if len(lists) >= MOST_SUMS:
+        return f"{MOST_SUMS} sums were opened from this model"
+    others = sum(one != lists[0] for one in lists)
+    if missing is not None and lists and missing != lists[0] and others >= MOST_OTHER_SUMS:
+        return "sums of other people were opened from this model"
+    return None
 
 
 def weights_fault(weights: Iterable[float], most: float) -> str | None:

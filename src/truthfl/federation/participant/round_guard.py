@@ -22,7 +22,7 @@ from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
 from truthfl.ledger.round_record import RoundFile, RoundRecord, last_round, open_rounds
-from truthfl.ledger.round_terms import MEAN, OWN
+from truthfl.ledger.round_terms import MEAN, OWN, sums_fault
 from truthfl.ledger.terms import Offer
 
 LOCKS, FIRST_ROUND, AUDITION = "locks", "first-round", "audition"
@@ -166,6 +166,7 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
     if last is None:
         return RoundRecord(asked.round, asked.received, "", changed=asked.changed)
     unchanged = last.unchanged if masked else _unchanged(asked, last)
+    lists = _lists(asked, last)
     fewest = last.changed + int(asked.received != last.received)
     most = fewest if asked.received == last.received else last.changed + asked.round - last.round
     if not fewest <= asked.changed <= most:  # the bound of a round follows from it
@@ -173,7 +174,21 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
             f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after "
             f"those before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
         )
-    return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
+    return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed, lists=lists)
+
+
+def _lists(asked: AskedRound, last: RoundRecord) -> tuple[tuple[int, ...], ...]:
+    """Who was missing in the sums that were opened from the model of this round; raise InputError if there are enough.
+
+    The mean of many sums with somebody's report, less that of many without it, would tell that report.
+    """
+    if asked.received != last.received:
+        return ()
+    lists = (*last.lists, last.missing) if last.opened else last.lists
+    fault = sums_fault(lists)
+    if fault is not None:
+        raise InputError(f"{fault}; round {asked.round + 1:,} would be another one.")
+    return lists
 
 
 def _unchanged(asked: AskedRound, last: RoundRecord) -> int:
