@@ -9,7 +9,8 @@ from dataclasses import replace
 from dishonest.notes import FOLDER, keep_array, note, words_of
 
 PROTOCOL = "truthfl.federation.protocol"
-TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL, UNCHANGED, WITHOUT_ADA = range(1, 9)  # rounds from 0
+TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL = range(1, 7)  # rounds from 0
+UNCHANGED, WITHOUT_ADA = 8, 9  # and from the first on all from one model
 FAR, SECONDS, EMIL = 100.0, 20.0, "Emil"
 
 
@@ -298,11 +299,10 @@ def attacked_rounds(module):
                 keep_array(f"masked-{one.names[own]}", report)
         if number in AFTER:
             AFTER[number](one, round_sum.params)
-        if number == UNCHANGED:
-            keep_array("sum-with-Ada", change)
+        if number >= UNCHANGED:
+            with_ada = one.at["Ada"] in one.reports
+            keep_array(f"{'with' if with_ada else 'without'}-Ada-{number}", change)
             return None, "the operator says that the sum is too long"
-        if number == WITHOUT_ADA:
-            keep_array("sum-without-Ada", change)
         return change, refused
 
     def false_terms_first(self, offers):
@@ -328,6 +328,7 @@ def attacked_rounds(module):
 
     module._collected, module._opened, module.Sum.learn_seeds = collect, open_or_attack, learn_and_keep
     module.Sum.take, module.MaskedRounds.send_terms = take_all_but_ada, false_terms_first
+    module.SumsFromModel.fault = lambda *_: None
     module.Sum._hide_each_other = lambda _, left: bool(left)  # an operator does not ask whether a sum hides reports
 
 
