@@ -6,6 +6,7 @@ Ten clients with 162 MNIST digits each train 100 rounds, as in the demo. For som
 `benchmarks.attacks.inversions` are made. "labels" is the share of classes whose number in the batch is found exactly,
 of labels found (all reports), or the correlation with the true numbers (solo model); "pictures" the share of her
 pictures that are recovered, which is to say with a correlation of 0.9 with the true one; "likeness" the mean of these.
+"known" is as if the batches of masked reports followed from the job's seed.
 "membership" is the area under the ROC curve by which the solo model tells her samples from others (0.5 is chance). Then
 the same with clipping and noise, with the ε at δ = 1e-5 of solo training and rounds together, and the accuracy.
 """
@@ -112,12 +113,18 @@ def one_report(scene, client, others=()):
     return (np.rint(found) == true).mean(), (like >= ALIKE).mean(), like.mean()
 
 
-def all_reports(scene, models, changes, client, others=()):
-    """The attack on all reports of a client, or on their sums with others'; batches are known by the seed."""
+def all_reports(scene, models, changes, client, others=(), known=True):
+    """The attack on all reports of a client, or on their sums with others'.
+
+    known  whether batches follow from the job's seed; of masked reports they do not, and the server guesses
+    """
     clients = (client, *others)
     sums = [np.sum([of_round[one] for one in clients], axis=0) / len(clients) for of_round in changes]
     batches = [
-        np.concatenate([SAMPLES * k + batch_of(one, t, BATCH) for k, one in enumerate(clients)]) for t in range(ROUNDS)
+        np.concatenate(
+            [SAMPLES * k + batch_of(one if known else CLIENTS + one, t, BATCH) for k, one in enumerate(clients)]
+        )
+        for t in range(ROUNDS)
     ]
     step = scene.step_size
     labels, pictures = from_all_reports(scene.plain, models, sums, batches, SAMPLES * len(clients), step, rounds=30)
@@ -197,9 +204,12 @@ def measure(kind, clip, noise, clients):
         others = [[(client + k) % CLIENTS for k in range(1, count)] for client in range(clients)]
         lines[f"sum of {count}"] = averaged(lambda client, others=others: one_report(scene, client, others[client]))
         if kind == "softmax" and not private:
-            lines[f"all sums of {count}"] = averaged(
-                lambda client, others=others: all_reports(scene, models, changes, client, others[client])
-            )
+            for known, name in ((False, "all sums of"), (True, "known: all sums of")):
+                lines[f"{name} {count}"] = averaged(
+                    lambda client, others=others, known=known: all_reports(
+                        scene, models, changes, client, others[client], known
+                    )
+                )
     if kind == "softmax" and not private:
         lines["all reports"] = averaged(lambda client: all_reports(scene, models, changes, client))
     trust = best_trust(scene, alone)

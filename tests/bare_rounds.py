@@ -31,9 +31,20 @@ SAMPLES, BATCH, STEP = 30, 10, 0.3
 class BareRounds:
     """A job of so many clients that begins with its offers and ends with its last round."""
 
-    def __init__(self, folder, count, rounds=4, masked=True, bound=2.0, behaviours=None, seconds=0.02, rescales=False):
+    def __init__(
+        self,
+        folder,
+        count,
+        rounds=4,
+        masked=True,
+        bound=2.0,
+        behaviours=None,
+        seconds=0.02,
+        rescales=False,
+        weights=None,
+    ):
         self.folder, self.count, self.rounds, self.masked, self.bound = folder, count, rounds, masked, bound
-        self.rescales = rescales
+        self.rescales, self.weights = rescales, np.arange(1.0, count + 1) if weights is None else np.array(weights)
         self.operator, self.agreement_key = new_key(), AgreementKey.generate()
         self.server, self.live = ServerSettings(round_seconds=seconds), LiveWriter(None, "job-1")
         self.people = {
@@ -53,9 +64,8 @@ class BareRounds:
         self.grid = grid_of(self.people)
 
     def _agreement(self, roster):
-        weight = np.arange(1.0, self.count + 1)
         clients = Clients(
-            weight=weight / weight.sum(),
+            weight=self.weights / self.weights.sum(),
             gradient_variance=1.0,
             sample_cost=0.01,
             labeling_cost=1.0,

@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 
 from audition_jobs import audition_job_file
 from ports import free_port
@@ -24,6 +25,7 @@ LIAR = ('"truthful", "truthful", "truthful", "truthful"', '"truthful", "lazy lab
 ROUNDS = 3
 FEWER_ROUNDS = ("rounds = 12\nstep_size = 1.5", f"rounds = {ROUNDS}\nstep_size = 0.5")
 MASKED = "\n[privacy]\nsecure_aggregation = true\n"
+UNMASKED = "\n[privacy]\nsecure_aggregation = false\n"
 
 
 def truthfl(folder, *words):
@@ -61,8 +63,10 @@ def wait_for(folder, name, words, process):
         time.sleep(0.1)
 
 
-def test_deployed_as_in_one_process(tmp_path):
-    job = audition_job_file(tmp_path, FEWER_ROUNDS, LIAR, privacy=MASKED)
+@pytest.mark.parametrize("masked", [True, False])
+def test_deployed_as_in_one_process(tmp_path, masked):
+    """Without masks it is the same model and pay; under masks batches are the participants' own, and it is as good."""
+    job = audition_job_file(tmp_path, FEWER_ROUNDS, LIAR, privacy=MASKED if masked else UNMASKED)
     truthfl(tmp_path, "share", job, "--out", "shares", "--seed", 3)
     port, started = free_port(), {}
     try:
@@ -99,13 +103,17 @@ def test_deployed_as_in_one_process(tmp_path):
     for name in PASS:
         offer = next(offer for offer in found.agreement.offers if offer.client.name == name)
         kept = rounds_of(tmp_path / f"{name}-home", offer.hash)
-        assert [(one.round, one.missing, one.opened) for one in kept] == [(n, (), True) for n in range(ROUNDS)]
+        assert [(one.round, one.missing, one.opened) for one in kept] == [(n, (), masked) for n in range(ROUNDS)]
     assert "was recomputed" in truthfl(tmp_path, "ledger", "check", "served/ledger.db")
     truthfl(tmp_path, "run", job, "--seed", 3, "--out", "alone")
     with open_for_reading(tmp_path / "alone" / "ledger.db") as book:
         alone = job_view(found.name, book.entries(found.name))
+    losses = [view.test.document["loss"] for view in (alone, found)]
+    assert losses[0] == (pytest.approx(losses[1], rel=0.1) if masked else losses[1])
+    for kind, same in (("", not masked), ("-solo", True)):
+        files = [np.load(tmp_path / place / "models" / f"{found.name}{kind}.npy") for place in ("served", "alone")]
+        assert np.array_equal(*files, equal_nan=True) == same
+    if masked:
+        return
     assert [e.document["model"] for e in alone.rounds] == [e.document["model"] for e in found.rounds]
     assert [e.document for e in alone.settlements.values()] == [e.document for e in found.settlements.values()]
-    for kind in ("", "-solo"):
-        files = [np.load(tmp_path / place / "models" / f"{found.name}{kind}.npy") for place in ("served", "alone")]
-        assert np.array_equal(*files, equal_nan=True)

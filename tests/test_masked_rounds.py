@@ -5,6 +5,8 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -13,13 +15,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from audition_jobs import Meddler, other_reply
-from bare_rounds import BareRounds
+from bare_rounds import BATCH, DIGITS, SAMPLES, STEP, BareRounds
 from coded_replies import recoded
 from messages import told
 from truthfl.errors import InputError
 from truthfl.federation.participant import masked_reports
 from truthfl.federation.participant.round_guard import AskedRound
-from truthfl.federation.protocol import enrolment, masked_rounds, round_collection
+from truthfl.federation.protocol import enrolment, masked_rounds, planned_offers, round_collection
 from truthfl.federation.protocol.live_status import RoundWaits
 from truthfl.federation.protocol.mask_terms import group_of, mask_terms_from
 from truthfl.federation.protocol.masked_rounds import TOO_FEW
@@ -55,13 +57,16 @@ from truthfl.federation.protocol.messages import (
 from truthfl.federation.protocol.model_digest import model_digest
 from truthfl.federation.protocol.round_collection import RoundWait
 from truthfl.federation.protocol.rounds import train_rounds
-from truthfl.learning.draws import FIRST, GOLDEN, SECOND, Purpose
+from truthfl.job.privacy_settings import PrivacySettings
+from truthfl.learning.draws import Purpose, below, bits
 from truthfl.learning.draws import key as draw_key
 from truthfl.ledger import participant_folder
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, signed_offer
 from truthfl.ledger.round_record import RoundRecord, open_rounds, rounds_of
+from truthfl.ledger.round_terms import MOST_OTHER_SUMS, MOST_SUMS
 from truthfl.ledger.signing import new_key
+from truthfl.ledger.terms import Agreement
 
 BOUND = 2.0
 CONTEXT, SECRET = b"c" * 32, b"s" * 32
@@ -371,6 +376,59 @@ def test_a_sum_that_is_too_long_is_skipped_and_nobody_is_named(tmp_path):
     assert not view.rejections
     assert (params == job.training.model.init(0)).all()
     assert all(view.delivered[f"client {k}"] == 3 for k in range(7))
+
+
+def test_of_sums_from_one_model_few_are_opened_and_the_rest_costs_nobody(tmp_path):
+    """A server that is started again knows from the ledger how many there were."""
+    job = BareRounds(tmp_path, 4, rounds=9)
+    spoils = garbage(job, 1003).change
+
+    def dies(reply):
+        if of_training(reply) and in_round(reply, 3):
+            raise KeyboardInterrupt
+        return spoils(reply)
+
+    with pytest.raises(KeyboardInterrupt):
+        job.go(Meddler(job.grid, dies))
+    view = job.resumed(garbage(job, 1003))[1]
+    refused = [entry.document["refused"] for entry in view.rounds]
+    assert all("beyond" in reason for reason in refused[:MOST_SUMS])
+    assert refused[MOST_SUMS:] == [masked_rounds.ENOUGH] * (9 - MOST_SUMS)
+    assert not view.rejections
+    assert set(view.delivered.values()) == {9}
+    kept = rounds_of(job.people[1000].folder, job.training.agreement.offers[0].hash)
+    assert len(kept) == MOST_SUMS
+
+
+@pytest.mark.parametrize("honest", [True, False], ids=["honest server", "other server"])
+def test_sums_with_and_without_somebody_are_few(tmp_path, monkeypatch, honest):
+    """One model, and every second sum without Ada: the difference of both means would be her report."""
+    opened, take, open_sum = [], masked_rounds.Sum.take, masked_rounds._opened
+
+    def without_ada(self, offer, reply, size):
+        reason = take(self, offer, reply, size)
+        if self.call.round % 2 and offer.client.index == 0 and reason is None:
+            self.reports.pop(0)
+            return "no report in time"
+        return reason
+
+    def told_too_long(round_sum):
+        change, refused = open_sum(round_sum)
+        if change is not None:
+            opened.append(sorted(round_sum.reports))
+        return None, refused or "the sum is too long"
+
+    monkeypatch.setattr(masked_rounds.Sum, "take", without_ada)
+    monkeypatch.setattr(masked_rounds, "_opened", told_too_long)
+    if not honest:
+        monkeypatch.setattr(masked_rounds.SumsFromModel, "fault", lambda *_: None)
+    job = BareRounds(tmp_path, 5, rounds=20)
+    job.go()
+    assert opened.count([1, 2, 3, 4]) == MOST_OTHER_SUMS
+    assert len(opened) == MOST_SUMS
+    if not honest:
+        news = participant_folder.news(job.people[1001].folder)
+        assert any(f"{MOST_SUMS} sums were opened from this model" in one for one in news)
 
 
 def test_a_share_that_does_not_fit_is_named_and_the_sum_opened_without_it(tmp_path):
@@ -730,6 +788,7 @@ def test_which_terms_of_masks_a_participant_does_not_believe(job):
         (accepted(weight=-0.1), "does not say the peer's number, weight and participation"),
         (accepted(participation=0), "does not say the peer's number, weight and participation"),
         (changed(threshold=2), "reports make a sum"),
+        (changed(sums=[50, 1]), "how many sums are opened from one model"),
         (changed(peers={"1": peers["1"]}), "name 1 peers of 5"),
         (changed(peers=two, threshold=3), "name 2 peers of 5"),
         (changed(peers=two, threshold=3, group=group(members=3, total=sum(weights[:3]))), "other people than their"),
@@ -792,6 +851,63 @@ def test_who_refuses_the_terms_is_missing_and_the_operator_reads_why(tmp_path):
     assert all("refused" not in entry.document for entry in view.rounds)
 
 
+@pytest.mark.parametrize("weights", [[1.0, *[1e-6] * 4], [0.5, 0.45, 0.02, 0.02, 0.01]])
+def test_weights_in_offers_that_would_show_a_report_are_refused_by_every_node(tmp_path, monkeypatch, weights):
+    """Also under a server that does not look: the sum would be the report of who has the weight, with one's help."""
+    monkeypatch.setattr(Agreement, "rounds", property(lambda agreement: agreement.terms.rounds))
+    job = BareRounds(tmp_path, 5, rounds=2, weights=weights)
+    params, view = job.go()
+    assert (params == job.training.model.init(0)).all()
+    reasons = {one.document["reason"] for one in view.rejections}
+    assert len({one.document["client"] for one in view.rejections}) == 5
+    assert all("of the weight" in reason and "so a sum would show a report" in reason for reason in reasons)
+
+
+def test_where_one_has_too_much_weight_there_are_no_masked_rounds(tmp_path):
+    job, asked = BareRounds(tmp_path, 5, rounds=2, weights=[8.0, 2.0, 2.0, 1.0, 1.0]), []
+    _, view = job.go(Meddler(job.grid, lambda reply: asked.append(of_training(reply)) or [reply]))
+    assert not any(asked)
+    assert not view.rounds
+    assert job.training.agreement.masks_fault == "one person has 0.571 of the weight; one may have 0.5"
+
+
+def test_a_plan_whose_weights_no_sum_hides_is_not_masked_and_says_so():
+    def planned(weight, **privacy):
+        job = SimpleNamespace(privacy=PrivacySettings(**privacy), aggregation="mean")
+        clients = MagicMock(weight=np.array(weight), participation=np.ones(len(weight)))
+        clients.__len__.return_value = len(weight)
+        plan = SimpleNamespace(clients=clients)
+        return planned_offers.masked_reports(job, plan), planned_offers.mask_warnings(job, plan)
+
+    assert planned([0.5, 0.3, 0.2]) == (True, [])
+    masked, warnings = planned([0.6, 0.2, 0.2])
+    assert not masked
+    assert warnings == [
+        "Reports are not masked, since one person has 0.6 of the weight; one may have 0.5: a sum would show a report. "
+        "You see each report."
+    ]
+    assert planned([0.6, 0.2, 0.2], secure_aggregation=False) == (False, [])
+    words = told(planned, [0.6, 0.2, 0.2], secure_aggregation=True)
+    assert "secure_aggregation is true, and one person has 0.6 of the weight" in words
+
+
+def test_a_sum_in_which_one_has_too_much_weight_is_not_opened(tmp_path, job):
+    """Three of five are enough, and of these one has 5 parts of 8; nobody who is there loses the round."""
+    answered(job, 5)
+    assert "of those who would be in the sum of round 6 one person has 0.625" in told(
+        masks_of(job, 4).signed_list, 5, [2, 3]
+    )
+    away = BareRounds(tmp_path / "away", 5, rounds=3)
+    dropped = [1002, 1003]
+    _, view = away.go(
+        Meddler(
+            away.grid, lambda reply: [] if of_training(reply) and reply.metadata.src_node_id in dropped else [reply]
+        )
+    )
+    assert [entry.document.get("refused") for entry in view.rounds] == [TOO_FEW] * 3
+    assert view.delivered["client 4"] == 3
+
+
 def test_where_fewer_than_three_take_part_there_are_no_masked_rounds(tmp_path):
     job, asked = BareRounds(tmp_path, 4, rounds=2), []
     params, view = job.go(Meddler(job.grid, lambda reply: asked.append(of_training(reply)) or [reply]), 2)
@@ -808,59 +924,56 @@ def test_a_node_never_sends_a_bare_report_under_a_masked_contract(tmp_path):
     assert "no terms of the masks came" in told(masks.masked, np.ones(650, np.float32), AskedRound(0, 0, 0, "ab" * 32))
 
 
-def test_rounds_are_answered_under_one_offer_with_the_same_batches(job):
-    """A second offer of the job, to all but one, would give two sums whose difference is that one's report."""
+def test_rounds_are_answered_under_one_offer(job):
+    """A second offer of the job, to all but one, would give two sums whose difference tells of that one's report."""
     person, first = job.people[1000], job.training.agreement.offers[0]
-    deployed = replace(person, noise_secret=b"n" * 32)
     start = job.training.model.init(0)
 
-    def asked_under(offer, who):
-        offer = signed_offer(replace(offer, original=None, signature=""), job.operator)
-        participant_folder.put_offer(who.folder, offer)
-        participant_folder.put_answer(who.folder, offer, who.key, accepted=True)
-        with who.answering(offer.hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
+    def asked_under(**terms):
+        offer = under(job, person, **terms)
+        with person.answering(offer.hash, AskedRound(0, 0, 0, model_digest(start)), start) as answer:
             return answer.record.round
 
-    seed, batch = first.job.seed, first.client.batch_size
-
-    def changed(index=0, **terms):
-        return replace(first, job=replace(first.job, **terms), client=replace(first.client, index=index))
-
     for bare in ({}, {"masked": False}):
-        for who in (person, deployed):
-            assert "rounds of job job-1 were answered under another" in told(
-                asked_under, changed(version=2, **bare), who
-            )
-        for same in (
-            {},
-            {"seed": seed_of(seed, 0, 5), "index": 5},
-            {"seed": seed_of(seed, 0, 1, shift=batch - 1), "index": 1},
-        ):
-            sentence = told(asked_under, changed(name="job-2", **same, **bare), deployed)
-            assert "rounds of job job-1 with the same batches were answered" in sentence
-    assert "1,000,000,000 batches" in told(asked_under, changed(name="job-2", rounds=10**9), deployed)
-    assert asked_under(changed(name="job-2", seed=seed_of(seed, 0, 1, shift=batch), index=1), deployed) == 0
-    assert asked_under(changed(name="job-3"), person) == 0, "simulations repeat a job exactly"
-    private = {"model": first.job.model | {"clip": 1.0}}
-    assert asked_under(changed(name="job-4", **private), deployed) == 0, "its batches do not follow from the seed"
+        assert "rounds of job job-1 were answered under another" in told(asked_under, version=2, **bare)
+    assert asked_under(name="job-2") == 0
+    assert first.job.seed == 0
 
 
-def seed_of(seed, one, other, shift=0):
-    """The seed under which `other` draws in its first step what `one` does under this seed, so many numbers later."""
+def under(job, person, **terms):
+    """The first participant's offer with other terms, accepted by this person."""
+    first = job.training.agreement.offers[0]
+    offer = replace(first, job=replace(first.job, **terms), original=None, signature="")
+    offer = signed_offer(offer, job.operator)
+    participant_folder.put_offer(person.folder, offer)
+    participant_folder.put_answer(person.folder, offer, person.key, accepted=True)
+    return offer
 
-    def inverse(value):
-        for by, factor in ((31, SECOND), (27, FIRST), (30, 1)):
-            found = value
-            for _ in range(64 // by):
-                found = value ^ (found >> by)
-            value = found * pow(int(factor), -1, 2**64) % 2**64
-        return value
 
-    golden = int(GOLDEN)
-    value = (int(draw_key(seed, Purpose.BATCH, one, 0, 0)) + golden * shift) % 2**64
-    for counter in (0, 0, other):
-        value = inverse(value) ^ ((counter + golden) % 2**64)
-    return (inverse(value) - golden * int(Purpose.BATCH)) % 2**64
+def test_nobody_else_knows_which_samples_are_in_the_batch_of_a_masked_report(job):
+    """Sums are linear in the samples' gradients: with known batches, many sums would tell each of them."""
+    simulated, first = job.people[1000], job.training.agreement.offers[0]
+    model, start, seed = job.training.model, job.training.model.init(0), first.job.seed
+    images, labels = (part[:SAMPLES] for part in (DIGITS.images, DIGITS.labels))
+
+    def report(person, offer, round_=0):
+        return person.report(offer.hash, start, round_)
+
+    drawn = below(bits(draw_key(seed, Purpose.BATCH, 0, 0, 0), BATCH), SAMPLES)
+    share = np.full(BATCH, 1 / BATCH, np.float32)
+    by_seed = start - np.float32(STEP) * model.weighted_gradient(start, images[drawn], labels[drawn], share)
+    person, again, other = (replace(simulated, own_secret=letter * 32) for letter in (b"a", b"a", b"b"))
+    masked, bare, next_job = (
+        under(job, person, version=2),
+        under(job, person, masked=False),
+        under(job, person, name="2"),
+    )
+    assert np.array_equal(report(simulated, masked), by_seed), "a simulation can be repeated"
+    assert np.array_equal(report(person, bare), by_seed), "single reports tell their batches anyway"
+    assert np.array_equal(report(person, masked), report(again, masked)), "a repeated round has the same bytes"
+    made = [by_seed, report(person, masked), report(other, masked), report(person, masked, 1), report(person, next_job)]
+    assert len({one.tobytes() for one in made}) == 5
+    assert max(abs(np.corrcoef(one - start, two - start)[0, 1]) for one, two in combinations(made, 2)) < 0.95
 
 
 def test_reports_without_masks_after_an_offer_with_masks_are_accepted_by_people_alone(job):

@@ -103,7 +103,7 @@ def _participant(folder, offer, key, secret):
     her = Participant(
         name="Ada", samples=len(images), samples_for=lambda _: images, image_shape=images.shape[1:],
         labels=lambda _: labels, key=key, folder=folder,
-        noise_secret=secret, decide=lambda _: True,
+        own_secret=secret, decide=lambda _: True,
     )  # fmt: skip
     participant_folder.put_offer(folder, offer)
     participant_folder.put_answer(folder, offer, key, accepted=True)

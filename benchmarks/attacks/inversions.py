@@ -1,7 +1,7 @@
 """Attacks of a server that keeps to the protocol and looks closely: what it can recover from what it is sent.
 
 All use what such a server has: the model it sent, the step size, data of its own (the pilot), and, without private
-training, which of a client's samples are in which batch, since batches follow from the job's seed.
+training, which of a client's samples are in which batch, where batches follow from the job's seed.
 
     python -m benchmarks.inversion measures them.
 """

@@ -4,6 +4,7 @@ from attacks import (
     borrowers,
     false_reports,
     hostile_nodes,
+    known_batches,
     ledger_stage,
     lying_operators,
     masks,
@@ -24,6 +25,7 @@ STAGES = (
     lying_operators.OTHER_TEST,
     lying_operators.DENIES,
     masks.STAGE,
+    known_batches.STAGE,
     ledger_stage.STAGE,
     strange_files.STAGE,
 )

@@ -7,6 +7,7 @@ so that what the operator made of a round can be compared with them. Emil's home
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from attacks.federation import Federation
 from attacks.jobs import job_text
 from attacks.outcomes import Outcome, Stage, not_defended, outcome
 from attacks.people import Person
+from truthfl.ledger.round_terms import MOST_OTHER_SUMS, MOST_SUMS
 
-ROUNDS = 10
+ROUNDS = 16
 SERVER = "enrol_seconds = 600\nlabel_seconds = 120\nround_seconds = 120"
 PEOPLE = tuple(Person(name, patch="diary") for name in ("Ada", "Ben", "Cleo", "Dora", "Emil"))
 ROUND_OF = {  # from 0, as in `dishonest.masks`
@@ -31,11 +33,11 @@ ROUND_OF = {  # from 0, as in `dishonest.masks`
     "masks-second-offer": 0,
     "masks-same-seed": 0,
     "masks-seed-beyond": 0,
-    "masks-exchanged": 0,
     "masks-other-bounds": 0,
     "masks-all-weight": 0,
+    "masks-weights-in-offers": 0,
 }
-UNCHANGED = 7
+UNCHANGED, WITHOUT_ADA = 8, 9
 ATTACKS = {
     "masks-two-weights": "the operator sends terms with twice the weight and asks for a round again",
     "masks-left-out": "the operator asks for an opened round again without Ada, and has Emil's keys",
@@ -47,13 +49,15 @@ ATTACKS = {
     "masks-second-offer": "the operator makes new offers of the job to all but Ada and asks for the first round",
     "masks-same-seed": "the same with a new job that has the old one's seed",
     "masks-seed-beyond": "the same with a seed that is larger by 2^64",
-    "masks-exchanged": "the same with a seed under which people with other numbers draw the first job's batches",
     "masks-other-bounds": "the operator gives all but Ada an offer with bounds of 100 million times the length",
     "masks-all-weight": "the operator tells Ada that she has all the weight",
+    "masks-weights-in-offers": "the operator's offers give Ada 0.999996 of the weight, and the others a millionth each",
+    "masks-average": "the operator says that all sums are too long, for means of many with and without Ada",
     "masks-difference": "the operator says that a sum is too long and takes the next from the same model without Ada",
 }
 SIZE = 650
 CHANCE = 4.0 / np.sqrt(SIZE)
+SAME_BATCHES = 0.9  # the correlation with a report of the difference of two sums with the same batches is above this
 Array = NDArray[np.float64]
 
 
@@ -102,6 +106,13 @@ def with_emil(made: Federation, attack: str, noted: list[dict[str, str]]) -> Out
     return not_defended(attack, f"single reports stay hidden, the sum of Ada's and Ben's is seen: {single.happened}")
 
 
+def same_seed(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
+    """A new job has other batches, also under the old seed: its sum is one of another round from the same model."""
+    like = _likeness(made, attack)["Ada"]
+    happened = f"with other batches the difference of two jobs' sums has a correlation of {like:.2f} with her report"
+    return not_defended(attack, happened) if like < SAME_BATCHES else outcome(attack, held=False, happened=happened)
+
+
 def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outcome:
     said = [one["reply"] for one in noted]
     held = len(said) == len(PEOPLE) - 1 and all("otherwise than from 0 on" in one for one in said)
@@ -110,14 +121,30 @@ def seed_itself(_: Federation, attack: str, noted: list[dict[str, str]]) -> Outc
 
 def difference(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
     """Two sums from one model, with and without Ada: the others' batches differ, which hides her report in part."""
-    sums = [np.load(made.folder / "seen" / f"sum-{which}-Ada.npy") for which in ("with", "without")]
+    sums = [_seen(made, "with-Ada", UNCHANGED), _seen(made, "without-Ada", WITHOUT_ADA)]
     like = abs(float(np.corrcoef(sums[0] - sums[1], _true(made, "Ada", UNCHANGED))[0, 1]))
-    told = "your computer sent 1 reports that are not counted" in made.log("Ada")
+    told = re.search(r"your computer sent \d+ reports that are not counted", made.log("Ada"))
     if not told:
         return outcome(attack, held=False, happened="Ada was not told that a report of hers is not counted")
     return not_defended(
         attack, f"the difference has a correlation of {like:.2f} with her report; Ada is told afterwards"
     )
+
+
+def average(made: Federation, attack: str, _: list[dict[str, str]]) -> Outcome:
+    """Of the rounds from one model, nodes open few sums, and one of other people."""
+    counts = [len(list((made.folder / "seen").glob(f"{which}-Ada-*.npy"))) for which in ("with", "without")]
+    refused = f"{MOST_SUMS} sums were opened from this model"
+    return outcome(
+        attack,
+        held=sum(counts) <= MOST_SUMS and counts[1] <= MOST_OTHER_SUMS and refused in made.log("Ben"),
+        happened=f"of {ROUNDS - UNCHANGED} rounds from one model {counts[0]} sums with Ada and {counts[1]} without her "
+        f"are opened; then Ben's computer says: {refused}",
+    )
+
+
+def _seen(made: Federation, which: str, round_: int) -> Array:
+    return np.load(made.folder / "seen" / f"{which}-{round_}.npy")
 
 
 def _likeness(made: Federation, attack: str) -> dict[str, float]:
@@ -145,11 +172,12 @@ JUDGES = {
     "masks-partition-with-emil": with_emil,
     "masks-seed-itself": seed_itself,
     "masks-second-offer": recovered_nothing("were answered under another offer"),
-    "masks-same-seed": recovered_nothing("with the same batches were answered under another offer"),
+    "masks-same-seed": same_seed,
     "masks-seed-beyond": recovered_nothing("its seed is no whole number"),
-    "masks-exchanged": recovered_nothing("with the same batches were answered under another offer"),
     "masks-other-bounds": recovered_nothing("accepted other terms of the job"),
     "masks-all-weight": recovered_nothing("which is not theirs"),
+    "masks-weights-in-offers": recovered_nothing("so a sum would show a report"),
+    "masks-average": average,
     "masks-difference": difference,
 }
 STAGE = Stage("operators: masks", ATTACKS, run)

@@ -15,7 +15,7 @@ from truthfl.learning.draws import Purpose, below, bits, generator, key, uniform
 from truthfl.learning.labels import labeled_by_hand
 from truthfl.learning.model import Features, Labels, Model, Params
 from truthfl.learning.own_steps import OwnSteps
-from truthfl.learning.private_draws import DrawKey, simulated_key, subkey
+from truthfl.learning.private_draws import DrawKey, random_bits, simulated_key, subkey
 from truthfl.learning.private_model import PrivateModel
 
 
@@ -35,7 +35,7 @@ def local_model(
 ) -> Params:
     """w_i: the common model after H local steps. `client` is the client's number; rounds are counted from 0.
 
-    private_key  of the draws of a `PrivateModel` in this round; None, in simulations, lets it follow from the seed
+    private_key  of the draws in this round; None lets them follow from the seed, so that everybody knows the batches
     """
     local = common.copy()
     if isinstance(model, PrivateModel):
@@ -44,8 +44,13 @@ def local_model(
             gradient = model.noisy_gradient(local, features, labels, batch_size, subkey(key_of_round, step))
             local -= np.float32(step_size) * gradient
         return local
-    keys = [key(seed, Purpose.BATCH, client, round_, step) for step in range(local_steps)]
-    batches = [below(bits(one, batch_size), len(labels)) for one in keys]
+    if private_key is None:
+        keys = [key(seed, Purpose.BATCH, client, round_, step) for step in range(local_steps)]
+        batches = [below(bits(one, batch_size), len(labels)) for one in keys]
+    else:
+        batches = [
+            below(random_bits(subkey(private_key, step), batch_size), len(labels)) for step in range(local_steps)
+        ]
     if isinstance(model, OwnSteps):
         return model.local_steps(common, features, labels, batches, step_size)
     weight = np.full(batch_size, 1.0 / batch_size, dtype=np.float32)

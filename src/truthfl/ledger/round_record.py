@@ -36,6 +36,7 @@ class RoundRecord:
     changed    the number of earlier rounds that changed the model, as the server says
     missing    of a masked report: who is missing by the last list that was signed, by index
     opened     whether this participant's shares of the others' own masks were told for that list
+    lists      who was missing in the sums that were opened from the same model in the rounds directly before
     """
 
     round: int
@@ -45,6 +46,7 @@ class RoundRecord:
     changed: int = 0
     missing: tuple[int, ...] = ()
     opened: bool = False
+    lists: tuple[tuple[int, ...], ...] = ()
 
 
 class RoundFile:
@@ -242,6 +244,7 @@ def _state(file: os.stat_result) -> tuple[int, ...]:
 def _record(line: bytes, path: Path | str) -> RoundRecord:
     try:
         fields = json.loads(line)
-        return RoundRecord(**fields | {"missing": tuple(fields["missing"])})
+        lists = tuple(map(tuple, fields["lists"]))
+        return RoundRecord(**fields | {"missing": tuple(fields["missing"]), "lists": lists})
     except (ValueError, TypeError, KeyError):
         raise InputError(f"{path} has a line that is no record of a round; it should not be edited.") from None

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from heapq import nlargest
 from itertools import pairwise
 
 from truthfl.errors import InputError
@@ -15,10 +16,14 @@ AGGREGATIONS = (MEAN, "trimmed", "median", OWN)
 PADDED = "padded"  # how pictures are fitted: scaled with their proportions, in the middle of black
 FEWEST_MASKED = 3  # reports in a sum
 NOT_IN_TIME, NOT_CONNECTED = "no report in time", "not connected"  # why a report is missing that did not come
+MOST_OF_ALL, MOST_OF_SUM = 0.5, 0.6  # the share that one report may have, of all weight and of an opened sum's
+MOST_SUMS, MOST_OTHER_SUMS = 5, 1  # opened from one model with a node's help; and of other people than the first
+MOST_OF_TWO = 0.9  # the share that two reports may have together, of either
 LONGEST_TASK_NAME = 100
 MOST_LOSSES = 1_000  # in a table of losses by rounds
 MOST_BOUNDS = 100  # in a table of bounds
 KEY_DIGITS, HEX_DIGITS = 64, frozenset("0123456789abcdef")
+WEIGHT_ROUNDING = 1e-9
 
 
 def loss_rise(loss_by_rounds: Sequence[float], rounds: int, changed: int) -> float:
@@ -50,6 +55,35 @@ def bound_of_round(bounds: Sequence[tuple[int, float]], changed: int) -> float:
         return float(values[-1])
     share = (changed - places[after - 1]) / (places[after] - places[after - 1])
     return float((1.0 - share) * values[after - 1] + share * values[after])
+
+
+def sums_fault(lists: Sequence[Sequence[int]], missing: Sequence[int] | None = None) -> str | None:
+    """In words, why no more sums are opened from a model; None if there may be one more.
+
+    lists    who was missing in each sum that was opened from it
+    missing  who would be missing in the next one; None if it is not known yet
+    """
+    if len(lists) >= MOST_SUMS:
+        return f"{MOST_SUMS} sums were opened from this model"
+    others = sum(one != lists[0] for one in lists)
+    if missing is not None and lists and missing != lists[0] and others >= MOST_OTHER_SUMS:
+        return "sums of other people were opened from this model"
+    return None
+
+
+def weights_fault(weights: Iterable[float], most: float) -> str | None:
+    """In words, why a sum with these weights would show a report in it; None if it does not.
+
+    most  the share that one report may have
+    """
+    known = list(weights)
+    first, *second = nlargest(2, known)
+    whole = math.fsum(known) * (1.0 + WEIGHT_ROUNDING)
+    if first > most * whole:
+        return f"one person has {first / whole:.3g} of the weight; one may have {most:g}"
+    if first + sum(second) > MOST_OF_TWO * whole:
+        return f"two people have {(first + sum(second)) / whole:.3g} of the weight; two may have {MOST_OF_TWO:g}"
+    return None
 
 
 def list_digest(missing: Iterable[int]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from truthfl.errors import InputError
 from truthfl.ledger.canonical import Document, digest
 from truthfl.ledger.job_terms import JobTerms, job_terms_from
-from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.round_terms import FEWEST_MASKED, MOST_OF_ALL, weights_fault
 from truthfl.ledger.solo_evidence import SoloEvidence, observation_of
 from truthfl.ledger.tried_lies import TriedLie, field_values, tried_lie_from
 from truthfl.mechanism import formulas
@@ -185,11 +185,19 @@ class Agreement:
     terms: JobTerms
     offers: tuple[Offer, ...]
 
-    @property
+    @cached_property
     def rounds(self) -> int:
-        """How many rounds these people train: none if nobody does, or fewer than masks need."""
+        """How many rounds these people train: none if nobody does, or masks would not hide each."""
         fewest = FEWEST_MASKED if self.terms.masked else 1
-        return self.terms.rounds if len(self.offers) >= fewest else 0
+        return self.terms.rounds if len(self.offers) >= fewest and self.masks_fault is None else 0
+
+    @property
+    def masks_fault(self) -> str | None:
+        """In words, why a sum of these people's reports would show one of them; None if it does not, or need not."""
+        if not self.terms.masked or not self.offers:
+            return None
+        clients = [offer.client for offer in self.offers]
+        return weights_fault([client.weight / client.participation for client in clients], MOST_OF_ALL)
 
     @cached_property
     def participation(self) -> tuple[FloatArray, IntArray]:

@@ -9,9 +9,9 @@ from dataclasses import replace
 from dishonest.notes import FOLDER, keep_array, note, words_of
 
 PROTOCOL = "truthfl.federation.protocol"
-TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL, UNCHANGED, WITHOUT_ADA = range(1, 9)  # rounds from 0
+TWO_WEIGHTS, LEFT_OUT, TWO_LISTS, COUNTERS, PARTITION, WITH_EMIL = range(1, 7)  # rounds from 0
+UNCHANGED, WITHOUT_ADA = 8, 9  # and from the first on all from one model
 FAR, SECONDS, EMIL = 100.0, 20.0, "Emil"
-EXCHANGED = {1: 2, 2: 1, 3: 4, 4: 3}  # the numbers of all but Ada
 
 
 class Round:
@@ -252,22 +252,6 @@ def with_emil(one, _):
     keep_array(f"{attack}-both", one.change(one.without_known_masks(mine), "Ada"))
 
 
-def seed_for_exchanged_numbers(seed):
-    """The seed under which 1 draws what 2 drew under the first, and 2 what 1 did, and so on: the hash is invertible."""
-    from truthfl.learning.draws import FIRST, GOLDEN, SECOND, Purpose, key
-
-    def shifted_back(value, by):
-        found = value
-        for _ in range(64 // by + 1):
-            found = value ^ (found >> by)
-        return found
-
-    value = int(key(seed, Purpose.BATCH)) ^ 1
-    for by, factor in ((31, SECOND), (27, FIRST)):
-        value = shifted_back(value, by) * pow(int(factor), -1, 2**64) % 2**64
-    return (shifted_back(value, 30) - int(GOLDEN) * int(Purpose.BATCH)) % 2**64
-
-
 AFTER = {TWO_WEIGHTS: two_weights, LEFT_OUT: left_out}
 INSTEAD = {TWO_LISTS: two_lists, PARTITION: partition, WITH_EMIL: with_emil}
 
@@ -315,11 +299,10 @@ def attacked_rounds(module):
                 keep_array(f"masked-{one.names[own]}", report)
         if number in AFTER:
             AFTER[number](one, round_sum.params)
-        if number == UNCHANGED:
-            keep_array("sum-with-Ada", change)
+        if number >= UNCHANGED:
+            with_ada = one.at["Ada"] in one.reports
+            keep_array(f"{'with' if with_ada else 'without'}-Ada-{number}", change)
             return None, "the operator says that the sum is too long"
-        if number == WITHOUT_ADA:
-            keep_array("sum-without-Ada", change)
         return change, refused
 
     def false_terms_first(self, offers):
@@ -345,6 +328,8 @@ def attacked_rounds(module):
 
     module._collected, module._opened, module.Sum.learn_seeds = collect, open_or_attack, learn_and_keep
     module.Sum.take, module.MaskedRounds.send_terms = take_all_but_ada, false_terms_first
+    module.SumsFromModel.fault = lambda *_: None
+    module.Sum._hide_each_other = lambda _, left: bool(left)  # an operator does not ask whether a sum hides reports
 
 
 def second_offers(module):
@@ -355,12 +340,10 @@ def second_offers(module):
         params = train(roster, training, test, progress)
         terms, old = training.agreement.terms, training.taking_part.offers
         others = [offer for offer in old if offer.client.name != "Ada"]
-        exchanged = [replace(one, client=replace(one.client, index=EXCHANGED[one.client.index])) for one in others]
         for attack, offers, more in (
             ("masks-second-offer", others, {"version": 2}),
             ("masks-same-seed", others, {"name": "same-seed"}),
             ("masks-seed-beyond", others, {"name": "seed-beyond", "seed": terms.seed + 2**64}),
-            ("masks-exchanged", exchanged, {"name": "exchanged", "seed": seed_for_exchanged_numbers(terms.seed)}),
         ):
             second_job(attack, roster, training, [replace(one, job=replace(terms, **more)) for one in offers])
         fresh = replace(terms, name="other-bounds", seed=terms.seed + 1, round_seconds=SECONDS)
@@ -374,6 +357,10 @@ def second_offers(module):
             return {"total": offer.client.weight} if offer.client.name == "Ada" else {}
 
         second_job("masks-all-weight", roster, training, offers, all_weight_to_ada)
+        fresh = replace(fresh, name="weights-in-offers", seed=terms.seed + 3)
+        weight = {one.client.name: 0.999996 if one.client.name == "Ada" else 1e-6 for one in old}
+        offers = [replace(one, job=fresh, client=replace(one.client, weight=weight[one.client.name])) for one in old]
+        second_job("masks-weights-in-offers", roster, training, offers)
         return params
 
     def second_job(attack, roster, training, unsigned, told=lambda _: {}):
@@ -426,7 +413,8 @@ def second_offers(module):
         with_ada = any(offer.client.name == "Ada" for offer in offers)
         if np.array_equal(outcome.params, start) or with_ada != ("Ada" in outcome.taken):
             return
-        change, weight = total * (outcome.params - start), training.weight_of(training.taking_part.offers[0])
+        change = total * (outcome.params - start)
+        weight = training.weight_of(next(one for one in training.taking_part.offers if one.client.name == "Ada"))
         if with_ada:  # the others' reports are nearly nothing beside Ada's
             keep_array(f"{attack}-Ada", change)
         else:
@@ -435,6 +423,43 @@ def second_offers(module):
     module.train_rounds = train_rounds
 
 
+def known_batches(module):
+    """All rounds from nearly one model: sums are then linear in the samples' gradients."""
+    import numpy as np
+
+    from truthfl.learning.draws import Purpose, below, bits, key
+
+    opened, rows, sums = module._opened, [], []
+
+    def drawn(offer, round_):
+        draws = key(offer.job.seed, Purpose.BATCH, offer.client.index, round_, 0)
+        return below(bits(draws, offer.client.batch_size), offer.client.samples)
+
+    def keep_and_stay(round_sum):
+        change, refused = opened(round_sum)
+        if change is None:
+            return change, refused
+        offers = [one.client.index for one in round_sum.masked.taking_part]
+        places, row = np.cumsum([0, *(one.client.samples for one in round_sum.masked.taking_part)]), []
+        row = np.zeros(places[-1])
+        for own, offer in round_sum.offers.items():
+            weight = round_sum.masked.weights[offer.client.name] / offer.client.batch_size
+            np.add.at(row, places[offers.index(own)] + drawn(offer, round_sum.call.round), weight)
+        rows.append(row)
+        sums.append(change)
+        if round_sum.call.round + 1 == round_sum.masked.taking_part[0].job.rounds:
+            gradients = np.linalg.lstsq(np.array(rows), np.array(sums), rcond=1e-9)[0]
+            first = round_sum.masked.taking_part[0]
+            own = gradients[: first.client.samples]
+            reports = [own[drawn(first, round_)].mean(axis=0) for round_ in range(len(sums))]
+            keep_array(f"masks-known-batches-{first.client.name}", np.array(reports))
+            keep_array("masks-known-batches-sums", np.array(sums))
+        return (1e-6 * np.random.default_rng(len(sums)).normal(size=change.shape)).astype(np.float32), None
+
+    module._opened = keep_and_stay
+
+
 CHANGES = {
+    "known-batches": {f"{PROTOCOL}.masked_rounds": known_batches},
     "masks": {f"{PROTOCOL}.masked_rounds": attacked_rounds, f"{PROTOCOL}.server": second_offers},
 }

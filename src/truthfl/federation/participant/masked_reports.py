@@ -2,7 +2,8 @@
 
 In a round the node signs lists of who is missing, each longer than the one before, and tells nothing until everybody
 who is left has signed the same. Then it tells the masks shared with the missing, and last its shares of the others' own
-masks. After that it signs no other list in this round. `RoundRecord` keeps both, so a restart does not undo them.
+masks. After that it signs no other list in this round. `RoundRecord` keeps both, so a restart does not undo them. Of
+rounds from one model it helps to open a few sums only.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from truthfl.ledger.agreement_keys import (
 )
 from truthfl.ledger.canonical import canonical_bytes, read_document
 from truthfl.ledger.round_record import RoundFile, RoundRecord, open_rounds
+from truthfl.ledger.round_terms import MOST_OF_SUM, sums_fault, weights_fault
 from truthfl.ledger.terms import Offer
 
 MASKS = "masks"
@@ -157,6 +159,12 @@ class MaskingClient:
             raise InputError("the message has no shares.")
         with open_rounds(self.home, self.offer.hash) as rounds:
             last = self._signed(rounds, round_, missing, signatures)
+            if not last.opened:
+                if last is not rounds.last:
+                    raise InputError(f"round {round_ + 1} is over; its sum is not opened any more.")
+                fault = sums_fault(last.lists, last.missing)
+                if fault is not None:
+                    raise InputError(f"{fault}; the sum of round {round_ + 1} is not opened.")
             present = set(self.terms.peers_in(round_)) - set(missing)
             context = self._context(last)
             told, unfit = {str(own): self._own_share(round_, context)}, []
@@ -168,7 +176,7 @@ class MaskingClient:
                     told[str(peer)] = f"{share:x}"
                 except (InputError, ValueError):
                     unfit.append(peer)
-            if not last.opened and last is rounds.last:
+            if not last.opened:
                 rounds.append(replace(last, opened=True))
         return {"shares": told} | ({"unfit": unfit} if unfit else {})
 
@@ -227,3 +235,7 @@ class MaskingClient:
             raise InputError(
                 f"{left} reports would be in the sum; by the signed terms it needs {threshold(len(peers) + 1)}."
             )
+        present = [self.terms.own, *(peer for index, peer in peers.items() if index not in missing)]
+        fault = weights_fault([member.weight for member in present], MOST_OF_SUM)
+        if fault is not None:
+            raise InputError(f"of those who would be in the sum of round {round_ + 1} {fault}.")

@@ -107,7 +107,7 @@ def participant_of(settings: Settings) -> Participant:
         existing_labels=existing,
         key=read_key(Path(settings.key)),
         folder=Path(settings.home),
-        noise_secret=kept_secret(Path(settings.home)),
+        own_secret=kept_secret(Path(settings.home)),
         decide=lambda offer: decision(settings, offer, samples=samples),
         labeling_cost=settings.labeling_cost or None,
         sample_cost=settings.sample_cost or None,

@@ -13,7 +13,7 @@ from truthfl.coded_text import coded, english, sentence_of
 from truthfl.errors import InputError
 from truthfl.federation.participant.kept_audition import KeptAudition, keep_audition, read_audition
 from truthfl.federation.participant.masked_reports import MaskingClient
-from truthfl.federation.participant.private_keys import key_of_audition, key_of_round
+from truthfl.federation.participant.private_keys import key_of_audition, key_of_batches, key_of_round
 from truthfl.federation.participant.received_models import RECEIVED, received_models
 from truthfl.federation.participant.recent_entries import RecentEntries
 from truthfl.federation.participant.round_guard import AUDITION, Answering, AskedRound, answering, one_at_a_time
@@ -59,7 +59,8 @@ class Participant(Signatory):
     count_labels     returns how many of the labels for an offer are there, while some are not; None if it is not known
     existing_labels  of her pictures, if they came with labels; those are checked when an offer tells the classes
     behaviour        for simulations: the name of a behaviour, or a `Behaviour`
-    noise_secret     from which private training draws; None, in simulations, lets the draws follow from the job's seed
+    own_secret       from which private training draws, and masked reports their batches; None, in simulations, lets
+                     the draws follow from the job's seed
     accepted_offers  by hash: a cache of offers and their models
     keeps_features   whether her samples' features stay in memory; otherwise `samples_for` is called for each use
     mask_stream      computes a mask; simulations share them
@@ -75,7 +76,7 @@ class Participant(Signatory):
     count_labels: Callable[[Offer], int] | None = None
     existing_labels: Labels | LabelSets | None = None
     behaviour: str | Behaviour = "truthful"
-    noise_secret: DrawKey | None = None
+    own_secret: DrawKey | None = None
     keeps_features: bool = True
     mask_stream: Callable[[bytes, int], bytes] = mask_stream
     accepted_offers: dict[str, tuple[Offer, Model]] = field(default_factory=RecentEntries)
@@ -212,7 +213,7 @@ class Participant(Signatory):
         kept = read_audition(self.folder, offer_hash)
         if kept is None:
             offer, model = self._accepted_offer_and_model(offer_hash)
-            labels, secret = self._labels_for(offer), self.noise_secret
+            labels, secret = self._labels_for(offer), self.own_secret
             with one_blas_thread():
                 trained = audition_model(
                     behaviour(self.behaviour),
@@ -247,8 +248,7 @@ class Participant(Signatory):
         if offer_hash not in self.starts:
             self.starts[offer_hash] = model.init(offer.job.seed)
         start = self.starts[offer_hash]
-        seeds_return = self.noise_secret is None or isinstance(model, PrivateModel)
-        return answering(self.folder, offer, asked, common, lambda: start, seeds_return=seeds_return)
+        return answering(self.folder, offer, asked, common, lambda: start)
 
     def job_terms(self, offer_hash: str) -> JobTerms:
         """The job's terms in an accepted offer."""
@@ -286,13 +286,15 @@ class Participant(Signatory):
                 local_steps=offer.job.local_steps,
                 step_size=offer.job.step_size,
                 seed=offer.job.seed,
-                private_key=self._key_of_round(model, offer_hash, common, round_),
+                private_key=self._key_of_round(model, offer, common, round_),
             )
 
-    def _key_of_round(self, model: Model, offer_hash: str, common: Params, round_: int) -> DrawKey | None:
-        if self.noise_secret is None or not isinstance(model, PrivateModel):
+    def _key_of_round(self, model: Model, offer: Offer, common: Params, round_: int) -> DrawKey | None:
+        if self.own_secret is None:
             return None
-        return key_of_round(self.noise_secret, self.folder, offer_hash, round_, common)
+        if isinstance(model, PrivateModel):
+            return key_of_round(self.own_secret, self.folder, offer.hash, round_, common)
+        return key_of_batches(self.own_secret, offer.hash, round_) if offer.job.masked else None
 
     def _labels_for(self, offer: Offer) -> Labels | LabelSets:
         """The labels of the samples that the offer asks for."""

@@ -1,4 +1,7 @@
-"""The secret from which a participant's private training draws, and a note of each model that she answered with noise.
+"""The secret from which a participant draws batches and noise, and a note of each model that she answered with noise.
+
+Batches of masked reports follow from it: whoever knew which samples are in which batch could solve for single samples,
+for sums are linear in the samples' gradients.
 
 The noise of a round follows from the secret, the offer, the round and the model: who asks again for the same gets the
 same report. A second report on another model would halve the noise, so a round is answered for one model only; then the
@@ -33,6 +36,11 @@ def kept_secret(home: Path) -> DrawKey:
 def key_of_audition(secret: DrawKey, offer_hash: str) -> DrawKey:
     """The key of the draws of her solo training."""
     return subkey(secret, offer_hash, "audition")
+
+
+def key_of_batches(secret: DrawKey, offer_hash: str, round_: int) -> DrawKey:
+    """The key of the batches of a masked report; a round is answered from one model only: see `round_guard`."""
+    return subkey(secret, offer_hash, "batches", round_)
 
 
 def key_of_round(secret: DrawKey, home: Path, offer_hash: str, round_: int, common: Params) -> DrawKey:

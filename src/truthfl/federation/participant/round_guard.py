@@ -19,16 +19,13 @@ import numpy as np
 
 from truthfl.errors import InputError, ServiceError
 from truthfl.files import PRIVATE_FILE_MODE, lock_handle, make_folder
-from truthfl.learning.draws import GOLDEN, BitArray, Purpose, key
 from truthfl.learning.model import Params
 from truthfl.ledger import participant_folder
 from truthfl.ledger.round_record import RoundFile, RoundRecord, last_round, open_rounds
-from truthfl.ledger.round_terms import MEAN, OWN
+from truthfl.ledger.round_terms import MEAN, OWN, sums_fault
 from truthfl.ledger.terms import Offer
 
 LOCKS, FIRST_ROUND, AUDITION = "locks", "first-round", "audition"
-MOST_BATCHES = 10_000_000  # of an offer whose batches are compared with another's
-STEPS_TO = np.uint64(pow(int(GOLDEN), -1, 2**64))  # a key times this is the number of steps of GOLDEN that lead to it
 MOST_UNCHANGED = 10  # of a job: rounds from the same model as the one before, of reports that are not masked
 BOUND_SLACK = 1.001  # for rounding in sums
 
@@ -94,13 +91,10 @@ def answering(
     asked: AskedRound,
     model: Params,
     start: Callable[[], Params],
-    *,
-    seeds_return: bool = False,
 ) -> Iterator[Answering]:
     """Refuse a round that does not follow; else let the report be made, and keep what was received and sent.
 
     model, start   the common model, and that of the terms, from which training starts
-    seeds_return   whether another job may have the same seed: in simulations, or where batches do not follow from it
     """
     if asked.round >= offer.job.rounds:
         raise InputError(f"round {asked.round + 1:,} is asked for; the contract has {offer.job.rounds:,} rounds.")
@@ -109,7 +103,7 @@ def answering(
         last, before = rounds.last, _repeated(rounds, asked)
         if last is None:
             held.enter_context(one_at_a_time(home, FIRST_ROUND))
-            _require_no_other_sums(home, offer, seeds_return=seeds_return)
+            _require_no_other_sums(home, offer)
         if before is None:
             if participant_folder.has_final(home, offer):
                 raise InputError("the final model of this job is signed for; no more rounds are answered.")
@@ -153,50 +147,18 @@ def one_at_a_time(home: Path, what: str) -> Iterator[None]:
         os.close(handle)
 
 
-def _require_no_other_sums(home: Path, offer: Offer, *, seeds_return: bool) -> None:
-    """Raise InputError if rounds were answered under another offer of the job, or of another job with the same batches.
+def _require_no_other_sums(home: Path, offer: Offer) -> None:
+    """Raise InputError if rounds were answered under another offer of the job.
 
-    With noise, two answers to a round would halve it. Of masked reports, with one participant more or less in the sum,
-    the difference of two sums would be that participant's report.
+    With noise, two answers to a round would halve it. Of masked reports, the difference of two sums with one
+    participant more or less tells of that participant's report.
     """
     for other in participant_folder.offers(home, {offer.hash}):
-        again = other.job.name == offer.job.name
-        compared = (offer.job.masked or other.job.masked) and not seeds_return
-        if not (again or compared) or last_round(home, other.hash) is None:
-            continue
-        if again:
+        if other.job.name == offer.job.name and last_round(home, other.hash) is not None:
             raise InputError(
                 f"rounds of job {other.job.name} were answered under another offer; each job has rounds under one "
                 "offer. The operator can begin a new job."
             )
-        if _share_batches(offer, other):
-            raise InputError(
-                f"rounds of job {other.job.name} with the same batches were answered under another offer; two sums "
-                "with the same batches would tell single reports. The operator can begin a new job with another seed."
-            )
-
-
-def _share_batches(one: Offer, other: Offer) -> bool:
-    """Whether any random number that draws a batch under one offer does so under the other.
-
-    A batch comes from the numbers that follow on its key in steps of `GOLDEN`: see `learning.draws`.
-    """
-    first, second = _places(one), _places(other)
-    after = np.searchsorted(second, first)
-    with np.errstate(over="ignore"):  # places are on a circle
-        above = second[after % len(second)] - first
-        below_ = first - second[after - 1]
-    return bool((above < np.uint64(one.client.batch_size)).any() or (below_ < np.uint64(other.client.batch_size)).any())
-
-
-def _places(offer: Offer) -> BitArray:
-    """Where the random numbers of all batches under an offer begin, in order."""
-    rounds, steps = offer.job.rounds, offer.job.local_steps
-    if not 0 < rounds * steps <= MOST_BATCHES:
-        raise InputError(f"job {offer.job.name} has {rounds * steps:,} batches; the most are {MOST_BATCHES:,}.")
-    keys = key(offer.job.seed, Purpose.BATCH, offer.client.index, np.arange(rounds)[:, None], np.arange(steps))
-    with np.errstate(over="ignore"):
-        return np.sort(keys.ravel() * STEPS_TO)
 
 
 def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -> RoundRecord:
@@ -204,6 +166,7 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
     if last is None:
         return RoundRecord(asked.round, asked.received, "", changed=asked.changed)
     unchanged = last.unchanged if masked else _unchanged(asked, last)
+    lists = _lists(asked, last)
     fewest = last.changed + int(asked.received != last.received)
     most = fewest if asked.received == last.received else last.changed + asked.round - last.round
     if not fewest <= asked.changed <= most:  # the bound of a round follows from it
@@ -211,7 +174,21 @@ def _next_record(asked: AskedRound, last: RoundRecord | None, *, masked: bool) -
             f"the message of round {asked.round + 1:,} counts {asked.changed:,} rounds that changed the model; after "
             f"those before round {last.round + 1:,} it can be from {fewest:,} to {most:,}."
         )
-    return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed)
+    return RoundRecord(asked.round, asked.received, "", unchanged, asked.changed, lists=lists)
+
+
+def _lists(asked: AskedRound, last: RoundRecord) -> tuple[tuple[int, ...], ...]:
+    """Who was missing in the sums that were opened from the model of this round; raise InputError if there are enough.
+
+    The mean of many sums with somebody's report, less that of many without it, would tell that report.
+    """
+    if asked.received != last.received:
+        return ()
+    lists = (*last.lists, last.missing) if last.opened else last.lists
+    fault = sums_fault(lists)
+    if fault is not None:
+        raise InputError(f"{fault}; round {asked.round + 1:,} would be another one.")
+    return lists
 
 
 def _unchanged(asked: AskedRound, last: RoundRecord) -> int:

@@ -343,6 +343,15 @@ def _tell_of_no_rounds(roster: Roster, agreement: Agreement, view: JobView) -> N
         fewest=FEWEST_MASKED,
     )
     reason = f"only {', '.join(names)} passed, and masked reports need {FEWEST_MASKED}: there are no training rounds"
+    if len(names) >= FEWEST_MASKED:
+        sentence = coded(
+            "news.no_rounds_weights",
+            "By the contract reports are sent in sums that hide each of them; among those who passed the audition one "
+            "or two have too much of the weight. So there are no training rounds; you are paid for your labels.",
+        )
+        reason = (
+            f"of those who passed {taking_part.masks_fault}: a sum would show a report. There are no training rounds"
+        )
     document = {"stage": "training", "round": None, "client": None, "node": None, "reason": reason}
     roster.ledger.append(roster.job_name, "rejection", "training/too-few", document)
     roster.tell([roster.node_of[name] for name in names if name in roster.node_of], sentence, over=False)

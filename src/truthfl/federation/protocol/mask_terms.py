@@ -21,11 +21,17 @@ from truthfl.learning.draws import Purpose, bits_at, key, uniform
 from truthfl.ledger.agreement_keys import is_agreement_line, is_list_line
 from truthfl.ledger.canonical import digest
 from truthfl.ledger.documents import signed, terms_for_peers
-from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.round_terms import (
+    FEWEST_MASKED,
+    MOST_OF_ALL,
+    MOST_OTHER_SUMS,
+    MOST_SUMS,
+    WEIGHT_ROUNDING,
+    weights_fault,
+)
 from truthfl.ledger.signing import PrivateKey, signed_by
 from truthfl.ledger.terms import Offer
 
-WEIGHT_ROUNDING = 1e-9
 MOST_INDEX = 2**31
 
 
@@ -132,6 +138,7 @@ def mask_terms_document(
         "offer": offer.hash,
         "group": dict(vars(group)),
         "threshold": threshold(len(peers) + 1),
+        "sums": [MOST_SUMS, MOST_OTHER_SUMS],
         "peers": {str(peer): digest(acceptances[peer]) for peer in peers},
     }
     return signed(key_, document) | {"acceptances": {str(peer): acceptances[peer] for peer in peers}}
@@ -162,6 +169,10 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
         raise InputError(
             f"by the terms of the masks {document.get('threshold')!r} reports make a sum; it must be more than half."
         )
+    if document.get("sums") != [MOST_SUMS, MOST_OTHER_SUMS]:
+        raise InputError(
+            "the terms of the masks do not say how many sums are opened from one model, or another number."
+        )
     if not 0.0 < group.total <= 1.0 + WEIGHT_ROUNDING:
         raise InputError(f"by the terms of the masks all weights have the sum {group.total:g}, which is not up to 1.")
     papers = {index: _signed_acceptance(acceptances.get(str(index)), one, offer) for index, one in named.items()}
@@ -190,6 +201,9 @@ def mask_terms_from(envelope: object, offer: Offer, own_keys: tuple[str, str]) -
     shares = math.fsum(member.weight * member.participation for member in known)
     if shares > 1.0 + WEIGHT_ROUNDING or (terms.knows_everybody and shares < 1.0 - WEIGHT_ROUNDING):
         raise InputError(f"by the terms of the masks all weights have the sum {group.total:g}, which is not theirs.")
+    fault = weights_fault([member.weight for member in known], MOST_OF_ALL)
+    if fault is not None:
+        raise InputError(f"by the terms of the masks {fault}, so a sum would show a report.")
     if terms.knows_everybody and group_of(offer, group.total, known) != group:
         raise InputError("the terms of the masks name other people than their digest.")
     return terms

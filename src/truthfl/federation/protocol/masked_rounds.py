@@ -72,15 +72,56 @@ from truthfl.flower_patches import CLIENT_APP_FAILED
 from truthfl.learning.aggregation import missing_factor
 from truthfl.learning.model import Params
 from truthfl.ledger.agreement_keys import KEY_BYTES, list_signed_by
-from truthfl.ledger.round_terms import FEWEST_MASKED
+from truthfl.ledger.round_terms import (
+    FEWEST_MASKED,
+    MOST_OF_SUM,
+    MOST_OTHER_SUMS,
+    MOST_SUMS,
+    sums_fault,
+    weights_fault,
+)
 from truthfl.ledger.signing import PrivateKey
 from truthfl.ledger.terms import Offer
 from truthfl.texts import plain
 
 TOO_FEW = "fewer reports than a sum needs"
 NOT_OPENED = "too few told what opens the sum"
+ENOUGH = (
+    f"participants' computers open at most {MOST_SUMS} sums from one model, {MOST_OTHER_SUMS} of them of other people"
+)
 SHORTEST_ANSWER = 1.0  # seconds
 Replies = list[tuple[int, Message]]  # each with the node that it came from
+
+
+@dataclass(eq=False)
+class SumsFromModel:
+    """The sums that were opened from one model: participants' nodes open few.
+
+    model  its digest; "" before the first round that is no repeated one
+    lists  by round: who was missing in its sum, by index
+    """
+
+    model: str = ""
+    lists: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def begin_round(self, masked: MaskedRounds, model: str) -> None:
+        """Forget sums from other models; after a start of the server, know those in the ledger."""
+        if model == self.model:
+            return
+        rows, roster = [], masked.roster
+        if not self.model:
+            rows = [entry.document for entry in roster.ledger.entries(roster.job_name, "round")]
+        self.model, self.lists = model, {}
+        index_of = {offer.client.name: offer.client.index for offer in masked.taking_part}
+        for row in reversed(rows):
+            if (row["previous"], row["model"]) != (model, model):
+                break
+            if row.get("refused") not in (TOO_FEW, ENOUGH):
+                self.lists[row["round"] - 1] = tuple(sorted(index_of[name] for name in row["missing"]))
+
+    def fault(self, round_: int, missing: tuple[int, ...] | None = None) -> str | None:
+        """In words, why no more sums are opened from the model; None if that of this round may be."""
+        return sums_fault([one for at, one in sorted(self.lists.items()) if at != round_], missing)
 
 
 @dataclass(eq=False)
@@ -97,6 +138,7 @@ class MaskedRounds:
     repeats       the rounds, not in the ledger, that an earlier start of the server may have asked for
     waited_for    those who were waited for to confirm them; they are not a second time, from whatever node
     late          questions to those who have not confirmed them in time
+    sums          those that were opened from the model of this round
     """
 
     roster: Roster
@@ -111,6 +153,7 @@ class MaskedRounds:
     silent: SilentPeople = field(default_factory=SilentPeople)
     waited_for: set[str] = field(default_factory=set)
     late: OpenQuestions = field(init=False)
+    sums: SumsFromModel = field(default_factory=lambda: SumsFromModel())
 
     def __post_init__(self) -> None:
         self.late = OpenQuestions(self.roster.grid)
@@ -238,6 +281,7 @@ class Sum:
     rejected    why somebody's report or answer does not count
     asked       those who were asked for a report, with the list of who is absent that they were to sign
     repeated    whether participants may have signed lists in this round before the server was stopped
+    counted     whether the round is a new one, whose sum counts among those from its model
     unjoined    why somebody's list does not go with the others' in such a round; if there is no sum, they delivered
     """
 
@@ -255,6 +299,7 @@ class Sum:
     rejected: list[Rejection] = field(default_factory=list)
     asked: dict[int, list[int]] = field(default_factory=dict)
     repeated: bool = False
+    counted: bool = True
     unjoined: dict[int, str] = field(default_factory=dict)
 
     @cached_property
@@ -263,13 +308,28 @@ class Sum:
         return {own: (frozenset(peers), threshold(len(peers) + 1) - 1) for own, peers in self.peers.items()}
 
     def left_with(self, present: Iterable[int]) -> set[int]:
-        """Those of these who have enough peers among them; fewer than a sum needs are none."""
+        """Those of these who have enough peers among them; none if they are too few, or do not hide each other.
+
+        Nobody is left out for too much weight, so that nobody present loses the round.
+        """
         left = set(present)
         while True:
             lonely = {own for own in left for peers, fewest in (self.needed[own],) if len(left & peers) < fewest}
             if not lonely:
-                return left if len(left) >= FEWEST_MASKED else set()
+                return left if len(left) >= FEWEST_MASKED and self._hide_each_other(left) else set()
             left -= lonely
+
+    def _hide_each_other(self, left: set[int]) -> bool:
+        """Whether everybody's node finds that in the sum of these nobody has too much weight."""
+        weights = {own: self.masked.members[own].weight for own in left}
+        heaviest, fewest = max(weights.values()), min(fewest for _, fewest in self.needed.values())
+        worst = [heaviest, heaviest, *[min(weights.values())] * (fewest - 1)]
+        if weights_fault(worst, MOST_OF_SUM) is None:
+            return True
+        return all(
+            weights_fault([weights[own], *(weights[peer] for peer in self.needed[own][0] & left)], MOST_OF_SUM) is None
+            for own in left
+        )
 
     def take(self, offer: Offer, reply: Message, size: int) -> str | None:
         """Keep the masked report in a reply; return the reason why it is refused, or None."""
@@ -513,13 +573,21 @@ def _collected(
     by_index = {offer.client.index: offer for offer in offers}
     index_of = {offer.client.name: offer.client.index for offer in offers}
     peers = {own: [peer for peer in masked.peers[own] if peer in by_index] for own in by_index}
-    context = round_context(masked.group.digest, call.round, call.changed, model_digest(params))
+    model = model_digest(params)
+    context = round_context(masked.group.digest, call.round, call.changed, model)
     round_sum = Sum(masked, RoundWait(masked.roster, call.round, masked.seconds), call, by_index, peers, context)
     round_sum.repeated = only is not None or call.round in masked.repeats
     arrays = model_record(params)
     digest = array_bytes_digest(arrays)
     wanted = offers if only is None else [offer for offer in offers if offer.client.name in only]
     all_wanted = {offer.client.index for offer in wanted}
+
+    round_sum.counted = only is None
+    if round_sum.counted:
+        masked.sums.begin_round(masked, model)
+        if masked.sums.fault(call.round) is not None:
+            masked.send_terms(wanted)
+            return round_sum
 
     def ready() -> list[Offer]:
         masked.send_terms(wanted)
@@ -561,11 +629,18 @@ def _collected(
 
 def _opened(round_sum: Sum) -> tuple[Params | None, str | None]:
     """The weighted sum of the changes, or None and why there is none."""
+    sums, round_ = round_sum.masked.sums, round_sum.call.round
+    if round_sum.counted and sums.fault(round_) is not None:
+        return None, ENOUGH
     missing = round_sum.agree()
     while missing is not None and not round_sum.learn_keys(missing):
         missing = None if round_sum.wait.gives_up else round_sum.agree()
     if missing is None:
         return None, NOT_OPENED if round_sum.left_with(round_sum.reports) else TOO_FEW
+    if round_sum.counted:
+        if sums.fault(round_, missing) is not None:
+            return None, ENOUGH
+        sums.lists[round_] = missing
     seeds = round_sum.learn_seeds(missing)
     if seeds is None:
         return None, NOT_OPENED

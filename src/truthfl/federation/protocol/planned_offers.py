@@ -24,7 +24,7 @@ from truthfl.learning.audition_details import AuditionDetails
 from truthfl.learning.federations import ServerSide
 from truthfl.learning.plan_worth import plan_worth
 from truthfl.learning.planning import Plan
-from truthfl.ledger.round_terms import FEWEST_MASKED, MEAN, OWN
+from truthfl.ledger.round_terms import FEWEST_MASKED, MEAN, MOST_OF_ALL, OWN, weights_fault
 from truthfl.ledger.terms import Agreement
 from truthfl.ledger.tried_lies import TriedLie
 from truthfl.mechanism.audition_plan import label_task
@@ -100,6 +100,7 @@ def planned_offers(
     document["warnings"] = [
         *plan_warnings(plan, found, worth, planned_job.server.loss_value),
         *job.server.label_time_warnings(most_labels),
+        *mask_warnings(job, plan),
     ]
     return document, agreement
 
@@ -144,24 +145,45 @@ def _promise(plan: Plan, job: DataJob) -> Promise:
         recipe=None if audition is None else audition.recipe.document(),
         report_bounds=plan.report_bounds,
         aggregation=OWN if is_own(job.aggregation) else job.aggregation,
-        masked=_masked(job, plan),
+        masked=masked_reports(job, plan),
         audition_cost=() if audition is None else audition.measurement.audition_cost.tolist(),
         loss_by_rounds=plan.loss_by_rounds,
         stated=() if job.server.cost_distribution is None else job.clients.stated or (),
     )
 
 
-def _masked(job: DataJob, plan: Plan) -> bool:
-    """Whether reports are masked; raise InputError if they must be, and too few are in the plan."""
+def masked_reports(job: DataJob, plan: Plan) -> bool:
+    """Whether reports are masked; raise InputError if they must be, and the plan does not allow it."""
     if job.privacy.secure_aggregation and len(plan.clients) < FEWEST_MASKED:
         raise InputError(
             f"[privacy] secure_aggregation is true, and {len(plan.clients)} would take part; masked reports need "
             f"{FEWEST_MASKED}."
         )
+    fault = _masks_fault(plan)
+    if job.privacy.secure_aggregation and fault is not None:
+        raise InputError(f"[privacy] secure_aggregation is true, and {fault}: a sum would show a report.")
     if job.privacy.secure_aggregation is not None:
         return job.privacy.secure_aggregation
+    return _are_masked_by_default(job, plan) and fault is None
+
+
+def _are_masked_by_default(job: DataJob, plan: Plan) -> bool:
+    """Whether reports are masked if the job does not say, and the weights allow it."""
     everybody = job.aggregation == MEAN and bool(plan.clients.participation.min() == 1.0)
     return everybody and len(plan.clients) >= FEWEST_MASKED
+
+
+def _masks_fault(plan: Plan) -> str | None:
+    """In words, why a sum of all reports would show one of them; None if it would not."""
+    return weights_fault((plan.clients.weight / plan.clients.participation).tolist(), MOST_OF_ALL)
+
+
+def mask_warnings(job: DataJob, plan: Plan) -> list[str]:
+    """A sentence if reports would be masked but for their weights."""
+    fault = _masks_fault(plan)
+    if job.privacy.secure_aggregation is not None or not _are_masked_by_default(job, plan) or fault is None:
+        return []
+    return [f"Reports are not masked, since {fault}: a sum would show a report. You see each report."]
 
 
 def _lies_by_client(plan: Plan, found: PilotLies) -> list[tuple[TriedLie, ...]]:
